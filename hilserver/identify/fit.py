@@ -286,7 +286,7 @@ class _Problem:
         """The parameters with the least sum of squares, within their bounds, and the reduction of this sum.
 
         Other values stay as they are. The function and its derivatives must agree, or the iteration stops anywhere:
-        a parameter with a ``slope`` is therefore changed by its slope in both (decision 0041).
+        a parameter with a ``slope`` is therefore changed by its slope in both (decision 0026).
         """
         sizes = np.array([p.size for p in self.parameters.values()])
         low, high = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
