@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 
+import aiomqtt
 import numpy as np
 from chaos_faults import ENDS, FAULTS
 from chaos_model import BLIND, Step, Steps
@@ -69,6 +70,22 @@ async def operate(chaos: Chaos) -> None:
         await asyncio.sleep(0.2)
 
 
+async def run_again(chaos: Chaos) -> int:
+    """Make the rig run after the faults; returns the last tick that is recorded then.
+
+    A client whose connection the broker drops connects again, as a panel does: a server that was held may have let it
+    expire.
+    """
+    while True:
+        try:
+            async with panel(chaos.server) as user:
+                await be_running(user, patience=5.0)
+                state = await user.see("state", lambda state: state["recording"]["tick"], len(user.seen))
+                return int(state["recording"]["tick"])
+        except aiomqtt.MqttError:
+            await asyncio.sleep(0.5)
+
+
 async def play(soak: Soak, steps: Steps, end: str) -> str:
     """One life of a server; returns what was wrong first, empty if nothing was."""
     chaos, times = Chaos(soak), [time.monotonic()]
@@ -86,10 +103,8 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
             chaos.mend()
             times.append(time.monotonic())
             if "supervisor" in chaos.server.alive():
-                async with asyncio.timeout(90.0), panel(chaos.server) as user:
-                    await be_running(user, patience=5.0)
-                    state = await user.see("state", lambda state: state["recording"]["tick"], len(user.seen))
-                    chaos.recorded = state["recording"]["tick"]
+                async with asyncio.timeout(90.0):
+                    chaos.recorded = await run_again(chaos)
             elif not {"supervisor", "loop", "device"} & {concerns(step.what) for step in steps}:
                 chaos.model.wrong.append("the server has ended by itself")
             times.append(time.monotonic())
