@@ -73,7 +73,7 @@ def shown(value: object) -> str:
 
 
 _TYPE_WORDS = {
-    "string": "a text in quotes",
+    "string": "a string in quotes",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",

@@ -19,6 +19,10 @@ settings.register_profile("hilserver", deadline=None, derandomize=True)
 settings.load_profile("hilserver")
 
 
+# As the command line does for itself. Threads of BLAS that wait for each other cost other tests their processor.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+assert "numpy" not in sys.modules  # which reads it when it is imported
+
 # A shell without job control starts background commands with SIGINT ignored, and every child inherits this.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,11 +41,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
 
 
+LONGEST = (
+    "panel/test_panel.py",
+    "docs/test_offline_commands.py",
+    "docs/test_driving_commands.py",
+    "docs/test_live_commands.py",
+    "service/test_soak.py",
+    "docs/test_measuring_commands.py",
+    "tick/test_port_family.py",
+    "identify/test_identify.py",
+    "service/test_lost_processes.py",
+    "tick/test_stiff_restrictions.py",
+)
+"""The modules that take a minute or more, the longest first."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules with slow tests first: one that a worker gets last would keep all others waiting."""
+    """The longest modules first, then those with slow tests: one that begins late keeps the other workers waiting."""
+    rank = {f"tests/{module}": number for number, module in enumerate(LONGEST)}
     slow = {item.location[0] for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.location[0] not in slow)
+    items.sort(key=lambda item: rank.get(item.location[0], len(rank) + (item.location[0] not in slow)))
 
 
 def surroundings() -> dict[str, Any]:

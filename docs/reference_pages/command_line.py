@@ -65,6 +65,7 @@ ENVIRONMENT = (
     ("`XDG_CACHE_HOME`", "compiled programs are stored in its folder `hilserver/`; default: `~/.cache`"),
     ("`XDG_RUNTIME_DIR`", "running servers register in its folder `hilserver/`, where commands find them"),
     ("`PATH`", "search path for mosquitto, besides `/usr/sbin`"),
+    ("`OPENBLAS_NUM_THREADS`", "threads of the linear algebra of NumPy and SciPy; default: 1, which is faster here"),
     ("`NICEGUI_STORAGE_PATH`", "folder of the panel's framework; the panel stores nothing there"),
     ("`CACHE_DIRECTORY`", "of a service: compiled programs"),
     ("`LOGS_DIRECTORY`", "of a service: recordings, unless the rig file names a folder"),

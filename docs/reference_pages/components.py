@@ -7,15 +7,20 @@ import functools
 import inspect
 import re
 from importlib.resources import files as package_files
+from typing import NamedTuple
 
 import numpy as np
 
 from hilserver.circuit.library import RECORDED, Library, Role
 from hilserver.components.base import Component
+from hilserver.components.describe import connections, first_sentence
 from reference_pages.docstrings import docstring, with_sources
 from reference_pages.fields import COLUMNS, datasheet_fields
 from reference_pages.markdown import cell, fence, table
 from reference_pages.places import EXAMPLES, ROOT
+
+TESTS = ("components", "circuit", "mechanics")
+"""Folders with tests of components."""
 
 
 def component_index(library: Library) -> str:
@@ -25,7 +30,7 @@ def component_index(library: Library) -> str:
             f'<span class="symbol small">{symbol(kind)}</span>',
             f"[{title(name)}]({name}.md)",
             f"`{name}`",
-            cell(first_sentence(kind)),
+            cell(first_sentence(kind).replace("``", "`")),
         )
         for name, kind in library.types.items()
     ]
@@ -43,7 +48,7 @@ def component_page(name: str, library: Library) -> str:
     kind = library.types[name]
     parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', with_sources(docstring(kind))]
     values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # common to all: last
-    parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
+    parts += ["## Connections", connection_table(kind), "## Datasheet values", table(COLUMNS, values)]
     drawing = f"![Schematic of the example](../../images/components/{name}.svg)"
     parts += ["## Example", "A minimal complete circuit with this component:", drawing, fence("toml", example(name))]
     if kind.states:
@@ -59,12 +64,6 @@ def title(name: str) -> str:
     return re.sub(r"(\d) (\d)$", r"\1/\2", name.replace("_", " ")).capitalize()
 
 
-def first_sentence(kind: type[Component]) -> str:
-    """The first sentence of the class docstring."""
-    text = docstring(kind).split("\n\n")[0].replace("\n", " ")
-    return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
-
-
 def symbol(kind: type[Component]) -> str:
     """The symbol of a component type: an SVG beside its module."""
     package = kind.__module__.rpartition(".")[0]
@@ -76,15 +75,9 @@ def example(name: str) -> str:
     return (EXAMPLES / f"{name}.toml").read_text().strip()
 
 
-def connections(kind: type[Component]) -> str:
+def connection_table(kind: type[Component]) -> str:
     """Ports and signals, and how they are written."""
-    rows = []
-    for what, ports in (("hydraulic", kind.hydraulic), ("mechanical", kind.mechanical), ("shaft", kind.rotational)):
-        rows += [(f"`{port}`", what, f'`ports = {{ {port} = "<node>" }}`') for port in ports]
-    for port in kind.inputs:
-        otherwise = f"; {kind.input_defaults[port]:g} if not given" if port in kind.input_defaults else ""
-        rows.append((f"`{port}`", "signal in", f'`{port} = "<signal>"`, or a number{otherwise}'))
-    rows += [(f"`{port}`", "signal out", f'`{port} = "<signal>"`') for port in kind.outputs]
+    rows = [(f"`{each.port}`", each.kind, f"`{each.written}`{each.otherwise}") for each in connections(kind)]
     return table(("port", "kind", "connected by"), rows)
 
 
@@ -122,27 +115,35 @@ def kernel_text(kind: type[Component]) -> str:
 
 def validation(kind: type[Component]) -> str:
     """The tests that name this component, otherwise those whose circuits contain it; each with its reference."""
-    names = {kind.__name__, kind.type_name, *(kernel.function.__name__ for kernel in kind.kernels)}
-    by_name = [row for words, row in all_tests() if names & words]
-    in_circuits = [row for words, row in all_tests() if any(f'"{kind.type_name}"' in word for word in words)]
+    classes = {kind.__name__, *(kernel.function.__name__ for kernel in kind.kernels)}
+    by_name = [test.row for test in all_tests() if classes & test.identifiers or kind.type_name in test.texts]
+    in_circuits = [test.row for test in all_tests() if any(f'"{kind.type_name}"' in text for text in test.texts)]
     return table(("what is tested", "against", "in"), by_name or in_circuits)
 
 
+class Tested(NamedTuple):
+    """A test: its line of the table, and what occurs in it."""
+
+    row: tuple[str, str, str]
+    identifiers: set[str]
+    texts: set[str]
+
+
 @functools.cache
-def all_tests() -> list[tuple[set[str], tuple[str, str, str]]]:
-    """Of every test: the words in it; and its name, the first paragraph of its docstring, its file."""
+def all_tests() -> list[Tested]:
+    """The tests of components and circuits, each with the first paragraph of its docstring."""
     found = []
-    for file in sorted((ROOT / "tests").glob("test_*.py")):
+    for file in sorted(file for folder in TESTS for file in (ROOT / "tests" / folder).glob("test_*.py")):
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 said = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
-                found.append(
-                    (_words(node), (node.name.removeprefix("test_").replace("_", " "), said, f"`{file.name}`"))
-                )
+                row = (node.name.removeprefix("test_").replace("_", " "), said, f"`{file.name}`")
+                found.append(Tested(row, *_words(node)))
     return found
 
 
-def _words(node: ast.AST) -> set[str]:
+def _words(node: ast.AST) -> tuple[set[str], set[str]]:
     """Identifiers and whole string constants below a node."""
-    words = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return words | {p.value for p in ast.walk(node) if isinstance(p, ast.Constant) and isinstance(p.value, str)}
+    parts = list(ast.walk(node))
+    texts = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    return {part.id for part in parts if isinstance(part, ast.Name)}, texts

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from hilserver.errors import DriverError
 
 CHUNK = 65_536
-MOST_WAITING = 1_000_000
+MAX_WAITING = 1_000_000
 """Maximum number of bytes read at once, so that reading ends even if data arrives continuously."""
 
 
@@ -149,7 +149,7 @@ class Wire(ABC):
     def waiting(self) -> bytes:
         """All received data, without waiting; the kernel returns it in pieces. Raises WireError."""
         data = b""
-        while len(data) < MOST_WAITING and (piece := self.receive(0.0)):
+        while len(data) < MAX_WAITING and (piece := self.receive(0.0)):
             data += piece
         return data
 

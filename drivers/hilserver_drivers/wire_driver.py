@@ -35,6 +35,8 @@ class WriteJob(Job):
         self.written: bytes | None = None
         """The values in the device, as far as known."""
         self.written_at = float("-inf")
+        self.tried: bytes | None = None
+        """The values that were sent last, whether or not the device has taken them."""
 
     @property
     def slots(self) -> list[int]:
@@ -77,7 +79,10 @@ class WireDriver(Driver):
         """Write a job's data; returns whether the device has accepted it. A failure is counted."""
 
     def write(self, values: Floats) -> None:
-        """Write values that have changed or are due again."""
+        """Write values that have changed or are due again; safe values do not wait for the next retry."""
+        for job in self._writes:
+            if job.tried != job.data(values) == job.data(self._safe):
+                job.retry.worked()
         self._write(values, self._deadline())
 
     def _write(self, values: Floats, deadline: float) -> None:
@@ -182,7 +187,7 @@ class WireDriver(Driver):
 
     @staticmethod
     def _remember(job: WriteJob, data: bytes, worked: bool) -> None:
-        job.written, job.written_at = (data if worked else None), time.monotonic()
+        job.written, job.written_at, job.tried = (data if worked else None), time.monotonic(), data
 
     def _failed(self, name: str, text: str) -> None:
         self.failed(name, f"device {self.name}: {text}")

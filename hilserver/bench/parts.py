@@ -30,7 +30,7 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import timed
-from hilserver.tick.bridge.ladder import Kind, Strategy, kind_of
+from hilserver.tick.bridge.ladder import Strategy, looks_ahead
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import input_columns, valve_state
 
@@ -121,7 +121,7 @@ class RecordedInputs:
         """The same inputs with a strategy without look-ahead; None if no valve's strategy looks ahead."""
         row, plan = self.row.copy(), self.rig.plan
         valves = [valve_state(plan, row, i) for i in range(len(plan.valve))]
-        ahead = [b for b in valves if kind_of(b.strategy) == Kind.LOOK_AHEAD]
+        ahead = [b for b in valves if looks_ahead(b.strategy)]
         if not ahead:
             return None
         for b in ahead:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.equilibrium import SETTLED
-from hilserver.circuit.model import MOST_SUBSTEPS
+from hilserver.circuit.model import MAX_SUBSTEPS
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
@@ -251,8 +251,8 @@ def too_long(found: Stiffness, integrator: str, tick: float, substeps: int) -> s
         f"{found.time_constant * 1e6:.0f} µs."
     )
     needed = int(np.ceil(MARGIN * tick / longest))
-    if needed > MOST_SUBSTEPS:
-        return f'{text} Use integrator = "rosenbrock": this one would need more than {MOST_SUBSTEPS} solver.substeps.'
+    if needed > MAX_SUBSTEPS:
+        return f'{text} Use integrator = "rosenbrock": this one would need more than {MAX_SUBSTEPS} solver.substeps.'
     return f'{text} Use at least {needed} solver.substeps, or integrator = "rosenbrock".'
 
 

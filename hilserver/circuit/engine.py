@@ -29,7 +29,8 @@ N_SAMPLED, SAMPLED = 22, 23
 VAPOUR, N_LIMITED, LIMITED = 24, 25, 26
 N_MECHANISMS, MECHANISMS, SOLUTION_STEPS = 27, 28, 29  # steps that share a solution of a mechanism's equations, or 0
 N_CLEARED, HALVINGS = 30, 31  # of the sums: those at nodes; behind them the explicit step, cells, mechanisms' scratch
-HEADER = 32
+N_MEANS = 32  # of the flows: means over some steps; behind them accounts, which add up what has passed since the start
+HEADER = 33
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 
@@ -136,16 +137,21 @@ def hold_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
         row += FIVE
 
 
-def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
-    """At the end of a step: the state of a node below the vapour pressure counts its void again.
+def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> bool:
+    """At the end of a step: the state of a node below the vapour pressure counts its void again; whether there was any.
 
     Where a void has opened or closed within the step, a part of the volume flown has expanded or compressed the oil,
     at the node's mean capacitance in this part of the step. (That volume is integrated; in a Rosenbrock step it follows
     from the change of the state, exactly while the capacitance is constant, and to second order otherwise.)
     """
+    found = False
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        i, cell, vapour = ix[row], ix[row + THREE], val[ix[row + FOUR]]
+        i, total, cell, vapour = ix[row], ix[row + ONE], ix[row + THREE], val[ix[row + FOUR]]
+        row += FIVE
+        if z[i] >= vapour and d[cell + HELD] == 0.0:
+            continue
+        found = True
         before, flown, C = d[cell + BEFORE], d[cell + FLOWN], d[cell + AT_START]
         if z[i] < vapour and d[cell + HELD] > 0.0:
             z[i] = vapour + (z[i] - vapour) * C / VOID_CAPACITANCE
@@ -154,10 +160,10 @@ def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
             expanded = (C + share * (C_mean - C)) * (before - vapour)
             z[i] = vapour - max(-flown - expanded, 0.0) / VOID_CAPACITANCE
         elif d[cell + HELD] > 0.0:
-            share, C_end = (vapour - before) / (z[i] - before), d[ix[row + ONE] + ONE]
+            share, C_end = (vapour - before) / (z[i] - before), d[total + ONE]
             z[i] = vapour + (z[i] - vapour) * C / (C + 0.5 * (1.0 + share) * (C_end - C))
         d[cell + HELD] = 0.0
-        row += FIVE
+    return found
 
 
 def release_voids(ix: Indices, d: Floats) -> None:

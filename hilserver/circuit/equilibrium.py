@@ -10,7 +10,7 @@ from hilserver.numerics.arrays import Floats, Indices
 
 SETTLED = 1e-6
 """Scaled rate, in typical sizes per second, below which a state counts as at rest."""
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 FIRST_STEP, SHORTEST_STEP, LONGEST_STEP = 1e-4, 1e-6, 1e5
 TOLERANCE = 1e-3
 """Of a step: the largest difference from two half steps, as a part of typical size and value."""
@@ -29,7 +29,7 @@ def find_rest(
     for i in range(n):
         rates[i] = inf
     h = FIRST_STEP
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         for i in range(len(z)):
             whole[i] = halves[i] = z[i]
         advance(ix, val, whole, y, work, 1, h)

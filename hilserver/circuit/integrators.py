@@ -23,6 +23,7 @@ from hilserver.circuit.engine import (
     MECHANISMS,
     N_FLOWS,
     N_HYDRAULIC,
+    N_MEANS,
     N_MECHANISMS,
     N_PORTS,
     N_SAMPLED,
@@ -76,13 +77,14 @@ def advance_with(
     implicit = ix[INTEGRATOR] == Integrator.ROSENBROCK or chambers.shape[0] > 0
     set_explicit_step(ix, work, 0.0 if implicit else h)
     row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
+    for _ in range(ix[N_MEANS]):
         z[ix[row]] = 0.0
         row += THREE
     release_voids(ix, work)
-    if ix[N_SAMPLED] > 0:
+    if ix[N_SAMPLED] > 0 and n_steps > 0:
         # so that sampled kernels see signals that follow from these inputs
         rates_within_step(ix, val, z, y, work, False)
+    known = False
     for step in range(n_steps):
         if ix[N_MECHANISMS] > 0:
             settle_mechanisms(ix, val, z, work, step, h)
@@ -90,15 +92,17 @@ def advance_with(
             expose_pressures(ix, val, z)
             evaluate_sampled(ix, val, z, y, work)
         if implicit:
-            rosenbrock(ix, val, z, y, work, chambers, h, step > 0 and chambers.shape[0] > 0)
+            known = known and ix[N_MECHANISMS] == 0 and ix[N_SAMPLED] == 0
+            known = rosenbrock(ix, val, z, y, work, chambers, h, step > 0 and chambers.shape[0] > 0, known)
         elif ix[INTEGRATOR] == Integrator.RK4:
             rk4(ix, val, z, y, work, h)
         else:
             euler(ix, val, z, y, work, h)
         clip_states(ix, val, z)
-    rates_within_step(ix, val, z, y, work, False)
+    if not known or ix[N_MECHANISMS] > 0:
+        rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
+    for _ in range(ix[N_MEANS]):
         z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, row)
         row += THREE
     set_explicit_step(ix, work, 0.0)
@@ -152,8 +156,16 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
 
 
 def rosenbrock(
-    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float, is_linearised: bool
-) -> None:
+    ix: Indices,
+    val: Floats,
+    z: Floats,
+    y: Floats,
+    work: Floats,
+    chambers: Floats,
+    h: float,
+    is_linearised: bool,
+    known: bool,
+) -> bool:
     """A linearly implicit, L-stable method of second order that divides its step where the circuit is nonlinear.
 
     (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + g·h·k1) - 2·g·k1;  z + g·h·k1 + (2 - g)·h·k2,  g = 1 - 1/sqrt(2).
@@ -164,20 +176,22 @@ def rosenbrock(
     A linearisation does not hold beyond a discontinuity of slope (a valve that opens, a pump at its limit, cavitation),
     and a stiff node would overshoot it. So the step is halved while the rates at its end differ from those that the
     linearisation predicts; at most to h/PARTS, so that the computing time of a step is bounded. ``is_linearised``: the
-    linearisation of the step before is in ``work``; it is tried first.
+    linearisation of the step before is in ``work``; it is tried first. ``known``: the rates at the start are in
+    ``work``. Returns the same of the rates at the end, where a step was examined there.
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
     at, size = 0, PARTS
     while at < PARTS:
-        keep_start(ix, val, z, y, work, chambers)
+        keep_start(ix, val, z, y, work, chambers, known)
         if not is_linearised:
             linearise(ix, val, z, y, work, chambers)
         while True:
             part = h * size / PARTS
             attempt(ix, val, z, y, work, chambers, part)
             z[n] = t + h * (at + size) / PARTS
-            if (size == 1 and not is_linearised) or is_accurate_step(ix, val, z, y, work, chambers, part):
+            known = size > 1 or is_linearised
+            if not known or is_accurate_step(ix, val, z, y, work, chambers, part):
                 break
             if is_linearised:
                 z[n] = t + h * at / PARTS
@@ -187,9 +201,10 @@ def rosenbrock(
                 size //= 2
         is_linearised = False
         pass_volumes_of_part(ix, val, z, work, chambers)
-        count_voids(ix, val, z, work)
+        known = not count_voids(ix, val, z, work) and known
         at += size
         size = min(2 * size, PARTS - at)
+    return known
 
 
 def states_with(ix: Indices, chambers: Floats) -> int:
@@ -202,10 +217,10 @@ def keep_rates(ix: Indices, d: Floats, chambers: Floats, f: Floats) -> None:
     n = np.int64(ix[N_STATES])
     for i in range(n):
         f[i] = d[i]
-    for i in range(n, states_with(ix, chambers)):
-        row = CHAMBER_CELLS * (i - n)
+    for c in range(chambers.shape[0] // CHAMBER_CELLS):
+        row = CHAMBER_CELLS * c
         total = int(chambers[row + SUM_AT])
-        f[i] = (d[total] - chambers[row + SWEPT]) / (d[total + 1] + chambers[row + CAPACITANCE])
+        f[n + c] = (d[total] - chambers[row + SWEPT]) / (d[total + 1] + chambers[row + CAPACITANCE])
 
 
 def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
@@ -214,17 +229,35 @@ def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
     return i if i < n else int(chambers[CHAMBER_CELLS * (i - int(n)) + PRESSURE_AT])
 
 
-def keep_start(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
-    """Keep the states and their rates at ``z`` in ``work``."""
+def set_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None:
+    """Write all states into z."""
+    n = np.int64(ix[N_STATES])
+    for i in range(n):
+        z[i] = states[i]
+    for c in range(chambers.shape[0] // CHAMBER_CELLS):
+        z[int(chambers[CHAMBER_CELLS * c + PRESSURE_AT])] = states[n + c]
+
+
+def read_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None:
+    """Read all states out of z."""
+    n = np.int64(ix[N_STATES])
+    for i in range(n):
+        states[i] = z[i]
+    for c in range(chambers.shape[0] // CHAMBER_CELLS):
+        states[n + c] = z[int(chambers[CHAMBER_CELLS * c + PRESSURE_AT])]
+
+
+def keep_start(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, known: bool) -> None:
+    """Keep the states and their rates at ``z`` in ``work``, where the rates may be ``known``."""
     n, m = states_with(ix, chambers), np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
     d, start, f = work, work[m:], work[m + n :]
-    rates_within_step(ix, val, z, y, d, True)
+    if not known:
+        rates_within_step(ix, val, z, y, d, True)
     hold_voids(ix, val, z, d)
-    for i in range(n):
-        start[i] = z[place_of_state(ix, chambers, i)]
+    read_states(ix, z, chambers, start)
     keep_rates(ix, d, chambers, f)
     for k in range(ix[N_FLOWS]):
-        flow_of_step(ix, work, chambers, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
+        work[flow_of_step(ix, n, k) + RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
 
 
 def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
@@ -232,8 +265,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 5 * n :]
-    for j in range(n):
-        z[place_of_state(ix, chambers, j)] = start[j]
+    set_states(ix, z, chambers, start)
     for j in range(n):
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j] if j < own else CHAMBER_SCALE)
         step = (start[j] + step) - start[j]
@@ -243,7 +275,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
                 for i in range(n):
                     jacobian[i * n + j] = 0.0
                 for k in range(ix[N_FLOWS]):
-                    flow_of_step(ix, work, chambers, k)[SLOPES + j] = 0.0
+                    work[flow_of_step(ix, n, k) + SLOPES + j] = 0.0
                 continue
             if start[j] + step > upper:
                 step = -step
@@ -251,21 +283,21 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
         z[place] = start[j] + step
         rates_within_step(ix, val, z, y, d, True)
         for k in range(ix[N_FLOWS]):
-            one = flow_of_step(ix, work, chambers, k)
-            one[SLOPES + j] = (flow(ix, z, d, ix[FLOWS] + THREE * k) - one[RATE]) / step
+            one = flow_of_step(ix, n, k)
+            work[one + SLOPES + j] = (flow(ix, z, d, ix[FLOWS] + THREE * k) - work[one + RATE]) / step
         z[place] = start[j]
         keep_rates(ix, d, chambers, rates)
         for i in range(n):
             jacobian[i * n + j] = (rates[i] - f[i]) / step
 
 
-def flow_of_step(ix: Indices, work: Floats, chambers: Floats, k: int) -> Floats:
-    """Flow ``k`` in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
+def flow_of_step(ix: Indices, n: int, k: int) -> int:
+    """Place in ``work`` of flow ``k`` in a step of n states: its rate at the start, its volume, its slopes over them.
 
     The volume is integrated like one more state, so that it and the circuit's content add up exactly.
     """
-    n = states_with(ix, chambers)
-    return work[np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n + np.int64(k) * (n + SLOPES) :]
+    first = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n
+    return int(first + np.int64(k) * (n + SLOPES))
 
 
 def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> None:
@@ -274,19 +306,22 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     m = own + np.int64(ix[N_SUMS])
     d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
+    for i in range(n * n):
+        matrix[i] = 0.0 - GAMMA * h * jacobian[i]
     for i in range(n):
-        for j in range(n):
-            matrix[i * n + j] = (1.0 if i == j else 0.0) - GAMMA * h * jacobian[i * n + j]
+        matrix[i * n + i] = 1.0 - GAMMA * h * jacobian[i * n + i]
         k1[i] = f[i]
     factorise(matrix, int(n), pivots)
     solve(matrix, k1, int(n), pivots)
     for i in range(n):
-        z[place_of_state(ix, chambers, i)] = start[i] + GAMMA * h * k1[i]
+        k2[i] = start[i] + GAMMA * h * k1[i]
+    set_states(ix, z, chambers, k2)
     for k in range(ix[N_FLOWS]):
-        one = flow_of_step(ix, work, chambers, k)
-        one[VOLUME] = one[RATE]
+        one = flow_of_step(ix, n, k)
+        volume = work[one + RATE]
         for i in range(n):
-            one[VOLUME] += GAMMA * h * one[SLOPES + i] * k1[i]
+            volume += GAMMA * h * work[one + SLOPES + i] * k1[i]
+        work[one + VOLUME] = volume
     z[own] += GAMMA * h
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
@@ -295,14 +330,15 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
         k2[i] = k2[i] - 2.0 * GAMMA * k1[i]
     solve(matrix, k2, int(n), pivots)
     for k in range(ix[N_FLOWS]):
-        one = flow_of_step(ix, work, chambers, k)
-        first = one[VOLUME]
+        one = flow_of_step(ix, n, k)
+        first = work[one + VOLUME]
         second = flow(ix, z, d, ix[FLOWS] + THREE * k) - 2.0 * GAMMA * first
         for i in range(n):
-            second += GAMMA * h * one[SLOPES + i] * k2[i]
-        one[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
+            second += GAMMA * h * work[one + SLOPES + i] * k2[i]
+        work[one + VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
     for i in range(n):
-        z[place_of_state(ix, chambers, i)] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
+        k2[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
+    set_states(ix, z, chambers, k2)
     clip_states(ix, val, z)
 
 
@@ -323,8 +359,9 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, error)
+    read_states(ix, z, chambers, change)
     for j in range(n):
-        change[j] = z[place_of_state(ix, chambers, j)] - start[j]
+        change[j] = change[j] - start[j]
     for i in range(n):
         predicted = f[i]
         for j in range(n):
@@ -345,7 +382,7 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
 def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats, chambers: Floats) -> None:
     """The same for a part of a Rosenbrock step; into nodes that may have opened a void by the mean of 1/C."""
     for k in range(ix[N_FLOWS]):
-        z[ix[ix[FLOWS] + THREE * k]] += flow_of_step(ix, work, chambers, k)[VOLUME]
+        z[ix[ix[FLOWS] + THREE * k]] += work[flow_of_step(ix, states_with(ix, chambers), k) + VOLUME]
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
         i, cell = ix[row], ix[row + THREE]

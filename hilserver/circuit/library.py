@@ -22,7 +22,7 @@ INSTALLED = "hilserver.components"
 """Group of the entry points with which installed packages name modules with components."""
 FIRST_OWN_KIND = 1024
 """Number of the first kernel that is not a built-in one."""
-MOST_OWN_KINDS = 1024
+MAX_OWN_KINDS = 1024
 """Maximum number of such kernels."""
 
 

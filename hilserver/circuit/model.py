@@ -22,7 +22,7 @@ from hilserver.units import Angle, Length, Pressure, Speed, Velocity
 RIG = subcircuits.RIG
 
 
-MOST_SUBSTEPS = 1000
+MAX_SUBSTEPS = 1000
 
 
 class Solver(Datasheet):
@@ -31,7 +31,7 @@ class Solver(Datasheet):
     integrator: Literal["euler", "rk4", "rosenbrock"] = Field(
         default="rk4", description="rosenbrock: linearly implicit and L-stable, for stiff, small volumes"
     )
-    substeps: int = Field(default=10, ge=1, le=MOST_SUBSTEPS, description="integration steps per tick")
+    substeps: int = Field(default=10, ge=1, le=MAX_SUBSTEPS, description="integration steps per tick")
     mechanics_substeps: int | None = Field(
         default=None,
         ge=1,

@@ -89,9 +89,9 @@ def pack(
 
     ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None
     binds nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are
-    looked up. With ``accounts`` the values include the mean flow (``<node>.mean_flow``) and mean power
-    (``<node>.mean_power``) into every node over a tick, integrated with the states. Raises ConfigurationError for nodes
-    without a volume or mass, signal loops, and names that are not provided.
+    looked up. With ``accounts`` the values include what has passed into every node since the start, integrated
+    with the states: volume (``<node>.passed_volume``, m³) and energy (``<node>.passed_energy``, J). Raises
+    ConfigurationError for nodes without a volume or mass, signal loops, and names that are not provided.
     """
     return _Packer(circuit, library, bindings, ports, file, accounts).packed()
 
@@ -230,16 +230,15 @@ class _Packer:
             self._problem(f'"{name}" would name two values: rename the node, component or signal.')
 
     def _lay_out_flows(self) -> None:
-        """Flows into nodes, and powers: their means over a tick."""
+        """The mean flows into the machine's ports, and the accounts of all nodes."""
         self.flows += [(f"{node}.q", node, "") for node in self.boundary if node.startswith(RIG)]
         if self.accounts:
-            inside = [node for node in (*self.hydraulic, *self.boundary) if not node.startswith(RIG)]
-            self.flows += [(f"{node}.mean_flow", node, "") for node in inside]
-            pressed = ((node, "p") for node in (*self.hydraulic, *self.boundary))
-            moved = ((node, motion.speed) for node, motion in self._motions().items())
-            self.flows += [(f"{node}.mean_power", node, f"{node}.{factor}") for node, factor in (*pressed, *moved)]
-        for name, _, factor in self.flows:
-            self._value(name, "power" if factor else "flow")
+            hydraulic = (*self.hydraulic, *self.boundary)
+            self.flows += [(f"{node}.passed_volume", node, "") for node in hydraulic]
+            factors = dict.fromkeys(hydraulic, "p") | {node: m.speed for node, m in self._motions().items()}
+            self.flows += [(f"{node}.passed_energy", node, f"{node}.{factor}") for node, factor in factors.items()]
+        for name, _, _ in self.flows:
+            self._value(name, "flow" if name.endswith(".q") else "account")
 
     def _lay_out_states(self) -> None:
         for node in self.hydraulic:
@@ -461,6 +460,7 @@ class _Packer:
         index += [entry for block in blocks for entry in block]
         index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
         index[e.N_RECORDED], index[e.N_CLEARED] = len(recorded), 2 * len(self.sums)
+        index[e.N_MEANS] = self.kinds.count("flow")
         index[e.N_SUMS] = 2 * len(self.sums) + 1 + e.NODE_CELLS * len(self.hydraulic) + scratch
         index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
         index[e.SUBSTEPS] = self.circuit.solver.substeps

@@ -27,7 +27,7 @@ _KEYS = ("description", "parameters", "ports", "components", "nodes", "mechanism
 _INSTANCE = ("type", "description", "file", "definition", "parameters", "ports")
 """The keys of a component that is a sub-circuit."""
 _OF_THE_WHOLE = ("fluid", "solver", "library")
-MOST = 1000
+MAX_SUBCIRCUITS = 1000
 """Maximum number of sub-circuits: a file that uses another twice, which uses a third twice, grows without limit."""
 
 
@@ -93,8 +93,8 @@ class Sources:
                 return embed_mechanism(part, folder)
             return part
         self._count += 1
-        if self._count > MOST:
-            raise ValueError(f"a circuit has at most {MOST} sub-circuits")
+        if self._count > MAX_SUBCIRCUITS:
+            raise ValueError(f"a circuit has at most {MAX_SUBCIRCUITS} sub-circuits")
         return self._subcircuit(part, place, here, file, folder, within)
 
     def _subcircuit(

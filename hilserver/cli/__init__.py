@@ -101,6 +101,8 @@ def _options(
 
 def main() -> None:
     """Run the command line. User errors are printed to standard error: exit code 2, no traceback."""
+    # Matrices are small here: threads of NumPy's and SciPy's BLAS only wait for each other, at full load.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with no_interrupt_lost():
             app()

@@ -62,13 +62,15 @@ def _matches(name: str, library: Library, words: list[str]) -> bool:
     """Whether all words occur in the name of a type, in one of its other names, or in its first sentence."""
     from hilserver.components.synonyms import SYNONYMS
 
-    text = " ".join([name.replace("_", " "), name, *SYNONYMS.get(name, ()), first_sentence(library.types[name])])
+    text = " ".join([name.replace("_", " "), name, *SYNONYMS.get(name, ()), _what_it_is(library.types[name])])
     return all(word.casefold() in text.casefold() for word in words)
 
 
-def first_sentence(kind: type[Component]) -> str:
-    """What a component is, in a sentence."""
-    return (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "")
+def _what_it_is(kind: type[Component]) -> str:
+    """A component type in a sentence."""
+    from hilserver.components.describe import first_sentence
+
+    return first_sentence(kind).replace("``", "")
 
 
 def _listed(names: list[str], library: Library) -> TerminalTable:
@@ -77,18 +79,19 @@ def _listed(names: list[str], library: Library) -> TerminalTable:
 
     table = TerminalTable("type", "what it is", "also called", box=None)
     for name in names:
-        table.add_row(name, first_sentence(library.types[name]), ", ".join(SYNONYMS.get(name, ())))
+        table.add_row(name, _what_it_is(library.types[name]), ", ".join(SYNONYMS.get(name, ())))
     return table
 
 
 def _shown(name: str, kind: type[Component]) -> Iterator[TerminalTable | str]:
     """A component type: what it is, its connections, its values, an example."""
     from hilserver.cli.tables import TerminalTable
+    from hilserver.components.describe import connections
 
-    yield f"{name}: {first_sentence(kind)}\n"
+    yield f"{name}: {_what_it_is(kind)}\n"
     table = TerminalTable("connection", "kind", "written as", box=None)
-    for row in _connections(kind):
-        table.add_row(*row)
+    for each in connections(kind):
+        table.add_row(each.port, each.kind, each.written + each.otherwise)
     yield table
     yield ""
     table = TerminalTable("datasheet value", "default", "meaning", box=None)
@@ -97,17 +100,6 @@ def _shown(name: str, kind: type[Component]) -> Iterator[TerminalTable | str]:
     yield table
     yield f"\nAn example, as a complete circuit (hilserver components {name} --example > circuit.toml):\n"
     yield _example(name)
-
-
-def _connections(kind: type[Component]) -> Iterator[tuple[str, str, str]]:
-    for what, ports in (("hydraulic", kind.hydraulic), ("mechanical", kind.mechanical), ("shaft", kind.rotational)):
-        for port in ports:
-            yield port, what, f'ports = {{ {port} = "<node>" }}'
-    for port in kind.inputs:
-        otherwise = f"; {kind.input_defaults[port]:g} if not given" if port in kind.input_defaults else ""
-        yield port, "signal in", f'{port} = "<signal>", or a number{otherwise}'
-    for port in kind.outputs:
-        yield port, "signal out", f'{port} = "<signal>"'
 
 
 def _default(field: FieldInfo) -> str:

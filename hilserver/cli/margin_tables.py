@@ -8,10 +8,10 @@ from math import isinf, sqrt
 from hilserver.cli.rig_tables import new_table
 from hilserver.cli.tables import TerminalTable
 from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
-from hilserver.margins.delay import LEAST_MARGIN, PARAMETER_ERROR, DelayResult
+from hilserver.margins.delay import MIN_MARGIN, PARAMETER_ERROR, DelayResult
 from hilserver.margins.flow_servo import (
-    LEAST_GAIN_MARGIN,
-    LEAST_PHASE_MARGIN,
+    MIN_GAIN_MARGIN,
+    MIN_PHASE_MARGIN,
     ServoMargins,
     in_rig_file,
     margins_in_words,
@@ -89,7 +89,7 @@ def _delay_table(found: DelayResult) -> TerminalTable:
             table.add_row(margin.strategy, *delays, *critical, str(margin.where))
     table.caption = (
         f"Machine: {found.origin}, at {len(found.points)} operating points. Margin: critical delay divided by actual "
-        f"delay, with all parameters off; at least {LEAST_MARGIN:g} is required."
+        f"delay, with all parameters off; at least {MIN_MARGIN:g} is required."
     )
     if not found.supply_known:
         table.caption += " Without the damping of the real valves: their supply is unknown until it is measured."
@@ -102,7 +102,7 @@ def _servo_table(servo: ServoMargins) -> TerminalTable:
     for name, value in configured.items():
         table.add_row(name, value.strip('"'), calculated[name].strip('"'))
     table.caption = (
-        f"Gain and phase margin of at least {LEAST_GAIN_MARGIN:g} and {LEAST_PHASE_MARGIN:g}° are required. "
+        f"Gain and phase margin of at least {MIN_GAIN_MARGIN:g} and {MIN_PHASE_MARGIN:g}° are required. "
         "Calculated: for the valve of the rig file; hilserver identify does it for the measured one."
     )
     return table

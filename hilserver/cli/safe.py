@@ -36,19 +36,19 @@ def safe(rig: RigFile) -> None:
 def _usable_cache() -> Iterator[None]:
     """Another cache, for this time, where the usual one is refused: that must not keep the safe values away."""
     from hilserver.compiler.private import flaw
+    from hilserver.compiler.seal import broken_in
     from hilserver.compiler.sources import cache_root
 
     root = cache_root()
-    if not root.exists() or (found := flaw(root, root)) is None:
+    if not root.exists() or (found := flaw(root, root) or broken_in(root)) is None:
         yield
         return
-    typer.echo(f"Warning: {found}. The programs in it are not used.", err=True)
-    before = os.environ.get("CACHE_DIRECTORY")
+    typer.echo(f"Warning: {found.rstrip('.')}. The programs in it are not used.", err=True)
+    before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="hilserver-cache-") as folder:
-        os.environ["CACHE_DIRECTORY"] = folder
+        os.environ.update(CACHE_DIRECTORY=folder, STATE_DIRECTORY=folder)
         try:
             yield
         finally:
-            del os.environ["CACHE_DIRECTORY"]
-            if before is not None:
-                os.environ["CACHE_DIRECTORY"] = before
+            os.environ.clear()
+            os.environ.update(before)

@@ -121,8 +121,8 @@ def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path,
     result = with_step_error(rig, result, at_step(rig), TOLERANCE if tolerance is None else tolerance)
     for table in tables(result):
         console.print(table)
-    balances = [f"{name} of the reference simulation: {text}." for name, text in result.balances()]
-    said = [*sentences(result), *balances, *step_lines(result)]
+    balances = [f"{name}: {text}." for name, text in result.balances()]
+    said = [*sentences(result), *result.notes, *balances, *step_lines(result)]
     for line in [*said, *(f"Written: {path}" for path in write_simulation(result, out))]:
         console.print(line, soft_wrap=True)
 

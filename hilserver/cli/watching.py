@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hilserver.simulation.circuit_run import Watch
     from hilserver.simulation.step_error import Quantity
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Maximum number of values that are shown for each quantity."""
 
 
@@ -41,7 +41,7 @@ def values_table(time: float, quantities: list[Quantity], speed: float) -> Table
     for head in ("quantity", "of", "value"):
         table.add_column(head, justify="right" if head == "value" else "left")
     for label, unit, lines in quantities:
-        for name, line in list(lines.items())[:MOST_LINES] if label != "flow" else ():
+        for name, line in list(lines.items())[:MAX_LINES] if label != "flow" else ():
             table.add_row(label, name, shown_value(float(line[-1]), unit, 4))
     return table
 

@@ -19,7 +19,7 @@ from hilserver.protocol.published import Telemetry
 LARGEST = 1400
 """Bytes of a datagram: the maximum for one Ethernet frame, and fewer than PlotJuggler reads."""
 QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "position", "N": "force", "s": "time"}
-MOST_CURVES = 12
+MAX_CURVES = 12
 """Maximum number of curves in a plot; further ones are only in the list of curves."""
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf", "#8c564b", "#e377c2")
 """Colours of the curves of a plot, in turn: PlotJuggler draws curves without a colour in a layout in black."""
@@ -86,7 +86,7 @@ def _tab(tab: ElementTree.Element, groups: Mapping[str, list[str]]) -> None:
     for title, names in groups.items():
         area = ElementTree.SubElement(splitter, "DockArea", name=title)
         plot = ElementTree.SubElement(area, "plot", mode="TimeSeries", style="Lines")
-        for name, colour in zip(names[:MOST_CURVES], itertools.cycle(COLOURS), strict=False):
+        for name, colour in zip(names[:MAX_CURVES], itertools.cycle(COLOURS), strict=False):
             ElementTree.SubElement(plot, "curve", name=f"/{name}", color=colour)
 
 

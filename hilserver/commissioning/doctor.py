@@ -21,6 +21,7 @@ import aiomqtt
 from hilserver.commissioning.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, check_host
 from hilserver.compiler import is_compiled
 from hilserver.compiler.private import flaw
+from hilserver.compiler.seal import broken_in
 from hilserver.compiler.sources import cache_root
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
@@ -133,7 +134,7 @@ def check_cache(rig: Rig | None) -> Finding:
             "Own components, and a program that is not part of the package, are compiled again after each start",
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
-    if folder.exists() and (found := flaw(folder, folder)) is not None:
+    if folder.exists() and (found := flaw(folder, folder) or broken_in(folder)) is not None:
         why = (
             "It contains machine code that runs under your account. Own components, and a program built here, are "
             "refused"

@@ -27,7 +27,7 @@ from hilserver.tick.codes import Mode
 
 RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
 """Rates that are tried, 1/s, up to the highest that a rig file may have."""
-MOST_MISSED = 0.01
+MAX_MISSED = 0.01
 """Fraction of the ticks that may be missed at a rate that counts as sustained: a shared machine misses some at any
 rate."""
 WARMING_UP = 0.3
@@ -57,7 +57,7 @@ class RateTrial:
     def sustained(self) -> bool:
         """Whether the machine keeps up: almost no ticks are missed, the work fits into the tick, and the log is
         complete."""
-        return self.missed <= MOST_MISSED and self.work_p99 < 1e6 / self.rate and self.lost == 0
+        return self.missed <= MAX_MISSED and self.work_p99 < 1e6 / self.rate and self.lost == 0
 
 
 def highest_rate(trials: Sequence[RateTrial]) -> float | None:

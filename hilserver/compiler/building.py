@@ -22,7 +22,7 @@ import llvmlite.binding as llvm
 import numba
 from numba.core import codegen, types
 
-from hilserver.circuit.library import FIRST_OWN_KIND, MOST_OWN_KINDS, standard_library
+from hilserver.circuit.library import FIRST_OWN_KIND, MAX_OWN_KINDS, standard_library
 from hilserver.circuit.program import SYMBOL, Parameter, parameters_of
 from hilserver.compiler.linking import HEAPLESS, OWN_KERNEL, UNWRAPPED, linked
 from hilserver.compiler.lowering import FRAME, unpacking
@@ -135,10 +135,10 @@ define void @NRT_MemInfo_call_dtor(ptr %info) {
 """What Numba's memory runtime would do with an array that compiled code owns. There is none."""
 OWN_KERNELS = f"""
 @{TABLE} = global [{CELLS} x i64] zeroinitializer
-@{OWN_TABLE} = global [{MOST_OWN_KINDS} x ptr] zeroinitializer
+@{OWN_TABLE} = global [{MAX_OWN_KINDS} x ptr] zeroinitializer
 define i32 @{OWN_KERNEL}(i64 %kind, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r) {{
   %n = sub i64 %kind, {FIRST_OWN_KIND}
-  %place = getelementptr [{MOST_OWN_KINDS} x ptr], ptr @{OWN_TABLE}, i64 0, i64 %n
+  %place = getelementptr [{MAX_OWN_KINDS} x ptr], ptr @{OWN_TABLE}, i64 0, i64 %n
   %kernel = load ptr, ptr %place
   %result = alloca ptr
   %error = alloca ptr

@@ -6,13 +6,13 @@ Importing this module loads Numba.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,6 @@ import numba
 from hilserver.circuit import dispatch, engine, equilibrium, integrators
 from hilserver.circuit.library import Library, standard_library
 from hilserver.compiler.lowering import register_marks
-from hilserver.compiler.sources import cache_folder, fingerprint
 from hilserver.mechanics import equations
 from hilserver.tick import circuit, lockstep, plant, tick
 
@@ -51,8 +50,7 @@ def linked(
     """The functions of all linked modules by name, each to be compiled by Numba at its first call.
 
     ``name`` must be unique in the process: it becomes part of the full names of the functions, by which Numba's linker
-    identifies them; otherwise one program would call functions of another. The generated code is written to ``folder``,
-    as is the machine code if the ``options`` for Numba say that it is to be cached.
+    identifies them; otherwise one program would call functions of another. The generated code is written to ``folder``.
     """
     register_marks()
     generated = import_generated(dispatch.generate(library), name, folder)
@@ -95,12 +93,12 @@ def _link(
 def just_in_time(modules: Sequence[ModuleType]) -> SimpleNamespace:
     """The linked functions together with those of further modules, compiled by Numba at their first call.
 
-    For experiments whose functions are not part of the program. The machine code is cached beside the program.
+    For experiments whose functions are not part of the program. The machine code is not cached: it would be written
+    whenever a function is called for the first time, so that nobody could seal it (compiler/seal.py).
     """
-    texts = [inspect.getsource(module) for module in modules]
-    name = hashlib.sha256("\0".join([fingerprint(), *texts]).encode()).hexdigest()[:16]
-    folder = cache_folder(f"experiment-{name}")
-    return SimpleNamespace(**linked(standard_library(), name, folder, modules, {"cache": True}))
+    name = "_".join(module.__name__.rpartition(".")[2] for module in modules)
+    with TemporaryDirectory(prefix="hilserver-experiment-") as folder:
+        return SimpleNamespace(**linked(standard_library(), name, Path(folder), modules))
 
 
 @contextlib.contextmanager

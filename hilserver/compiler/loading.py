@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from hilserver.circuit.program import SYMBOL, Function, Program, parameters_of
 from hilserver.compiler.levels import level_of_this_machine, levels
+from hilserver.compiler.seal import is_sealed, require_seal
 from hilserver.compiler.sources import SHIPPED, cache_folder, fingerprint
 from hilserver.errors import HilserverError
 from hilserver.tick.program import ENTRY_POINTS
@@ -50,11 +48,20 @@ def standard_file() -> Path:
 
 
 def found_file() -> Path | None:
-    """The shared library for this processor, of the present sources; None if there is none."""
+    """The shared library for this processor, of the present sources; None if there is none.
+
+    Raises HilserverError if the one in the cache is not the one that hilserver has put there.
+    """
     level = os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()
     if level not in levels():
         raise HilserverError(f"{LEVEL_VARIABLE}={level}: must be one of {', '.join(levels())}.")
-    return _complete(SHIPPED, level) or _complete(folder_in_cache(), level)
+    if (shipped := _complete(SHIPPED, level)) is not None:
+        return shipped
+    folder = folder_in_cache()
+    if not is_sealed(folder):
+        return None
+    require_seal(folder)
+    return _complete(folder, level)
 
 
 def _complete(folder: Path, level: str) -> Path | None:
@@ -71,15 +78,6 @@ def folder_in_cache() -> Path:
     Raises HilserverError if somebody else may have written into it.
     """
     return cache_folder(fingerprint())
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; it is released when the process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def files_in(folder: Path) -> dict[str, Path]:

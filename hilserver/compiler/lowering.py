@@ -102,7 +102,11 @@ def _compile_as_matrix(find: Any) -> None:
 
 @lower_cast(types.IntEnumMember, types.Float)
 def _enum_as_float(context: Any, builder: Any, given: Any, wanted: Any, number: Any) -> Any:
-    """Convert a member of an IntEnum to float64, the type of the row's cells. (Numba converts to integers only.)"""
+    """Convert a member of an IntEnum to float64, which Numba itself does not.
+
+    As in NumPy, that is the common type of int64 and uint64, the type of a circuit's index: to compare the two, Numba
+    converts both to it.
+    """
     return context.cast(builder, number, given.dtype, wanted)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from hilserver.circuit import dispatch
 from hilserver.circuit.dispatch import is_pair
-from hilserver.circuit.library import FIRST_OWN_KIND, MOST_OWN_KINDS, Contract, Library
+from hilserver.circuit.library import FIRST_OWN_KIND, MAX_OWN_KINDS, Contract, Library
 from hilserver.circuit.program import Program
 from hilserver.compiler.linking import (
     HEAPLESS,
@@ -37,6 +37,7 @@ from hilserver.compiler.linking import (
 )
 from hilserver.compiler.loading import load
 from hilserver.compiler.lowering import register_marks
+from hilserver.compiler.seal import sealed
 from hilserver.compiler.sources import cache_folder, fingerprint
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.tick.program import OWN_TABLE
@@ -46,9 +47,9 @@ def program_with(library: Library, file: Path) -> Program:
     """The prebuilt program with the kernels of the user's components in this library."""
     register_marks()
     contracts = library.own_kernels
-    if len(contracts) > MOST_OWN_KINDS:
+    if len(contracts) > MAX_OWN_KINDS:
         raise HilserverError(
-            f"{len(contracts)} kernels of your own components are too many: {MOST_OWN_KINDS} can be used."
+            f"{len(contracts)} kernels of your own components are too many: {MAX_OWN_KINDS} can be used."
         )
     linecache.checkcache()
     name = fingerprint_of(contracts)
@@ -59,7 +60,7 @@ def program_with(library: Library, file: Path) -> Program:
 def _loaded(name: str, file: Path, contracts: tuple[Contract, ...]) -> Program:
     kernels = [_compiled(contract) for contract in contracts]
     program = _loaded_alone(file, f"-{name}")
-    table = program.table(OWN_TABLE, MOST_OWN_KINDS)
+    table = program.table(OWN_TABLE, MAX_OWN_KINDS)
     for contract, kernel in zip(contracts, kernels, strict=True):
         table[contract.kind - FIRST_OWN_KIND] = _address(kernel)
     program.kept = kernels
@@ -80,11 +81,11 @@ def _compiled(contract: Contract) -> Any:
     """A kernel as a C function, with the code that gathers its arguments and distributes its results."""
     name = fingerprint_of([contract])
     folder = cache_folder(f"own-{name}")
-    generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
-    vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
-    run, entry = generated.run, generated.entry
-    run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
-    with cached_in(folder):
+    with sealed(folder), cached_in(folder):
+        generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
+        vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
+        run, entry = generated.run, generated.entry
+        run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
         vars(generated)["run"] = numba.njit(run, **HEAPLESS)
         made = numba.njit(entry, cache=True, **OPTIONS, **UNWRAPPED)  # carray requires the heap
         made.compile(OWN_SIGNATURE.args)

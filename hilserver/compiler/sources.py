@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hilserver.compiler.private import flaw, require_private
@@ -42,6 +45,23 @@ def cache_folder(name: str) -> Path:
     root = writable(cache_root())
     require_private(root, root / name)
     return root / name
+
+
+def state_folder() -> Path:
+    """Folder of what must not be lost with the cache: $STATE_DIRECTORY (systemd), otherwise in ~/.local/state."""
+    if folder := os.environ.get("STATE_DIRECTORY"):
+        return writable(Path(folder.split(":")[0]))
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return writable(Path(state) / "hilserver")
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; it is released when the process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def writable(root: Path) -> Path:

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hilserver.compiler.building import build
-from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, folder_in_cache, found_file, only_one
-from hilserver.compiler.sources import fingerprint
+from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, folder_in_cache, found_file
+from hilserver.compiler.seal import SEAL, seal
+from hilserver.compiler.sources import fingerprint, only_one
 
 
 def fill(folder: Path) -> None:
@@ -29,7 +30,8 @@ def build_in(folder: Path) -> None:
     """Build into this folder, and mark it as complete last."""
     console = Console(stderr=True)
     began = time.monotonic()
-    (folder / FINGERPRINT_FILE).unlink(missing_ok=True)
+    for name in (FINGERPRINT_FILE, SEAL):
+        (folder / name).unlink(missing_ok=True)
     parts = {level: path.with_suffix(".part") for level, path in files_in(folder).items()}
     columns = (TextColumn("Compiling hilserver, once for this version: {task.description:<16}"), BarColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
@@ -46,3 +48,4 @@ def build_once() -> None:
     with only_one(folder_in_cache()):
         if found_file() is None:
             build_in(folder_in_cache())
+            seal(folder_in_cache())

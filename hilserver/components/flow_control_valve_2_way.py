@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from hilserver.components.base import Fluid, Parameters, State, kernel
-from hilserver.components.shared.regulators import ReverseCheck, ValveWithThrottle
+from hilserver.components.base import Fluid, Parameters, State, kernel, sampled
+from hilserver.components.shared.regulators import ReverseCheck, ValveWithRegulator
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 from hilserver.numerics.regulator import opening_for
@@ -16,7 +16,7 @@ from hilserver.numerics.shape import clip
 from hilserver.units import Flow, Pressure, Time
 
 
-class FlowControlValve2Way(ValveWithThrottle):
+class FlowControlValve2Way(ValveWithRegulator):
     r"""Passes a set flow from A to B at any drop above the minimum.
 
     .. math:: Q = K\,U\,g(\Delta p), \qquad \dot U = (U_{rest} - U)/\tau, \qquad
@@ -53,15 +53,23 @@ class FlowControlValve2Way(ValveWithThrottle):
         return {
             "K": self.flow / self.minimal_drop**0.5,
             "p_min": self.minimal_drop,
-            "tau": self.response_time,
+            **self.spool_parameters(self.response_time),
             **self.check_parameters(self.reverse_check),
         }
 
 
+@sampled(FlowControlValve2Way)
+def flow_control_valve_2_way_without_lag(p_A, p_B, u_command, p_min):
+    next_U = opening_for(clip(u_command, 0.0, 1.0), p_A - p_B, p_min)
+    return next_U
+
+
 @kernel(FlowControlValve2Way)
-def flow_control_valve_2_way(p_A, p_B, u_command, U, K, p_min, tau, K_check, p_crack, p_full, p_tr):
+def flow_control_valve_2_way(p_A, p_B, u_command, U, K, p_min, tau, ideal, K_check, p_crack, p_full, p_tr):
     dp = p_A - p_B
-    q_B = K * U * root_of_drop(dp, p_tr) - check_flow(-dp, K_check, p_crack, p_full, p_tr)
+    settled = opening_for(clip(u_command, 0.0, 1.0), dp, p_min)
+    dU = (settled - U) / tau
+    spool = settled if ideal > 0.0 else U
+    q_B = K * spool * root_of_drop(dp, p_tr) - check_flow(-dp, K_check, p_crack, p_full, p_tr)
     q_A = -q_B
-    dU = (opening_for(clip(u_command, 0.0, 1.0), dp, p_min) - U) / tau
     return q_A, q_B, dU

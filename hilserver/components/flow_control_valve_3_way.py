@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.base import Fluid, Parameters, State, kernel, sampled
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.shared.regulators import ReverseCheck, ValveWithThrottle
+from hilserver.components.shared.regulators import ReverseCheck, ValveWithRegulator
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 from hilserver.numerics.regulator import opening_for
@@ -17,7 +17,7 @@ from hilserver.numerics.shape import clip
 from hilserver.units import BAR, Flow, Pressure, Time
 
 
-class FlowControlValve3Way(ValveWithThrottle):
+class FlowControlValve3Way(ValveWithRegulator):
     r"""Passes a set flow from P to A and the rest of the pump's flow to T, at a pressure just above the load's.
 
     .. math:: Q_{PA} = u\,Q_{set}\,\frac{g(p_P - p_A)}{g(\Delta p)}, \qquad Q_{PT} = K\,U\,g(p_P - p_T), \qquad
@@ -62,19 +62,27 @@ class FlowControlValve3Way(ValveWithThrottle):
             "p_N": self.bypass_flow.drop,
             "p_least": self.drop - self.control_range,
             "p_range": self.control_range,
-            "tau": self.response_time,
+            **self.spool_parameters(self.response_time),
             **self.check_parameters(self.reverse_check),
         }
 
 
+@sampled(FlowControlValve3Way)
+def flow_control_valve_3_way_without_lag(p_P, p_A, p_T, p_N, p_least, p_range):
+    next_U = opening_for((p_P - p_A - p_least) / p_range, p_P - p_T, p_N)
+    return next_U
+
+
 @kernel(FlowControlValve3Way)
 def flow_control_valve_3_way(
-    p_P, p_A, p_T, u_command, U, K_A, K, p_N, p_least, p_range, tau, K_check, p_crack, p_full, p_tr
+    p_P, p_A, p_T, u_command, U, K_A, K, p_N, p_least, p_range, tau, ideal, K_check, p_crack, p_full, p_tr
 ):
     dp = p_P - p_A
     u = clip(u_command, 0.0, 1.0)
     q_A = u * K_A * root_of_drop(dp, p_tr) - check_flow(-dp, K_check, p_crack, p_full, p_tr)
-    q_T = K * U * root_of_drop(p_P - p_T, p_tr)
+    settled = opening_for((dp - p_least) / p_range, p_P - p_T, p_N)
+    dU = (settled - U) / tau
+    spool = settled if ideal > 0.0 else U
+    q_T = K * spool * root_of_drop(p_P - p_T, p_tr)
     q_P = -q_A - q_T
-    dU = (opening_for((dp - p_least) / p_range, p_P - p_T, p_N) - U) / tau
     return q_P, q_A, q_T, dU

@@ -12,7 +12,7 @@ from hilserver.units import Flow, Length, Number, Pressure
 
 CREEPING = 0.75 * 50.4
 """Re_tr over C_d²: the slope 1.5·K/sqrt(p_tr) of g at no drop is that of Wuest's law."""
-LEAST = 1e3
+MIN_DYNAMIC_PRESSURE = 1e3
 """Pa; smallest default of p_tr: few sensors resolve it, and a steeper curve would require steps of microseconds."""
 OF_A_POINT = 1e5
 """Pa; default of p_tr where a point of a datasheet is given: most such restrictions are no single sharp-edged hole."""
@@ -77,7 +77,7 @@ class Orifice(Component):
         if self.diameter is None:
             return OF_A_POINT
         speed = CREEPING * self.discharge_coefficient * fluid.viscosity / self.diameter
-        return max(0.5 * fluid.density * speed**2, LEAST)
+        return max(0.5 * fluid.density * speed**2, MIN_DYNAMIC_PRESSURE)
 
     def _coefficient(self, fluid: Fluid) -> float:
         """K of Q = K·g(dp), m³/(s·sqrt(Pa))."""

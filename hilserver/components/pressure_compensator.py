@@ -7,15 +7,15 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.base import Fluid, Parameters, State, kernel, sampled
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.shared.regulators import ValveWithThrottle
+from hilserver.components.shared.regulators import ValveWithRegulator
 from hilserver.numerics.flow import root_of_drop
-from hilserver.numerics.regulator import opening_for
+from hilserver.numerics.regulator import compensator_opening
 from hilserver.units import BAR, Pressure, Time
 
 
-class PressureCompensator(ValveWithThrottle):
+class PressureCompensator(ValveWithRegulator):
     r"""Throttles from P to A so that a pressure difference to X stays constant: the drop over a metering edge.
 
     .. math:: Q = K\,U\,g(p_P - p_A), \qquad \dot U = (U_{rest} - U)/\tau, \qquad
@@ -66,16 +66,22 @@ class PressureCompensator(ValveWithThrottle):
             "upstream": float(upstream),
             "U_0": float(upstream),  # at rest the spring opens an upstream compensator and closes a downstream one
             "g_least": 0.0 if self.blocks_reverse_flow else -inf,
-            "tau": self.response_time,
+            **self.spool_parameters(self.response_time),
             "p_tr": self.transition_pressure,
         }
 
 
+@sampled(PressureCompensator)
+def pressure_compensator_without_lag(p_P, p_A, p_X, p_N, p_set, p_range, upstream):
+    next_U = compensator_opening(p_P, p_A, p_X, p_N, p_set, p_range, upstream)
+    return next_U
+
+
 @kernel(PressureCompensator)
-def pressure_compensator(p_P, p_A, p_X, U, K, p_N, p_set, p_range, upstream, g_least, tau, p_tr):
-    dp = p_P - p_A
-    e = p_range + (p_set - (p_A - p_X) if upstream > 0.0 else (p_P - p_X) - p_set)
-    dU = (opening_for(e / p_range, dp, p_N) - U) / tau
-    q_A = K * U * max(root_of_drop(dp, p_tr), g_least)
+def pressure_compensator(p_P, p_A, p_X, U, K, p_N, p_set, p_range, upstream, g_least, tau, ideal, p_tr):
+    settled = compensator_opening(p_P, p_A, p_X, p_N, p_set, p_range, upstream)
+    dU = (settled - U) / tau
+    spool = settled if ideal > 0.0 else U
+    q_A = K * spool * max(root_of_drop(p_P - p_A, p_tr), g_least)
     q_P = -q_A
     return q_P, q_A, dU

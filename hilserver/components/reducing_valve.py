@@ -6,15 +6,15 @@ from math import inf
 
 from pydantic import Field, model_validator
 
-from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.base import Fluid, Parameters, State, kernel, sampled
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.shared.regulators import ValveWithThrottle
+from hilserver.components.shared.regulators import ValveWithRegulator
 from hilserver.numerics.flow import root_of_drop
-from hilserver.numerics.regulator import opening_for
+from hilserver.numerics.regulator import reducing_opening
 from hilserver.units import BAR, LeakageCoefficient, Pressure, Time
 
 
-class ReducingValve(ValveWithThrottle):
+class ReducingValve(ValveWithRegulator):
     r"""Controls the pressure at A, relative to the drain T, below that at P; 3-way: also relieves A to T.
 
     .. math:: Q_{PA} = K\,\langle U\rangle\,g(p_P - p_A), \quad
@@ -77,19 +77,25 @@ class ReducingValve(ValveWithThrottle):
             "p_NT": relief.drop if relief else 1.0,
             "p_step": self.relief_step,
             "p_range_T": self.relief_range if relief else inf,  # 2-way: the spool doesn't move beyond closed
-            "tau": self.response_time,
+            **self.spool_parameters(self.response_time),
             "p_tr": self.transition_pressure,
             "C": self.leakage,
         }
 
 
+@sampled(ReducingValve)
+def reducing_valve_without_lag(p_P, p_A, p_T, p_set, p_N, p_range, p_NT, p_step, p_range_T):
+    next_U = reducing_opening(p_P, p_A, p_T, p_set, p_N, p_range, p_NT, p_step, p_range_T)
+    return next_U
+
+
 @kernel(ReducingValve)
-def reducing_valve(p_P, p_A, p_T, U, p_set, K, p_N, p_range, K_T, p_NT, p_step, p_range_T, tau, p_tr, C):
-    e = p_set - (p_A - p_T)
-    U_rest = opening_for(e / p_range, p_P - p_A, p_N) - opening_for((-e - p_step) / p_range_T, p_A - p_T, p_NT)
-    dU = (U_rest - U) / tau
-    q_PA = K * max(U, 0.0) * root_of_drop(p_P - p_A, p_tr)
-    q_AT = K_T * max(-U, 0.0) * root_of_drop(p_A - p_T, p_tr) + C * (p_A - p_T)
+def reducing_valve(p_P, p_A, p_T, U, p_set, K, p_N, p_range, K_T, p_NT, p_step, p_range_T, tau, ideal, p_tr, C):
+    settled = reducing_opening(p_P, p_A, p_T, p_set, p_N, p_range, p_NT, p_step, p_range_T)
+    dU = (settled - U) / tau
+    spool = settled if ideal > 0.0 else U
+    q_PA = K * max(spool, 0.0) * root_of_drop(p_P - p_A, p_tr)
+    q_AT = K_T * max(-spool, 0.0) * root_of_drop(p_A - p_T, p_tr) + C * (p_A - p_T)
     q_P = -q_PA
     q_A = q_PA - q_AT
     q_T = q_AT

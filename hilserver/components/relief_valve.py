@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.shared.regulators import refuse_no_lag
 from hilserver.components.shared.relief_curve import ValveWithReliefCurve
 from hilserver.units import BAR, Pressure, Time
 
@@ -30,6 +32,11 @@ class ReliefValve(ValveWithReliefCurve):
 
     settling_time: Time = Field(default="20 ms", gt=0, description="time constant of the opening at the last point")
     max_pressure: Pressure = Field(default="400 bar", gt=0, description="working range of the curve")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_lag(cls, data: Any) -> Any:
+        return refuse_no_lag(data, 'Use type = "static_relief_valve", which has none.')
 
     @model_validator(mode="after")
     def _curve_rises_to_its_end(self) -> ReliefValve:

@@ -17,7 +17,7 @@ from hilserver.errors import did_you_mean, shown
 from hilserver.numerics.table import interpolate
 from hilserver.units import Number, Time
 
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 """Limit for a switch of a running circuit; replay a longer record as a log of sensors instead."""
 
 
@@ -88,7 +88,7 @@ def read_points(name: object, columns: object, folder: Path) -> list[list[float]
         raise ValueError(f"csv: {shown(name)} must be a file in the folder of the circuit file or in a folder below it")
     try:
         with (folder / name).open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for _, line in zip(range(MOST_POINTS + 2), file, strict=False)]
+            lines = [line for _, line in zip(range(MAX_POINTS + 2), file, strict=False)]
     except (OSError, ValueError) as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise ValueError(f"csv: {shown(name)} can't be read: {reason}") from None
@@ -100,8 +100,8 @@ def read_points(name: object, columns: object, folder: Path) -> list[list[float]
     for number, row in enumerate(rows, first):
         if any(cell.strip() for cell in row):
             found.append([_number(row, place, f"csv: {name} line {number}") for place in (times, values)])
-    if len(found) > MOST_POINTS:
-        raise ValueError(f"csv: {shown(name)} has more than {MOST_POINTS} points")
+    if len(found) > MAX_POINTS:
+        raise ValueError(f"csv: {shown(name)} has more than {MAX_POINTS} points")
     if not found:
         raise ValueError(f"csv: {shown(name)} has no points")
     return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Memory, Parameters, State, kernel, sampled
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.shared.regulators import ReverseCheck, ValveWithThrottle
+from hilserver.components.shared.regulators import ReverseCheck, ValveWithThrottle, refuse_no_lag
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 from hilserver.units import BAR, Number, Pressure, Time
@@ -47,6 +49,11 @@ class UnloadingValve(ValveWithThrottle):
         default=None, description='built-in check valve P to A, like { flow = "40 l/min", drop = "3 bar" }'
     )
     response_time: Time = Field(default="20 ms", gt=0, description="time constant of opening and closing, tau")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_lag(cls, data: Any) -> Any:
+        return refuse_no_lag(data, 'Give a short response_time, such as "1 ms".')
 
     @model_validator(mode="after")
     def _band(self) -> UnloadingValve:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.model import read_circuit
+from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
@@ -21,11 +21,21 @@ from hilserver.fidelity.reference import (
     run_signals,
     total,
 )
-from hilserver.fidelity.results import NO_BRIDGE, ComparedQuantity, SegmentResult
+from hilserver.fidelity.results import (
+    NO_BRIDGE,
+    SIMULATED_MACHINE,
+    SIMULATED_REFERENCE,
+    VIRTUAL_CIRCUIT,
+    ComparedQuantity,
+    SegmentResult,
+)
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of, trip_in
+from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Device, Rig
-from hilserver.rig.simulated import plant_circuit
+from hilserver.rig.simulated import joined, plant_circuit
+from hilserver.simulation.balance import balance
+from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import Machine, machine_of_device
 from hilserver.tick.bridge.ladder import Strategy
@@ -81,8 +91,9 @@ class Comparison:
     ) -> Comparison:
         """The comparison of a rig on this machine with this drive."""
         file = str(rig.file.parent / rig.settings.circuit)
-        reference = reference_simulation(machine, rig.circuit, rig.library, file)
-        plant = plant_circuit(machine.source, drive, rig.library)
+        companion = IntegrationStep(halvings=rig.halvings)
+        reference = reference_simulation(machine, rig.circuit, rig.library, file).at(companion)
+        plant = companion.of(plant_circuit(machine.source, drive, rig.library, accounts=rig.accounts))
         uncommanded = [v.port for v in rig.settings.valves.values() if commanded_by(rig.circuit, v.port) is None]
         where = ", ".join(uncommanded)
         reason = f"{NO_BRIDGE}: no signal commands a virtual valve at port {where}" if uncommanded else ""
@@ -137,6 +148,7 @@ class Comparison:
                         saturation={},
                         estimate={},
                         stated_deviation={},
+                        balances={SIMULATED_REFERENCE: found[name][kind].balances[SIMULATED_REFERENCE]},
                     )
         return found
 
@@ -152,8 +164,27 @@ class Comparison:
         flows = {port: flows_into(self.rig.circuit, port) for port in settings.ports}
         reference = self.series(coupled, self.reference.packed, flows)
         actual = self.series(true_values[segment.rows], self.plant, self.plant_flows())
-        balance = self.reference.balance(self.program, self.dt, start, coupled)
-        return replace(segment_result(settings, record, segment, actual, reference), balance=balance), coupled
+        runs = {
+            SIMULATED_REFERENCE: (self.reference.circuit, self.reference.packed, start, coupled),
+            VIRTUAL_CIRCUIT: (self.rig.circuit, record.circuit, record.values[begin], record.values[segment.rows]),
+            SIMULATED_MACHINE: (self._installed(), self.plant, true_values[begin], true_values[segment.rows]),
+        }
+        balances = {
+            what: balance(self.program, self.rig.library, *run, self.dt)
+            for what, run in runs.items()
+            if what == SIMULATED_REFERENCE or self.rig.accounts
+        }
+        result = segment_result(settings, record, segment, actual, reference)
+        notes = tuple(
+            f"The {what}: {note}"
+            for what, (circuit, packed, _, rows) in runs.items()
+            for note in _change_points(circuit, packed, rows, result.time)
+        )
+        return replace(result, balances=balances, notes=notes), coupled
+
+    def _installed(self) -> Circuit:
+        """The simulated machine with its drive."""
+        return read_circuit(joined(self.reference.machine.source, self.drive), self.rig.library)
 
     def plant_flows(self) -> dict[str, tuple[str, ...]]:
         drive = read_circuit(self.drive, self.rig.library)
@@ -203,3 +234,10 @@ class Comparison:
         assert found is not None
         signal, sign = found
         return sign * rows[:, self.reference.packed.names.index(signal)]
+
+
+def _change_points(circuit: Circuit, packed: PackedCircuit, rows: Floats, time: Floats) -> Iterator[str]:
+    """A note on each mechanism of a circuit that came to a change point."""
+    for placed in circuit.mechanisms:
+        if note := change_point_note(placed, time, dict(zip(packed.names, rows.T, strict=True))):
+            yield note

@@ -21,7 +21,6 @@ from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import joined
-from hilserver.simulation.balance import Balance, balance
 from hilserver.simulation.machine import Machine
 from hilserver.simulation.packed_run import initial_values, run_packed
 
@@ -56,10 +55,6 @@ class ReferenceSimulation:
         ``signals``: operator inputs and loads in every tick.
         """
         return run_signals(program, self.packed, dt, signals, start)
-
-    def balance(self, program: Program, dt: float, start: Floats, rows: Floats) -> Balance:
-        """The balances of oil and energy of such a run."""
-        return balance(program, self.library, self.circuit, self.packed, start, rows, dt)
 
 
 def run_signals(

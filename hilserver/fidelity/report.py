@@ -14,6 +14,7 @@ from hilserver.fidelity.tables import command_grid, estimate_grid, known_grid, l
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Facts, Heading, Listing, Picture
 from hilserver.report.figures import write_json
+from hilserver.simulation.balance import balance_figures
 
 NO_REFERENCE = (
     "the virtual flow of the same run. There is no model of the machine, so its motion with the virtual circuit "
@@ -41,7 +42,7 @@ def write_simulation(result: Fidelity, folder: Path) -> list[Path]:
 
 def _balances(result: Fidelity) -> Iterator[Block]:
     if found := result.balances():
-        yield Heading("Balances of the reference simulation")
+        yield Heading("Balances")
         yield Facts(found)
 
 
@@ -158,6 +159,7 @@ def _variant_figures(result: Fidelity, variant: Variant) -> dict[str, Any]:
             "noise_at_rest": {valve: segment.noise_at_rest(valve, result.dt) for valve in segment.command},
             "responses": {name: [vars(r) for r in rs] for name, rs in segment.responses.items()},
             "responses_to_flow_asked": {name: [vars(r) for r in rs] for name, rs in segment.tracking_responses.items()},
+            "balances": {of: balance_figures(balance) for of, balance in segment.balances.items()},
         }
     return found
 

@@ -17,10 +17,13 @@ from hilserver.rig.cycle import Sine
 from hilserver.simulation.balance import Balance, balance_texts
 from hilserver.simulation.pacing import Paced
 from hilserver.simulation.step_error import StepError
-from hilserver.tick.bridge.ladder import BRIDGING, Kind, Strategy
+from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
+SIMULATED_REFERENCE, VIRTUAL_CIRCUIT = "reference simulation", "virtual circuit"
+SIMULATED_MACHINE = "simulated machine"
+"""What a run has balances of."""
 VARIANTS = {
     NO_BRIDGE: "the virtual valve's command is passed on to the real valve, as without a bridge",
     **{name: Strategy[name].text for name in BRIDGING},
@@ -56,8 +59,9 @@ class SegmentResult:
     may lie at any frequency; ``sensor_noise``: that of measured ones, independent from tick to tick.
     ``estimate``: flows as the bridge estimates them, where the actual ones are true or measured;
     ``stated_deviation``: the standard deviation that the bridge states for them. ``sines``: those of a sweep, in
-    seconds of ``time``. ``rest``: the ticks before a sweep in which nothing moves. ``balance``: of the
-    reference simulation.
+    seconds of ``time``. ``rest``: the ticks before a sweep in which nothing moves. ``balances``: of the reference
+    simulation and, where the run kept accounts, of the virtual circuit and the simulated machine, by their names.
+    ``notes``: on mechanisms that come to a change point.
     """
 
     time: Floats
@@ -72,7 +76,8 @@ class SegmentResult:
     stated_deviation: Mapping[str, float] = field(default_factory=dict)
     sines: tuple[Sine, ...] = ()
     rest: slice | None = None
-    balance: Balance | None = None
+    balances: Mapping[str, Balance] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def deviations(self) -> dict[str, Deviation]:
@@ -204,10 +209,19 @@ class Fidelity:
         return next(variant for variant in self.variants if variant.name == name)
 
     def balances(self) -> tuple[tuple[str, str], ...]:
-        """The balances of the reference simulation over the work cycle, in words; empty without one."""
-        found = (v.cycle.balance for v in self.variants if v.cycle is not None and v.cycle.balance is not None)
-        first = next(found, None)
-        return () if first is None else balance_texts(first, first.energy.mechanisms != 0.0)
+        """The balances over the work cycle in words: of the reference simulation, and of the run that followed it best.
+
+        Each of oil and of energy; empty where none are known.
+        """
+        runs = {v.name: v.cycle for v in self.variants if v.cycle is not None and len(v.cycle.balances) > 1}
+        runs = runs or {v.name: v.cycle for v in self.variants if v.cycle is not None and v.cycle.balances}
+        errors = [self.cycle_errors(q.name) for q in self.followed()]
+        best = min(runs, key=lambda name: sum(e[name].nrmse for e in errors if name in e), default=None)
+        return tuple(
+            (f"{name} of the {what}{'' if what == SIMULATED_REFERENCE else f' with strategy {best}'}", text)
+            for what, found in (runs[best].balances.items() if best is not None else ())
+            for name, text in balance_texts(found, found.energy.mechanisms != 0.0)
+        )
 
     def followed(self) -> list[ComparedQuantity]:
         """The quantities that the valves are to follow: positions, and flows into their own ports."""
@@ -270,5 +284,5 @@ class Fidelity:
 
 def highest_strategy(variants: Mapping[str, object]) -> str:
     """The highest of these variants on the ladder of strategies."""
-    levels = [s.name for s in Strategy if s.name in variants and s.kind is not Kind.FLOW_SERVO]
+    levels = [s.name for s in Strategy if s.name in variants and not s.kind.integrates]
     return levels[-1] if levels else list(variants)[-1]

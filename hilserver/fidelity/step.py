@@ -1,6 +1,6 @@
-"""The error of the step in the results of a rig, from a repetition of the runs with half of every
+"""The error of the step in the results of a rig, from a repetition of the runs with half of every step.
 
-step. In the loop, inputs and pressures are held for a tick: this is a property of the rig and is kept. Only the steps
+In the loop, inputs and pressures are held for a tick: this is a property of the rig and is kept. Only the steps
 of the integrator are halved: those of the virtual circuit, of the simulated machine with its drive, and of the
 reference simulation. The error is judged over the work cycle, and over a sweep only if a rig has no cycle. Sines near a
 resonance saturate valves and let chambers cavitate, so that the smallest difference grows there whatever the step: no
@@ -22,7 +22,7 @@ from hilserver.circuit.model import Solver
 from hilserver.circuit.pack import INTEGRATORS, PackedCircuit
 from hilserver.errors import HilserverError
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Indices
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, deviations, step_error
 
@@ -33,7 +33,7 @@ REFERENCE = "reference"
 class IntegrationStep:
     """How a rig's circuits are integrated: ``factor`` times the substeps in the files, their integrator or another.
 
-    ``halvings`` of the parts into which the virtual circuit and the reference simulation divide them (see `solved_by`).
+    ``halvings`` of the parts into which circuit, machine and reference simulation divide them (see `solved_by`).
     The number of steps that share a solution of a mechanism remains the same.
     """
 
@@ -43,12 +43,16 @@ class IntegrationStep:
 
     def of(self, packed: PackedCircuit) -> PackedCircuit:
         """A packed circuit with this step."""
-        index = packed.index.copy()
+        return replace(packed, index=self.index(packed.index))
+
+    def index(self, given: Indices) -> Indices:
+        """The index of a packed circuit with this step."""
+        index = given.copy()
         index[e.SUBSTEPS] *= self.factor
         index[e.HALVINGS] = self.halvings
         if self.integrator is not None:
             index[e.INTEGRATOR] = INTEGRATORS[self.integrator]
-        return replace(packed, index=index)
+        return index
 
     def rig(self, rig: Rig) -> Rig:
         """A rig whose virtual circuit and machine have this step. Raises ConfigurationError if it is too short."""
@@ -57,8 +61,10 @@ class IntegrationStep:
             for device, tables in rig.sources.get("devices", {}).items()
         }
         sources = {**rig.sources, "circuit": self._table(rig.sources["circuit"]), "devices": plants}
-        made = assemble(sources, rig.file, rig.library)
-        return replace(made, packed=replace(self, factor=1).of(made.packed))
+        made = assemble(sources, rig.file, rig.library, accounts=rig.accounts)
+        halved = IntegrationStep(halvings=self.halvings)
+        plants_halved = {name: plant._replace(ix=halved.index(plant.ix)) for name, plant in made.first_plants.items()}
+        return replace(made, packed=halved.of(made.packed), first_plants=plants_halved, halvings=self.halvings)
 
     def _table(self, circuit: Mapping[str, Any]) -> dict[str, Any]:
         given = Solver.model_validate(circuit.get("solver", {}))

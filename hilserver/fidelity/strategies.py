@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hilserver.circuit.program import Program
@@ -53,7 +54,8 @@ def simulate(
     """Run the work cycle in the reference simulation, without compensation, and with each strategy of the bridge.
 
     All runs have the same machine, initial state and operator inputs, tick by tick. Flows, pressures and positions are
-    the simulated ones, not the measured ones. ``strategies``: default all that the rig can use and may benefit from.
+    the simulated ones, not the measured ones; circuit and machine keep accounts. ``strategies``: default all that the
+    rig can use and may benefit from.
     ``speed``: pace the bridged rig at this multiple of real time; ``watch`` is informed of the progress.
     Raises HilserverError if the rig has no simulated machine, valve or work cycle.
     """
@@ -61,6 +63,7 @@ def simulate(
         raise HilserverError(f"{rig.file}: simulate needs a work cycle, which this rig file does not name (cycle = …).")
     paced = PacedRuns(speed, watch) if speed is not None else None
     chosen = strategies or possible(rig.settings)
+    rig = replace(assemble(rig.sources, rig.file, rig.library, accounts=True), speed=rig.speed)
     return compare(rig, chosen, chosen_by_user=strategies is not None, paced=paced)
 
 
@@ -120,7 +123,10 @@ def compare(
         left_out=left_out | ({NO_BRIDGE: comparison.no_command} if comparison.no_command else {}),
         ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
         swept=swept,
-        notes=("Flows, pressures and positions are the simulated machine's own values, not those of its sensors.",),
+        notes=(
+            "Flows, pressures and positions are the simulated machine's own values, not those of its sensors.",
+            *dict.fromkeys(note for kinds in results.values() for segment in kinds.values() for note in segment.notes),
+        ),
         circuit=rig.circuit.source,
         paced=paced.together() if paced is not None else None,
     )
@@ -172,4 +178,4 @@ def _sentence(strategy: str, reasons: dict[str, str]) -> str:
 
 def with_cycle(rig: Rig, cycle: Mapping[str, Any]) -> Rig:
     """The rig with another work cycle. Raises ConfigurationError if they don't fit."""
-    return assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library)
+    return assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library, accounts=rig.accounts)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.comparison import Comparison, simulated_device
 from hilserver.fidelity.results import ComparedQuantity
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
+from hilserver.fidelity.step import IntegrationStep
 from hilserver.fidelity.strategies import usable
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
 from hilserver.rig.build import Rig, assemble
@@ -35,12 +36,14 @@ class VariedRun:
     """A work cycle on a rig, and the seed that repeats it.
 
     ``figures``: NRMSE of each quantity against the reference simulation on the same machine, and `NOISE`, RMS as a
-    fraction of full command. ``trip``: why there are none; empty otherwise.
+    fraction of full command. ``trip``: why there are none; empty otherwise. ``step_errors``: by how much each figure
+    changes with half of every integration step; infinite if it is not known then.
     """
 
     seed: int
     figures: Mapping[str, float]
     trip: str = ""
+    step_errors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,17 @@ class VaryResult:
         """How much an unknown makes the rig deviate from its reference: its trips, then its largest increase."""
         increases = [result.increase(name, self.exact)[1] for name in self.followed]
         return result.trips, max(filter(isfinite, increases), default=0.0)
+
+    @property
+    def runs(self) -> Iterator[tuple[str, VariedRun]]:
+        """All runs with what is unknown in them."""
+        yield "as described", self.exact
+        yield from ((result.unknown.name, run) for result in self.unknowns for run in result.runs)
+        yield from (("all unknowns", run) for run in self.randomised)
+
+    def step_error(self, figure: str) -> tuple[float, str, int]:
+        """The largest error of a figure by the step, and in which run: its unknown and seed."""
+        return max((run.step_errors.get(figure, inf), name, run.seed) for name, run in self.runs if not run.trip)
 
     def trips(self) -> Iterator[tuple[str, VariedRun]]:
         """Runs that tripped, with the name of the unknown; "all" for randomised rigs."""
@@ -172,8 +186,17 @@ class _Bench:
         return tuple(q.name for q in self.quantities.values() if q.unit != "Pa" and not q.other_edge)
 
     def run(self, unknowns: Iterable[Unknown], seed: int) -> VariedRun:
-        """With these unknowns, drawn with this seed."""
+        """With these unknowns, drawn with this seed; and again with half of every step."""
         changed = assemble(varied(self.rig, self.device, unknowns, seed), self.rig.file, self.rig.library)
+        found = self.run_on(changed, seed)
+        if found.trip:
+            return found
+        finer = self.run_on(IntegrationStep(2, halvings=1).rig(changed), seed).figures
+        errors = {name: abs(value - finer.get(name, inf)) for name, value in found.figures.items()}
+        return replace(found, step_errors=errors)
+
+    def run_on(self, changed: Rig, seed: int) -> VariedRun:
+        """On a rig with a changed device."""
         comparison = Comparison.of(_installed(changed, self.device), self.program)
         try:
             record, true_values = comparison.bridged(changed, self.strategy)

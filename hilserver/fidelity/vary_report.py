@@ -13,6 +13,7 @@ from hilserver.fidelity.unknowns import UNKNOWNS
 from hilserver.fidelity.vary import NOISE, VariedRun, VaryResult
 from hilserver.report.document import Block, Document, Grid, Heading, Listing
 from hilserver.report.figures import write_json
+from hilserver.simulation.step_error import TOLERANCE
 
 HIGH = 95.0
 """Percentile beside the median."""
@@ -38,10 +39,12 @@ def family_grid(result: VaryResult) -> Grid:
     rows: list[tuple[str, ...]] = [("as described", *(percent(result.exact.figures[n]) for n in result.figures))]
     for name, share in (("randomised rigs, median", 50.0), (f"randomised rigs, {HIGH:g}th percentile", HIGH)):
         rows.append((name, *(percent(result.percentile(n, share)) for n in result.figures)))
+    rows.append(("error of the step, at most", *(percent(result.step_error(n)[0]) for n in result.figures)))
     caption = (
         "NRMSE over the work cycle, against the reference simulation on the same machine. Noise: RMS of the command "
         f"above {NOISE_CORNER:g} of the tick rate, % of full command. {len(result.completed)} of "
-        f"{len(result.randomised)} randomised rigs completed the work cycle."
+        f"{len(result.randomised)} randomised rigs completed the work cycle. "
+        "Error of the step: the largest change of a figure in any run with half of every integration step."
     )
     return Grid(("rig", *_heads(result)), tuple(rows), caption)
 
@@ -78,11 +81,23 @@ def vary_sentences(result: VaryResult) -> list[str]:
         if known := {unknown: increase for unknown, increase in largest.items() if isfinite(increase)}:
             most = max(known, key=lambda unknown: known[unknown])
             found.append(f"{name} depends most on {most}: up to {100 * known[most]:+.2f} percentage points.")
+    found.append(_step_sentence(result))
     if (worst := result.worst()) is not None:
         found.append(
             f"The worst randomised rig that completed the work cycle can be repeated with --rigs 1 --seed {worst.seed}."
         )
     return found
+
+
+def _step_sentence(result: VaryResult) -> str:
+    """By how much the step falsifies the figures, and a verdict."""
+    figure = max(result.followed, key=result.step_error)
+    error, unknown, seed = result.step_error(figure)
+    of = f"{figure} by up to {100 * error:.2g} percentage points ({unknown}, seed {seed})"
+    if error <= TOLERANCE:
+        return f"With half of every integration step, the figures remain: {of}."
+    remedy = "Without --vary, fidelity finds a step that is sufficient."
+    return f"The integration step is too long for these figures: half of it changes {of}. {remedy}"
 
 
 def write_vary_report(result: VaryResult, folder: Path) -> list[Path]:
@@ -117,6 +132,7 @@ def vary_figures(result: VaryResult) -> dict[str, Any]:
         "rig": result.rig,
         "strategy": result.strategy,
         "exact": dict(result.exact.figures),
+        "step_errors_of_exact": dict(result.exact.step_errors),
         "unknowns": {u.unknown.name: [_run_figures(run) for run in u.runs] for u in result.unknowns},
         "randomised": [_run_figures(run) for run in result.randomised],
         "percentiles": {
@@ -126,4 +142,4 @@ def vary_figures(result: VaryResult) -> dict[str, Any]:
 
 
 def _run_figures(run: VariedRun) -> dict[str, Any]:
-    return {"seed": run.seed, "trip": run.trip, "figures": dict(run.figures)}
+    return {"seed": run.seed, "trip": run.trip, "figures": dict(run.figures), "step_errors": dict(run.step_errors)}

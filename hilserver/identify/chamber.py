@@ -5,7 +5,7 @@ r"""The oil between a valve and the piston of a cylinder: the flow of the valve 
 The compliance C is the stated one, plus contributions of softer oil, of a hose (softer at low pressure), of air (much
 softer), and of another dead volume; these contributions are identified. Behind a restriction between port and piston
 (:math:`p_{piston} = p - R\,Q|Q|`) the oil is compressed later than the pressure at the port tells: by
-:math:`2\,C R\,|Q|`.
+:math:`2\,C R\,|Q|`. The pressures that drive leakage past the piston are those behind the restrictions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.settings import CylinderSettings, ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
 
-LEAST_PRESSURE = 1e5
+MIN_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
 END_OF_STROKE = 0.005
 """Fraction of the stroke at either end that is left out: end stops and cushions."""
@@ -74,8 +74,10 @@ class Chamber:
         self.cylinder: CylinderSettings = list(rig.settings.cylinders.values())[number]
         self._at_B = port == self.cylinder.port_B
         other = self.cylinder.port_A if self._at_B else self.cylinder.port_B
-        self.pressure = rig.settings.ports[port]
+        area_A, area_B = self.cylinder.areas()
+        self.pressure, self._other_port = rig.settings.ports[port], other
         self.other = rig.settings.ports[other] if other is not None else None
+        self._other_share = area_A / area_B if self._at_B else area_B / area_A
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
         """The signals from these channels."""
@@ -83,7 +85,7 @@ class Chamber:
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
         change = np.diff(smoothed(p, round(SMOOTH_PRESSURE / self.dt)))
-        middle = np.maximum(_middle(p), LEAST_PRESSURE)
+        middle = np.maximum(_middle(p), MIN_PRESSURE)
         dead, line = (self._line.dead_B if self._at_B else self._line.dead_A), self._line
         V = capacitance / self._oil_compliance(middle)
         absolute = middle + line.p_0
@@ -118,18 +120,19 @@ class Chamber:
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         inside = np.abs(x / self.cylinder.stroke - 0.5) < 0.5 - END_OF_STROKE
         around = round(AROUND_ENDS / self.dt)
-        good = known & ~widened(~inside | (p < LEAST_PRESSURE), around, around)
+        good = known & ~widened(~inside | (p < MIN_PRESSURE), around, around)
         used: NDArray[np.bool_] = good[:-1] & good[1:]
         return used
 
     def parameters(self) -> dict[str, Parameter]:
-        """Properties of the oil and its surroundings at this port."""
+        """Properties of the oil and its surroundings at this port, and the restriction at the other one."""
+        ports = [port for port in (self.port, self._other_port) if port is not None]
         return {
             f"elasticity {self.port}": Parameter(1.0, 0.1, 10.0, 1.0, np.inf, uniform(ELASTICITY)),
             f"dead volume {self.port}": influence(DEAD_VOLUME),
             f"hose {self.port}": influence(HOSE),
             f"air {self.port}": influence(AIR),
-            f"restriction {self.port}": influence(RESTRICTION),
+            **{f"restriction {port}": influence(RESTRICTION) for port in ports},
         }
 
     def piston_leakage(self) -> Parameter:
@@ -148,15 +151,21 @@ class Chamber:
         oil += values.get(f"dead volume {self.port}", 0.0) * signals.dead
         return oil
 
-    def ahead_of_restriction(self, volume: Floats, capacitance: Floats, values: Values) -> Floats:
-        """By how much the volume by the port's pressure exceeds that of the valve, m³ per tick; ``volume``: of it."""
-        drop = values.get(f"restriction {self.port}", 0.0)
-        if drop == 0.0:
-            return np.zeros(len(volume))
-        rated = ROD_SPEED * max(self.cylinder.areas()) * self.dt  # m³ per tick
-        share = volume / rated
-        change = np.gradient(share * np.abs(share))
-        return values[f"elasticity {self.port}"] * capacitance * drop * change
+    def behind_restriction(
+        self, volume: Floats, signals: ChamberSignals, capacitance: Floats, values: Values
+    ) -> Floats:
+        """By how much the volume by the ports' pressures exceeds that of the valve, m³ per tick; ``volume``: of it.
+
+        At the piston the pressure differs by the restriction's drop, which compresses less oil, and drives less of it
+        past the piston; the other chamber's oil passes a restriction, too.
+        """
+        through = volume - values.get(f"hose {self.port}", 0.0) * (signals.hose + signals.dead)
+        share = through / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        square = share * np.abs(share)
+        own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
+        compressed = values[f"elasticity {self.port}"] * capacitance * own * np.gradient(square)
+        past = values["piston_leakage"] * self.dt * (own + other * self._other_share**2) * square
+        return np.asarray(compressed + past, dtype=np.float64)
 
 
 def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) -> tuple[Floats, Floats]:

@@ -24,12 +24,11 @@ from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
     ACCURACY,
-    COMMON_DELAY,
-    OWN_DELAY,
     CorrectedChannels,
-    influence,
+    relative_delay,
     sensor_influences,
     uniform,
+    unseen_delay,
 )
 from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_of, mean_shares, shares_now
 from hilserver.identify.recorded import SETTLING, Recording
@@ -39,7 +38,7 @@ from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
 
 LAG_USEFUL = 0.7e-3
-"""s: standard deviation with which a lag is still useful, beside the delay that sensors may have in common."""
+"""s: standard deviation with which a lag is still useful, beside the delay of sensors that no recording shows."""
 
 
 class NotIdentifiable(HilserverError):
@@ -81,7 +80,7 @@ class Experiment:
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
-        self._channels = CorrectedChannels(recording, self.chambers[0].cylinder.position if self.chambers else None)
+        self._channels = CorrectedChannels(recording, self._pressures())
         self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
         self.signals = self._signals()
         self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
@@ -139,7 +138,7 @@ class Experiment:
         f45 = corner_frequency(v)
         f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
         lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
-        common, scale = uniform(COMMON_DELAY * self.dt), uniform(ACCURACY)  # of position or flow
+        unseen, scale = unseen_delay(self.dt), uniform(ACCURACY)  # of position or flow
         found: dict[str, Parameter] = {}
         if self.chambers or self.flow:
             found |= {
@@ -152,7 +151,7 @@ class Experiment:
         found |= {
             "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
             **({"damping": Parameter(v.damping, 0.1, 10.0, 0.5, 0.2)} if second_order else {}),
-            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + common, inseparable=common),
+            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + unseen, inseparable=unseen),
             "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
             "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
         }
@@ -175,7 +174,7 @@ class Experiment:
     def _delay_of(self, sensor: Sensor) -> Parameter:
         """The delay of a sensor beyond the stated one: within the usual tolerance, or unknown where none is stated."""
         if sensor.delay_known:
-            return influence(OWN_DELAY * self.dt)
+            return relative_delay(self.dt)
         return Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)
 
     def predict(self, values: Values) -> list[Floats]:
@@ -187,8 +186,8 @@ class Experiment:
         measured = self.measured(values)
         for number, chamber in enumerate(self.chambers):
             volume = (C * self.dt) @ self._shares(number, key, self._key(values), *edges)
-            volume += chamber.ahead_of_restriction(volume, self._capacitance[number], values)
             now, recorded = measured.chambers[number], self.signals[number].measured
+            volume += chamber.behind_restriction(volume, now, self._capacitance[number], values)
             predicted.append(volume - chamber.into(now, values) + recorded)
         way = np.ascontiguousarray(self._follow(key).way[:, 0])
         if self.flow is not None:
@@ -221,15 +220,17 @@ class Experiment:
 
     # --- influences of the sensors ------------------------------------------------------------------------------------
 
-    def _influencing(self) -> dict[str, Parameter]:
-        """Errors of the sensors of pressures and position."""
-        if not self.chambers and self.flow is None:
-            return {}
+    def _pressures(self) -> list[str]:
+        """The channels of pressures on which the flow of the valve depends."""
         v, ports = self.settings, self.rig.settings.ports
         chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
-        pressures = [*chambers, *([ports[v.port]] if self.flow else []), v.supply, v.tank]
-        position = self.chambers[0].cylinder.position if self.chambers else None
-        return sensor_influences(self.rig, self.dt, pressures, position)
+        return [*chambers, *([ports[v.port]] if self.flow else []), v.supply, v.tank]
+
+    def _influencing(self) -> dict[str, Parameter]:
+        """Errors of the sensors of pressures."""
+        if not self.chambers and self.flow is None:
+            return {}
+        return sensor_influences(self.rig, self.dt, self._pressures())
 
     def _key(self, values: Values) -> tuple[float, ...]:
         return tuple(values.get(name, 0.0) for name in self._errors)

@@ -10,7 +10,7 @@ from hilserver.identify.identification import Identified
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.units import shown_unit
 
-MOST_DIGITS = 5
+MAX_DIGITS = 5
 """After the decimal point."""
 USUAL_LEAK_DROP = 70e5
 """Pa, at which leakage is stated where the rig file has none."""
@@ -138,7 +138,7 @@ def rounded(value: float, deviation: float) -> str:
     """
     if not (isfinite(deviation) and deviation > 0.0):
         return f"{value:.6g}"
-    digits = min(max(1 - floor(log10(deviation)), 0), MOST_DIGITS)
+    digits = min(max(1 - floor(log10(deviation)), 0), MAX_DIGITS)
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0.0 else text
 

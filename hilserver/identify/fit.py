@@ -25,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
+from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
-MOST_ROUNDS = 12
+MAX_ROUNDS = 12
 """Fits, each with the filters from the one before, until the gain falls below DONE."""
 NEAR_OPTIMUM, DONE = 30.0, 1.0
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
@@ -48,10 +49,8 @@ oil.
 """
 FINEST = STEP
 """Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
-MOST_EVALUATIONS = 40
-"""Steps of a fit, accepted or not."""
-DAMPING = 1e-4
-"""First damping of the steps, relative to the diagonal of the normal equations."""
+MAX_EVALUATIONS = 40
+"""Evaluations of the residuals in a fit."""
 PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
 """Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
@@ -62,8 +61,8 @@ class Parameter:
 
     ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0 if
     none is wanted; ``prior``: standard deviation of the prior knowledge, with the mean ``start``; ``slope``: the value
-    that is changed for derivatives, where it is another one; ``inseparable``: standard deviation of an influence
-    quantity that no recording distinguishes from it.
+    that is changed within a fit, if it is another one, and added to this one afterwards; ``inseparable``: standard
+    deviation of an influence quantity that no recording distinguishes from it.
     """
 
     start: float
@@ -74,6 +73,10 @@ class Parameter:
     prior: float = inf
     slope: str = ""
     inseparable: float = 0.0
+
+    def value_in(self, values: Values, name: str) -> float:
+        """Its value, with what a fit is adding to it."""
+        return values[name] + values.get(self.slope, 0.0)
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ def fit(
     predict: Predict,
     start: Values,
     others: Others | None = None,
-    rounds: int = MOST_ROUNDS,
+    rounds: int = MAX_ROUNDS,
 ) -> FitResult:
     """Identify the parameters, starting from the values of ``start``, in at most this number of rounds."""
     values, gained = dict(start), inf
@@ -213,12 +216,10 @@ def fit(
         pairs = zip(signals, predict(values), strict=True)
         whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
-        before = problem.cost(values)
         if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
-        values = problem.solved(values, FINAL_TOLERANCE if gained < NEAR_OPTIMUM else PRELIMINARY_TOLERANCE)
-        gained = before - problem.cost(values)
+        values, gained = problem.solved(values, FINAL_TOLERANCE if gained < NEAR_OPTIMUM else PRELIMINARY_TOLERANCE)
         if gained < DONE and others is None:
             break
     return problem.fit(values)
@@ -253,12 +254,14 @@ class _Problem:
 
     def penalised(self, values: Values) -> Floats:
         """The residuals, then the distances from prior knowledge in standard deviations."""
-        prior = [(p.start - values[name]) / p.prior for name, p in self.known_before.items()]
+        prior = [(p.start - p.value_in(values, name)) / p.prior for name, p in self.known_before.items()]
         return np.concatenate([self.residual(values), prior])
 
     def conflict(self, values: Values) -> float:
         """Birge ratio of the prior knowledge, at least 1."""
-        off = [(p.start - values[name]) / p.prior for name, p in self.known_before.items() if p.useful > 0.0]
+        off = [
+            (p.start - p.value_in(values, name)) / p.prior for name, p in self.known_before.items() if p.useful > 0.0
+        ]
         return max(1.0, float(np.sqrt(np.mean(np.square(off))))) if off else 1.0
 
     def penalised_jacobian(self, values: Values) -> Floats:
@@ -273,44 +276,38 @@ class _Problem:
         """float64[samples, parameters]"""
         base, columns = self.predict(values), []
         for name, p in self.parameters.items():
-            h = STEP if values[name] + STEP * p.size <= p.upper else -STEP
-            changed = {p.slope: h * p.size} if p.slope else {name: values[name] + h * p.size}
-            moved = self.predict({**values, **changed})
+            h = STEP if p.value_in(values, name) + STEP * p.size <= p.upper else -STEP
+            moving = p.slope or name
+            moved = self.predict({**values, moving: values.get(moving, 0.0) + h * p.size})
             columns.append(self.filtered([(b - a) / h for a, b in zip(moved, base, strict=True)]))
         return np.array(columns).T
 
-    def solved(self, values: Values, tolerance: float) -> dict[str, float]:
-        """The parameters with the least sum of squares, within their bounds; other values stay as they are.
+    def solved(self, values: Values, tolerance: float) -> tuple[dict[str, float], float]:
+        """The parameters with the least sum of squares, within their bounds, and the reduction of this sum.
 
-        Levenberg-Marquardt on the normal equations, with Nielsen's rule for the damping; a parameter at a bound that
-        would be left is held there (Madsen, Nielsen & Tingleff, Methods for Non-Linear Minimum Squares Problems,
-        2nd ed. 2004, algorithm 3.16).
+        Other values stay as they are. The function and its derivatives must agree, or the iteration stops anywhere:
+        a parameter with a ``slope`` is therefore changed by its slope in both (decision 0026).
         """
         sizes = np.array([p.size for p in self.parameters.values()])
         low, high = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
 
         def at(scaled: Floats) -> dict[str, float]:
-            return {**values, **dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))}
+            now = dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))
+            slopes = {p.slope: now.pop(name) - values[name] for name, p in self.parameters.items() if p.slope}
+            return {**values, **now, **slopes}
 
-        now = np.clip([values[name] for name in self.parameters] / sizes, low, high)
-        r, damping, growth, J = self.penalised(at(now)), DAMPING, 2.0, None
-        for _ in range(MOST_EVALUATIONS):
-            if J is None:
-                J = self.penalised_jacobian(at(now))
-                normal, slope = J.T @ J, J.T @ r
-            step = _step(normal, slope, damping, now <= low, now >= high)
-            then = np.clip(now - step, low, high)
-            r_then = self.penalised(at(then))
-            gain = float(r @ r - r_then @ r_then)
-            expected = float(step @ (2.0 * slope - normal @ step))
-            if gain > 0.0:
-                now, r, J, growth = then, r_then, None, 2.0
-                damping *= max(1.0 / 3.0, 1.0 - (2.0 * gain / max(expected, gain) - 1.0) ** 3)
-            else:
-                damping, growth = damping * growth, 2.0 * growth
-            if 0.0 < gain < tolerance or expected < tolerance:
-                break
-        return at(now)
+        start = np.clip([values[name] for name in self.parameters] / sizes, low, high)
+        before = self.cost(at(start))
+        found = least_squares(
+            lambda scaled: self.penalised(at(scaled)),
+            start,
+            jac=lambda scaled: self.penalised_jacobian(at(scaled)),
+            bounds=(low, high),
+            ftol=tolerance / max(before, 1.0),
+            max_nfev=MAX_EVALUATIONS,
+        )
+        end = dict(zip(self.parameters, (found.x * sizes).tolist(), strict=True))
+        return {**values, **end}, before - 2.0 * float(found.cost)
 
     def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""
@@ -335,14 +332,3 @@ class _Problem:
         covariance = found.covariance_with(list(self.parameters))
         deviations = {n: float(np.sqrt(covariance[i, i])) for i, n in enumerate(self.parameters)}
         return replace(found, deviations=deviations, covariance=covariance)
-
-
-def _step(normal: Floats, slope: Floats, damping: float, at_low: Flags, at_high: Flags) -> Floats:
-    """The damped step to subtract; 0 for parameters that would leave their bounds."""
-    free = ~((at_low & (slope > 0.0)) | (at_high & (slope < 0.0))) & (np.diag(normal) > 0.0)
-    step = np.zeros(len(slope))
-    N = normal[np.ix_(free, free)]
-    norm = np.sqrt(np.diag(N))
-    scaled = N / np.outer(norm, norm) + damping * np.eye(len(norm))
-    step[free] = np.linalg.lstsq(scaled, slope[free] / norm, rcond=1e-14)[0] / norm
-    return step

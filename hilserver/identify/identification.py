@@ -22,9 +22,6 @@ USEFUL_FREQUENCY = 0.15
 SIGNIFICANT = 3.0
 """Standard deviations."""
 
-FURTHER_ROUNDS = 4
-"""Fits with all influences, each with the filters from the one before."""
-
 DELAYS = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 8e-3)
 FREQUENCIES = (20.0, 40.0, 80.0, 160.0)
 OVERLAPS = (0.0, 0.02, 0.05)
@@ -128,7 +125,7 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     first = {name: p for name, p in wanted.items() if p.prior == inf}
     values |= fit(first, signals, experiment.predict, values, with_same_lag).values
     while True:
-        found = fit(wanted, signals, experiment.predict, values, rounds=FURTHER_ROUNDS)
+        found = fit(wanted, signals, experiment.predict, values)
         unknown = _unknown(wanted, found)
         if not unknown:
             reported = [name for name in wanted if name not in left_out]

@@ -22,12 +22,12 @@ from hilserver.units import shown_unit, shown_value
 
 FLOW_UNIT, PER_FLOW = shown_unit("m^3/s")
 BINS = 60
-LEAST_SAMPLES = 10
+MIN_SAMPLES = 10
 """In a bin that is plotted."""
 NULL_REGION = 0.08
 SEGMENT = 1.0
 """s, of the averaged spectra."""
-LEAST_COHERENCE = 0.2
+MIN_COHERENCE = 0.2
 SHOWN_LAGS = 100
 LOWEST = 1e-3
 """Lowest frequency of a servo's plot, of half the tick rate."""
@@ -107,7 +107,7 @@ def _means(flow: _Flow, reach: float) -> tuple[Floats, Floats, Floats]:
     reach = min(reach, float(np.abs(flow.spool[inside]).max(initial=1e-6)))
     number = np.clip(((flow.spool[inside] / reach + 1.0) * 0.5 * BINS).astype(np.int64), 0, BINS - 1)
     count = np.bincount(number, minlength=BINS)
-    enough = count >= LEAST_SAMPLES
+    enough = count >= MIN_SAMPLES
     rows = (flow.spool, flow.measured * flow.at_nominal, flow.model * flow.at_nominal)
     at, measured, model = (
         np.bincount(number, row[inside], BINS)[enough] / count[enough] for row in (np.nan_to_num(r) for r in rows)
@@ -150,7 +150,7 @@ def _against_model(
     f, actual = csd(x, y, **setting)
     _, modelled = csd(x, z, **setting)
     _, shared = coherence(x, y, **setting)
-    good = (f > 0.0) & (f < 0.45 / dt) & (shared > LEAST_COHERENCE)
+    good = (f > 0.0) & (f < 0.45 / dt) & (shared > MIN_COHERENCE)
     segments = len(used) / setting["nperseg"]
     deviation = np.sqrt((1.0 - shared[good]) / (2.0 * shared[good] * segments))
     return f[good], actual[good] / modelled[good], deviation

@@ -26,7 +26,7 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, ResultCode
 from hilserver.tick.row import header
 
-LEAST_DROP = 1e5
+MIN_DROP = 1e5
 """Pa: minimum pressure for which the speed of the piston is calculated."""
 MARGIN = 0.15
 """Fraction of the stroke, or of the range between the position's limits, that is kept free at either end."""
@@ -166,7 +166,7 @@ class Excitation:
         speeds = []
         for name in self.group.valves:
             v = self.rig.settings.valves[name]
-            drop = max(self.bench.now(v.supply), LEAST_DROP)
+            drop = max(self.bench.now(v.supply), MIN_DROP)
             speeds.append(v.nominal_flow.coefficient() * sqrt(drop) / min(self.group.cylinder.areas()))
         return max(speeds)
 

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from hilserver.identify.identification import SIGNIFICANT, Identified
-from hilserver.identify.influences import COMMON_DELAY, ROD_SPEED, uniform
+from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, unseen_delay
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.units import shown_value
@@ -128,9 +128,9 @@ def suspicion_table(found: Identified) -> Grid:
 
 def about_the_delay(found: Identified) -> str:
     """The main contribution to the standard deviation of the delay."""
-    common = uniform(COMMON_DELAY * found.experiment.dt)
+    unseen = unseen_delay(found.experiment.dt)
     return (
-        f"{shown_value(common, 's', 2)} of the delay's deviation are the delay that all sensors may have in common "
-        f"in addition to the stated ones (± {COMMON_DELAY:g} ticks): the recording cannot distinguish it from that "
-        f"of the valve. To distinguish them: {BESIDE_CLOCK}."
+        f"{shown_value(unseen, 's', 2)} of the delay's deviation are the delay that the sensors may have in addition "
+        f"to the stated one (± {COMMON_DELAY:g} ticks in common, ± {OWN_DELAY:g} each): the recording cannot "
+        f"distinguish it from that of the valve. To distinguish them: {BESIDE_CLOCK}."
     )

@@ -56,7 +56,7 @@ STEP_TIME = 0.2
 """s over which the circuit is simulated after a step of an input."""
 TICKS_PER_PERIOD = 10.0
 """Ticks per period of the highest significant frequency that are required."""
-LEAST_FLOW = 0.01
+MIN_FLOW = 0.01
 """Fraction of the nominal flow below which a flow counts as zero."""
 TO_PORT, TO_TANK = "P to port", "port to T"
 
@@ -264,7 +264,7 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], re
     needed, margin, worst = 0.0, inf, None
     full_flow = _full_flow(rig, name, real)
     for flow in flows:
-        if sign * flow.q < LEAST_FLOW * v.nominal_flow.flow:
+        if sign * flow.q < MIN_FLOW * v.nominal_flow.flow:
             continue
         drop = sign * (flow.closed - flow.p)
         if drop >= v.transition_pressure:

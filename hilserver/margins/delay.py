@@ -55,7 +55,7 @@ from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import opening_for, valve_flow
 
-LEAST_MARGIN = 2.0
+MIN_MARGIN = 2.0
 """Critical delay divided by actual delay below which there is a warning; comparable to a gain margin of 6 dB."""
 SHARES_OF_INPUT = (0.1, 0.5, 1.0)
 SHARES_OF_STROKE = (0.1, 0.5, 0.9)
@@ -183,13 +183,13 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
         )
     for strategy in strategies:
         margin = found.of(strategy)
-        if margin is not None and margin.margin < LEAST_MARGIN:
+        if margin is not None and margin.margin < MIN_MARGIN:
             yield (
                 f"stability: with strategy {strategy} the delay of the real flow is {1e3 * margin.delay:.2g} ms "
                 f"({1e3 * margin.delay_off:.2g} ms with parameters {PARAMETER_ERROR:.0%} off). From "
                 f"{1e3 * margin.critical:.2g} ms on, the loop of circuit, valve and machine oscillates at "
                 f"{margin.frequency:.2g} Hz ({margin.where}). The margin is {margin.margin:.2g}; at least "
-                f"{LEAST_MARGIN:g} is required."
+                f"{MIN_MARGIN:g} is required."
             )
 
 

@@ -22,7 +22,7 @@ from hilserver.rig.valves import time_constant
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
 from hilserver.units import shown_value
 
-LEAST_GAIN_MARGIN, LEAST_PHASE_MARGIN = 2.0, 45.0
+MIN_GAIN_MARGIN, MIN_PHASE_MARGIN = 2.0, 45.0
 """Below these (6 dB; °) there is a warning."""
 STEEPEST_FADE = 1.5
 """Steepest slope of the STEP with which the leakage fades, times the opening at which it ends."""
@@ -50,7 +50,7 @@ class ServoMargins:
     @property
     def sufficient(self) -> bool:
         """Whether the configured settings leave the required margins."""
-        return self.margins.gain >= LEAST_GAIN_MARGIN and self.margins.phase >= LEAST_PHASE_MARGIN
+        return self.margins.gain >= MIN_GAIN_MARGIN and self.margins.phase >= MIN_PHASE_MARGIN
 
 
 def servo_margins(
@@ -82,7 +82,7 @@ def warnings(found: tuple[ServoMargins, ...]) -> Iterator[str]:
         yield (
             f"valves.{servo.valve}.bridge: the flow servo is {state}: with {servo.at} "
             f"its gain margin is {m.gain:.2g} (at {m.gain_at:.3g} Hz) and its phase margin {m.phase:.0f}°; at least "
-            f"{LEAST_GAIN_MARGIN:g} and {LEAST_PHASE_MARGIN:g}° are required. For the valve of this file set "
+            f"{MIN_GAIN_MARGIN:g} and {MIN_PHASE_MARGIN:g}° are required. For the valve of this file set "
             f"{in_words(servo.tuned.pid)}; hilserver identify calculates the settings for the measured valve."
         )
 

@@ -44,7 +44,7 @@ from hilserver.numerics.spatial import (
     normalise_quaternion,
 )
 
-LEAST_PIVOT = 1e-12
+MIN_PIVOT = 1e-12
 """A row of the closure with a smaller pivot is redundant in the present position (a dead centre)."""
 LARGE_GAP, CHAIN_CORRECTIONS = 1e-6, 3
 """Gap, in m or as a sine, that takes more than one correction; limit of corrections."""
@@ -121,7 +121,7 @@ def eliminate(c: Chain) -> int:
         p, swapped = in_order(c, best), in_order(c, k)
         d[c.closure + CLOSURE * k + ROW_ORDER], d[c.closure + CLOSURE * best + ROW_ORDER] = p, swapped
         pivot = d[L + (n + 1) * p]
-        if not pivot > LEAST_PIVOT:
+        if not pivot > MIN_PIVOT:
             return k
         for j in range(k + 1, n):
             r = in_order(c, j)

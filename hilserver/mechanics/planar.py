@@ -56,7 +56,7 @@ ALPHA = 20.0
 """1/s, of Baumgarte's terms."""
 CLOSED = 1e-10
 """Error in m or rad (per s) below which a constraint is not corrected."""
-MOST_CORRECTIONS = 5
+MAX_CORRECTIONS = 5
 """Limit of position corrections after one step: one is sufficient in a run, more after a switch of the mechanism."""
 
 
@@ -285,7 +285,7 @@ def planar_fall(ix: Indices, val: Floats, d: Floats, m: int) -> None:
 
 def planar_settle(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, ahead: float) -> None:
     """Correct the drift of positions, then of speeds; the next shared solution is valid ``ahead`` s from now."""
-    for _ in range(MOST_CORRECTIONS):
+    for _ in range(MAX_CORRECTIONS):
         if planar_gap(ix, val, z, d, m, 0) <= CLOSED:
             break
         planar_correct(ix, z, d, m, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hilserver.numerics.compilable import compilable
 
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Minimum absolute pressure of the air as a fraction of p_0: it keeps all values finite near vacuum."""
 
 
@@ -26,6 +26,6 @@ def capacitance(V: float, p: float, B_o: float, alpha_0: float, kappa: float, p_
     """
     compliance = 1.0 / B_o
     if alpha_0 > 0.0:
-        p_air = max(p + p_0, LEAST_SHARE * p_0)
+        p_air = max(p + p_0, MIN_SHARE * p_0)
         compliance += alpha_0 * (p_0 / p_air) ** (1.0 / kappa) / (kappa * p_air)
     return V * compliance

@@ -41,9 +41,12 @@ def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
         best = int(pivots[col])
         b[col], b[best] = b[best], b[col]
     for i in range(n):
+        x = b[i]
         for j in range(i):
-            b[i] -= matrix[i * n + j] * b[j]
+            x -= matrix[i * n + j] * b[j]
+        b[i] = x
     for i in range(n - 1, -1, -1):
+        x = b[i]
         for j in range(i + 1, n):
-            b[i] -= matrix[i * n + j] * b[j]
-        b[i] /= matrix[i * n + i]
+            x -= matrix[i * n + j] * b[j]
+        b[i] = x / matrix[i * n + i]

@@ -32,6 +32,40 @@ def opening_for(flow: float, dp: float, drop: float) -> float:
 
 
 @compilable
+def compensator_opening(
+    p_P: float, p_A: float, p_X: float, p_N: float, p_set: float, p_range: float, upstream: float
+) -> float:
+    """Opening at which a pressure compensator settles: see ``pressure_compensator``.
+
+    >>> compensator_opening(1e7, 6e6, 5e6, 4e6, 1e6, 2e5, 1.0), compensator_opening(1e7, 6e6, 9e6, 4e6, 1e6, 2e5, 0.0)
+    (1.0, 1.0)
+    """
+    e = p_range + (p_set - (p_A - p_X) if upstream > 0.0 else (p_P - p_X) - p_set)
+    return opening_for(e / p_range, p_P - p_A, p_N)
+
+
+@compilable
+def reducing_opening(
+    p_P: float,
+    p_A: float,
+    p_T: float,
+    p_set: float,
+    p_N: float,
+    p_range: float,
+    p_NT: float,
+    p_step: float,
+    p_range_T: float,
+) -> float:
+    """Position at which the spool of a reducing valve settles, 1 … -1 (A to T): see ``reducing_valve``.
+
+    >>> reducing_opening(1e7, 48e5, 0.0, 5e6, 8e5, 5e5, 1.0, 3e5, 1e99) == opening_for(0.4, 52e5, 8e5)
+    True
+    """
+    e = p_set - (p_A - p_T)
+    return opening_for(e / p_range, p_P - p_A, p_N) - opening_for((-e - p_step) / p_range_T, p_A - p_T, p_NT)
+
+
+@compilable
 def lift_rate(over: float, dp: float, K: float, C_1: float, C_2: float, C_least: float, C_dyn: float) -> float:
     """dK/dt of a poppet opened by the pressure ``over``, against its spring (C_1) and flow forces (C_2·dp).
 

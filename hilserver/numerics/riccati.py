@@ -20,7 +20,7 @@ from hilserver.numerics.linear import factorise, solve
 
 TERMS = 20
 """Of the exponential series, for a matrix whose norm is at most 1/2: the next one is below the last bit."""
-MOST_DOUBLINGS = 60
+MAX_DOUBLINGS = 60
 CONVERGED = 1e-15
 """Change of the covariance relative to its largest value."""
 SETTLED = 20
@@ -136,7 +136,7 @@ def covariance_before(step: Matrix, spread: Matrix, seen: Matrix, variance: Floa
             G[i, j] = 0.0
             for k in range(seen.shape[0]):
                 G[i, j] += seen[k, i] * seen[k, j] / variance[k]
-    for _ in range(MOST_DOUBLINGS):
+    for _ in range(MAX_DOUBLINGS):
         multiply(G, P, X)
         for i in range(n):
             for j in range(n):

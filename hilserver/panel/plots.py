@@ -21,10 +21,10 @@ COLOURS = (
     *("#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2"),
     *("#be185d", "#4d7c0f", "#475569", "#a16207", "#4338ca", "#0d9488"),
 )
-LEAST_SPANS = {"": 0.02, "Pa": 5e5, "m^3/s": 2e-3 / 60, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
+MIN_SPANS = {"": 0.02, "Pa": 5e5, "m^3/s": 2e-3 / 60, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
 """Smallest range of an axis, in SI units, so that noise at standstill looks like noise."""
 FLOWS = ("flow_virtual", "flow_measured")
-MOST_POINTS = 3000
+MAX_POINTS = 3000
 """Largest number of samples of a channel in one message."""
 
 
@@ -99,7 +99,7 @@ class Plot:
             return
         times, values = history.between(self._cursor, end, self.channels)
         kept = times >= times[-1] - self.seconds if len(times) else np.zeros(0, bool)
-        times, values = thinned(times[kept], [v[kept] for v in values], MOST_POINTS)
+        times, values = thinned(times[kept], [v[kept] for v in values], MAX_POINTS)
         shown = [units.of(self.page.unit(channel)) for channel in self.channels]
         columns = [_numbers(v / unit.factor) for v, unit in zip(values, shown, strict=True)]
         chart: dict[str, Any] = {"times": times.round(4).tolist(), "columns": columns}
@@ -123,7 +123,7 @@ class Plot:
         for channel in self.channels:
             si = self.page.unit(channel)
             shown = self.page.units.of(si)
-            axes.setdefault(shown.unit, LEAST_SPANS.get(si, 0.0) / shown.factor)
+            axes.setdefault(shown.unit, MIN_SPANS.get(si, 0.0) / shown.factor)
         units = [self.page.units.of(self.page.unit(channel)).unit for channel in self.channels]
         series = [
             _series(

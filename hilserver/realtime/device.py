@@ -32,7 +32,7 @@ from hilserver.tick.plant_records import actuators_on
 ROWS = 64
 START_TIMEOUT = 100.0
 """Seconds to wait for the device's process, which compiles components of the user's own at their first start."""
-LEAST_TICKS = 5
+MIN_TICKS = 5
 """Ticks without a command after which a loop counts as gone at slow rates, however short the watchdog's time."""
 ORPHAN_LINGER = 0.5
 """Seconds without a command after which a device without a supervisor terminates."""
@@ -167,7 +167,7 @@ class SimulatedDevice:
 
     def _is_over(self, silence: float) -> bool:
         if self._stopping:
-            return silence > max(self._watchdog, LEAST_TICKS * self._period)
+            return silence > max(self._watchdog, MIN_TICKS * self._period)
         return silence > ORPHAN_LINGER and os.getppid() != self._supervisor
 
     def _stop(self, *_: Any) -> None:

@@ -67,6 +67,7 @@ class LogWriter:
         self._closed = False
         self._refuse_old_parts()
         self._part: _Part | None = _Part(self.path, header)
+        self._folder = self.path.parent.stat()
         self._circuit = header.first_circuit
         self._pending = 0
         self._events: dict[int, list[str]] = {}
@@ -107,6 +108,7 @@ class LogWriter:
         self._pending, self._events = 0, {}
         try:
             if self._part is None:
+                self.require_in_place()
                 self._next_part()
             assert self._part is not None
             self._part.write(batch, batch_metadata(batch, self.rows, self._circuit), self._fsync_every_s)
@@ -119,12 +121,21 @@ class LogWriter:
             self._end_part()
 
     def require_in_place(self) -> None:
-        """Raises `RecordError` if the file is no longer where it was created, and nobody would find its rows."""
-        if self._part is not None and not self._part.is_in_place():
+        """Raises `RecordError` if the file is no longer where it was created, and nobody would find its rows.
+
+        Between two files, only the folder can be looked at: an ended file may have been removed to make room.
+        """
+        if not (self._has_same_folder() if self._part is None else self._part.is_in_place()):
             raise RecordError(
                 self.file,
                 "is gone: it was deleted, moved or replaced while it was written, or its disk unmounted.",
             )
+
+    def _has_same_folder(self) -> bool:
+        try:
+            return os.path.samestat(self.path.parent.stat(), self._folder)
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Write pending rows and the end mark. May be called repeatedly, and after an error."""

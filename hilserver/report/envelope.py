@@ -6,7 +6,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats
 
-MOST_BINS = 8192
+MAX_BINS = 8192
 """Maximum number of bins; beyond it, neighbouring bins are merged."""
 
 
@@ -38,7 +38,7 @@ class Envelope:
         self._low.append(np.fmin.reduce(whole, axis=1))
         self._high.append(np.fmax.reduce(whole, axis=1))
         self._count += count
-        while self._count > MOST_BINS:
+        while self._count > MAX_BINS:
             self._halve()
 
     def bounds(self) -> tuple[Floats, Floats]:

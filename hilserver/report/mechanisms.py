@@ -30,7 +30,7 @@ from hilserver.report.plots import save
 
 FRAMES_PER_SECOND = 20.0
 """Frame rate of an animation, which runs in real time."""
-MOST_FRAMES = 400
+MAX_FRAMES = 400
 OBLIQUE = 0.35
 """Scale of depth in an oblique drawing, to the right and up."""
 MARGIN = 0.08
@@ -82,11 +82,11 @@ def draw(m: Mechanism, path: Path, name: str, poses: Poses | None = None) -> Pat
 def animate(m: Mechanism, time: Floats, motion: Callable[[int], Poses], path: Path, name: str) -> Path:
     """Write the mechanism in motion as a GIF file, as fast as it moves; returns ``path``.
 
-    ``time``: s, evenly spaced; ``motion``: the poses by sample index. At most MOST_FRAMES frames: a longer run is
+    ``time``: s, evenly spaced; ``motion``: the poses by sample index. At most MAX_FRAMES frames: a longer run is
     shown with fewer per second. Raises HilserverError if it can't be written.
     """
     step = float(time[1] - time[0]) if len(time) > 1 else 1.0
-    every = max(1, round(1.0 / (FRAMES_PER_SECOND * step)), -(-len(time) // MOST_FRAMES))
+    every = max(1, round(1.0 / (FRAMES_PER_SECOND * step)), -(-len(time) // MAX_FRAMES))
     frames = list(range(0, len(time), every))
     figure = Figure(figsize=(6, 4.5), layout="constrained", dpi=80)
     FigureCanvasAgg(figure)

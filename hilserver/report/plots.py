@@ -16,13 +16,13 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.units import shown_unit
 
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 """Maximum number of points per line; longer ones are plotted as minimum and maximum of groups of ticks."""
 REFERENCE = "reference"
 """Name of the line that is plotted dashed and black."""
 VIRTUAL = " virtual"
 """A line whose name ends with this is wide, so that the measured one on top of it leaves it visible."""
-MOST_INSIDE = 6
+MAX_INSIDE = 6
 """Maximum number of lines for a legend inside the panel; with more it is beside the panel."""
 
 Lines = Mapping[str, Floats]
@@ -59,7 +59,7 @@ def new_figure(panels: int, title: str) -> Figure:
 
 def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colours: Mapping[str, object]) -> None:
     shown, factor = shown_unit(unit)
-    if many := len(lines) > MOST_INSIDE:
+    if many := len(lines) > MAX_INSIDE:
         axis.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for name, values in lines.items():
         style: dict[str, Any] = {"lw": 0.9, "color": colours[name]} if name in colours else {"lw": 0.9}
@@ -87,8 +87,8 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def _thinned(time: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """At most MOST_POINTS points: minimum and maximum of each group, so that no peak is lost."""
-    group = -(-2 * len(values) // MOST_POINTS)
+    """At most MAX_POINTS points: minimum and maximum of each group, so that no peak is lost."""
+    group = -(-2 * len(values) // MAX_POINTS)
     if group <= 2:
         return time, values
     count = len(values) // group

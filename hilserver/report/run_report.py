@@ -26,7 +26,7 @@ from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.row import RowHeader, command_in
 from hilserver.units import shown_unit
 
-MOST_EVENTS = 200
+MAX_EVENTS = 200
 """Maximum number of events in a report."""
 QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
 """The quantity that is measured in a unit."""
@@ -148,7 +148,7 @@ class _Run:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
         self._changes_in(column)
-        self.listed_events = sorted(self.listed_events, key=lambda entry: entry[:2])[:MOST_EVENTS]
+        self.listed_events = sorted(self.listed_events, key=lambda entry: entry[:2])[:MAX_EVENTS]
 
     def _sampled(self, column: Mapping[str, Floats], name: str) -> Floats:
         """A column; NaN for a channel that has no sample yet."""

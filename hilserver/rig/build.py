@@ -25,9 +25,9 @@ from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import unresolved
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
-from hilserver.rig.simulated import build_plant
+from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.rig.trust import remember
-from hilserver.tick.plan import Plan
+from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
 from hilserver.toml import read_toml
 
@@ -91,6 +91,10 @@ class Rig:
     """The history of each calibrated channel; ``settings`` holds what came of it."""
     speed: float = 1.0
     """Seconds of the rig per second of the clock, if the run is paced; see :func:`at_speed`."""
+    accounts: bool = False
+    """Whether its circuits are packed with their accounts, see `pack`. No result depends on it."""
+    halvings: int = 0
+    """Of the parts into which implicit methods divide their steps: of a rig that is the companion of another one."""
 
     @property
     def clock_rate(self) -> float:
@@ -104,7 +108,7 @@ class Rig:
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
-        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file)
+        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts)
         self.layout.check_space(packed, file)
         return packed
 
@@ -146,13 +150,16 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
 def at_speed(rig: Rig, speed: float) -> Rig:
     """The rig, to be run slower (speed below 1) or faster than real time. Raises HilserverError.
 
-    Only the clock changes: a tick remains the same step of the physics, and takes 1/speed of its time.
+    Only the clock changes: a tick remains the same step of the physics, and takes 1/speed of its time. The time after
+    which a jog ends is that of a person who renews it, in seconds of the clock.
     """
     real = [device.name for device in rig.devices if not device.is_simulated]
     if speed != 1.0 and real:
         text = f"device {', '.join(real)} is real, and its physics can't be slowed down or accelerated"
         raise HilserverError(f"{rig.file}: --speed is for rigs whose devices are all simulated: {text}.")
-    changed = replace(rig, speed=speed)
+    plan = plan_on(rig.plan.block.copy())
+    plan.valve["jog_time"] *= speed / rig.speed
+    changed = replace(rig, plan=plan, speed=speed)
     if not LOWEST_RATE <= changed.clock_rate <= HIGHEST_RATE:
         raise HilserverError(
             f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; the "
@@ -221,12 +228,18 @@ def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
                     yield name, table
 
 
-def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems: list[Problem] | None = None) -> Rig:
+def assemble(
+    sources: Mapping[str, Any],
+    file: Path,
+    library: Library,
+    problems: list[Problem] | None = None,
+    accounts: bool = False,
+) -> Rig:
     """Build a rig from its source tables (as loaded from files, or as kept in a log).
 
     ``sources``: "rig", "circuit", "cycle" and "calibration" (both optional), and for simulated devices "devices":
-    {device: {"machine": …, "drive": …}}. ``problems``: what was found wrong when they were loaded. Raises
-    ConfigurationError with these and all others.
+    {device: {"machine": …, "drive": …}}. ``problems``: what was found wrong when they were loaded. ``accounts``: pack
+    its circuits and plants with their accounts. Raises ConfigurationError with these and all others.
     """
     problems = list(problems or ())
     devices_sources = {device: dict(tables) for device, tables in sources.get("devices", {}).items()}
@@ -238,9 +251,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     cycle: CycleSettings | None = None
     if "cycle" in sources:
         cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems)
-    if (
-        settings is None or circuit is None
-    ):  # further checks in spite of these problems, so that everything is reported at once
+    if settings is None or circuit is None:  # further checks nonetheless, so that everything is reported at once
         inputs = rig_source.get("inputs")
         names = inputs if isinstance(inputs, Mapping) else ()
         problems += undriven_signals(sources.get("circuit"), names, library, circuit_file)
@@ -255,7 +266,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     if cycle is not None:
         problems += unresolved(CycleSettings, sources["cycle"], rig_source, cycle_file)
         problems += cycle_disagreements(settings, cycle, cycle_file)
-    plants = dict(_plants(settings, devices, sources, file, library, problems))
+    plants = dict(_plants(settings, devices, sources, file, library, problems, accounts))
     slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
     layout = row_layout(settings, slots, rates, outputs) if not wrong else None
@@ -263,7 +274,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     if circuit is not None:
         try:
             bindings, ports = (layout.bindings, layout.ports) if layout is not None else (None, ())
-            packed = pack(circuit, library, bindings, ports, circuit_file)
+            packed = pack(circuit, library, bindings, ports, circuit_file, accounts)
         except ConfigurationError as error:
             problems += error.problems
     if problems or layout is None or circuit is None or packed is None:
@@ -271,9 +282,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
-    return Rig(
-        file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants, calibrations
-    )
+    parts = (tuple(devices), library, layout, plan, packed, sources, plants, calibrations)
+    return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 
 
 def _beside(file: Path, name: object) -> str:
@@ -296,6 +306,7 @@ def _plants(
     file: Path,
     library: Library,
     problems: list[Problem],
+    accounts: bool,
 ) -> Iterator[tuple[str, PlantArrays]]:
     """The plants of the simulated devices whose files could be read."""
     for device in devices:
@@ -311,15 +322,16 @@ def _plants(
                 wrong += error.problems
         if not wrong:
             try:
-                yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate)
+                yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate, accounts)
             except ConfigurationError as error:
                 wrong += (_located(problem, device.name, tables, files, file) for problem in error.problems)
         problems += wrong
 
 
-def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float) -> PlantArrays:
+def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float, accounts: bool) -> PlantArrays:
     names = (device.inputs, device.outputs)
-    return build_plant(device.config, tables["machine"], tables["drive"], library, names, dt)
+    packed = plant_circuit(tables["machine"], tables["drive"], library, accounts=accounts)
+    return build_plant(device.config, packed, names, dt)
 
 
 def _located(problem: Problem, device: str, tables: Mapping[str, Any], files: Mapping[str, str], file: Path) -> Problem:

@@ -2,10 +2,10 @@ r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.tick.cyl
 the rates at which its valves settle the pressures.
 
 States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in A_A·bar, bias_A, bias_B in thousandths of the
-nominal flow. Between ticks the linearised cylinder moves with the biases as flows, and with what the valves pass more
-or less at another pressure; noise drives force and biases (random walks: load, friction; effects that the valves'
-models do not contain) and, slightly, all other states. The stationary gain follows from the discrete Riccati equation (:mod:`hilserver.numerics.riccati`). Source: Kalman, A new
-approach to linear filtering, J. Basic Eng. 82 (1960) 35.
+nominal flow. Between ticks the linearised cylinder moves with the biases as flows, and with the change of the valves'
+flows with the pressures; noise drives force and biases (random walks: load, friction; effects that the valves' models
+do not contain) and, slightly, all other states. The stationary gain follows from the discrete Riccati equation
+(:mod:`hilserver.numerics.riccati`). Source: Kalman, A new approach to linear filtering, J. Basic Eng. 82 (1960) 35.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DRIFT_UNKNOWN = 0.3
 """The same where no valve is known at the port."""
 POSITION_NOISE = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed indefinitely."""
-LEAST_NOISE = 0.1
+MIN_NOISE = 0.1
 """Minimum noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
 
 A filter that gives a delayed sensor more weight than that corrects the errors of its model too fast.
@@ -110,7 +110,7 @@ def _gains(
     known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
     rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
     late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
-    sigma = np.array([max(noise[i] or 0.0, LEAST_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
+    sigma = np.array([max(noise[i] or 0.0, MIN_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
     seen = look[np.ix_(rows, known)]
     known_step, known_spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
     gain, after = stationary(known_step, known_spread, seen, sigma**2, np.array(periods)[rows])

@@ -11,7 +11,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.plausibility import implausible
 from hilserver.tick.codes import Watched
 
-LEAST_PERIODS = 3.0
+MIN_PERIODS = 3.0
 """Periods of a slow device that the age limit of its samples must allow: reading, answer, another clock."""
 
 
@@ -45,10 +45,10 @@ def _age_limits(rig: Rig) -> Iterator[str]:
     for line in rig.plan.limit[rig.plan.limit["watched"] == Watched.AGE]:
         name = names[line.channel]
         period = periods.get(rig.settings.channels[name].device or "")
-        if period is not None and line.upper < LEAST_PERIODS * period:
+        if period is not None and line.upper < MIN_PERIODS * period:
             yield (
                 f"channels.{name}: its device is read every {period * 1e3:g} ms, but samples older than "
-                f"{line.upper * 1e3:g} ms violate a limit: allow {LEAST_PERIODS:g} periods (max_age of a "
+                f"{line.upper * 1e3:g} ms violate a limit: allow {MIN_PERIODS:g} periods (max_age of a "
                 "limit, or loop.max_age)."
             )
 

@@ -113,8 +113,9 @@ class RowLayout:
         }
 
     def with_space_for(self, packed: PackedCircuit) -> RowLayout:
-        """The layout with at least the usual room, and twice what ``packed`` takes."""
-        return replace(self, circuit_space=max(CIRCUIT_SPACE, 2 * len(packed.names)))
+        """The layout with at least the usual room, and twice what ``packed`` takes; with accounts, as much for them."""
+        usual = (1 + ("account" in packed.kinds)) * CIRCUIT_SPACE
+        return replace(self, circuit_space=max(usual, 2 * len(packed.names)))
 
     def check_space(self, packed: PackedCircuit, file: str = "") -> None:
         """Refuse a circuit that has more values than the row has room for."""
@@ -143,7 +144,7 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
         block.command = block.demand = block.spool = v.safe_value
         block.gain_PA = block.gain_AT = 1.0
         block.output = raw_output(v.safe_value, v)
-        past_of_valve(plan, row, number)[:] = v.safe_value
+        past_of_valve(plan.layout[0], row, number)[:] = v.safe_value
     row[at.output : at.output + len(plan.output)] = plan.output["off"]
     for number in range(len(plan.cylinder)):
         cells_of(cylinder_state(plan, row, number))[:] = np.nan

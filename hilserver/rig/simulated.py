@@ -20,10 +20,10 @@ NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in 
 
 
 def plant_circuit(
-    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = ""
+    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = "", accounts: bool = False
 ) -> PackedCircuit:
     """Machine and drive joined at nodes of the same name, packed. Raises ConfigurationError."""
-    return pack(read_circuit(joined(machine, drive, file), library, file), library, file=file)
+    return pack(read_circuit(joined(machine, drive, file), library, file), library, file=file, accounts=accounts)
 
 
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
@@ -54,19 +54,17 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> 
 
 def build_plant(
     settings: Any,
-    machine: Mapping[str, Any],
-    drive: Mapping[str, Any],
-    library: Library,
+    packed: PackedCircuit,
     names: tuple[Sequence[str], Sequence[str]],
     dt: float,
     file: str = "",
 ) -> PlantArrays:
     """The arrays of a plant.
 
-    ``settings``: the simulated driver's; ``names``: the sensors and actuators used, in the order of the raw arrays;
-    ``dt``: tick, s. Raises ConfigurationError if a sensor or actuator names nothing in the circuit.
+    ``settings``: the simulated driver's; ``packed``: see `plant_circuit`; ``names``: the sensors and actuators used, in
+    the order of the raw arrays; ``dt``: tick, s. Raises ConfigurationError where a sensor or actuator names nothing in
+    the circuit.
     """
-    packed = plant_circuit(machine, drive, library, file)
     places = {name: place for place, name in enumerate(packed.names)}
     problems: list[Problem] = []
 

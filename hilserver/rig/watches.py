@@ -21,7 +21,7 @@ sensor.
 
 Pressure and flow may be constant in a smooth motion, to the resolution of a coarse sensor; a position may not.
 """
-LEAST_FLOW = 0.1
+MIN_FLOW = 0.1
 """Flows below this fraction of the valve's nominal flow do not count: at rest they may be errors of null and
 leakage."""
 ONE_JUMP = 0.5
@@ -96,7 +96,7 @@ def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
         change, rate = possible_change(channel, motion)
         constants[name] = {
             "moved_by": valves.index(motion.valve) if motion is not None else NONE,
-            "least_flow": LEAST_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
+            "least_flow": MIN_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
             "supply_min": supply_min(channel) if name in _supplies(settings) else -inf,
             "supply_run_up": run_up(channel, settings),
             "jump": change,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence as Names
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import CircuitCommand, SetInput
 from hilserver.record.reader import LogReader
 from hilserver.record.run import recorded_command
@@ -17,7 +15,7 @@ from hilserver.sequences.check import SequenceResult, Verdict
 from hilserver.sequences.model import Sequence, Step
 from hilserver.sequences.play import Collector, Play
 from hilserver.service.loop_commands import loop_command
-from hilserver.simulation.replay import replay_log
+from hilserver.simulation.replay import ComputedRows, replay_log
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in
 
@@ -38,11 +36,11 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     collected: list[Collector] = []
     rigs: list[Rig] = []
 
-    def watch(rig: Rig, names: Names[str], rows: Floats) -> None:
+    def watch(computed: ComputedRows) -> None:
         if not collected:
-            collected.append(Collector(rig, sequence))
-            rigs.append(rig)
-        collected[0].add(names, rows)
+            collected.append(Collector(computed.rig, sequence))
+            rigs.append(computed.rig)
+        collected[0].add(computed.packed.names, computed.rows)
 
     replayed = replay_log(log, watch=watch, trust=trust)
     if not collected:

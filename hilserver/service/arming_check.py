@@ -18,7 +18,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, ChildFailed
-from hilserver.service.margin_monitor import LEAST_SUPPLY, LOOK, is_other, supplies
+from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplies
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
@@ -107,7 +107,7 @@ class ArmingCheck:
         strategies = sorted({name for name in present_strategies(self._rig, row).values() if name in BRIDGING})
         supply = None
         if not any(device.is_simulated for device in self._rig.devices):
-            known = [p for p in supplies(self._rig, row).values() if p is not None and p > LEAST_SUPPLY]
+            known = [p for p in supplies(self._rig, row).values() if p is not None and p > MIN_SUPPLY]
             supply = min(known, default=None)
         return Examined(self._running().version, tuple(strategies), supply)
 

@@ -30,7 +30,7 @@ COMPILE_TIMEOUT = 600.0
 """Seconds allowed for compiling the circuit engine; a slow or busy machine needs some minutes."""
 LOOK = 0.1
 """Seconds between two checks of the loop's heartbeat."""
-LEAST_TICKS = 5
+MIN_TICKS = 5
 """Missed ticks above which the loop counts as hanging, at slow rates."""
 LOOP_GONE = 1.0
 """Seconds without a tick after which a predecessor's loop counts as dead."""
@@ -110,7 +110,7 @@ class LoopProcesses:
 
         Checks are counted, not seconds: after a pause of the whole machine the loop needs a moment, too.
         """
-        patience = max(self._rig.settings.loop.heartbeat_timeout, LEAST_TICKS / self._rig.clock_rate)
+        patience = max(self._rig.settings.loop.heartbeat_timeout, MIN_TICKS / self._rig.clock_rate)
         beats, looks = -1, 0
         while self.realtime is not None and self.realtime.running:
             looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0

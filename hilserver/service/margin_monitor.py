@@ -32,7 +32,7 @@ from hilserver.tick.row import header
 
 LOOK = 0.2
 """Seconds between two checks whether the margins are outdated."""
-OTHER_SUPPLY, LEAST_SUPPLY = 0.1, 5e5
+OTHER_SUPPLY, MIN_SUPPLY = 0.1, 5e5
 """Change of a supply pressure after which the margins are recalculated: as a fraction, and at least so many Pa."""
 PENDING = "the margins of the real valves are still being calculated: hilserver status will show them."
 
@@ -150,7 +150,7 @@ def is_other(before: float | None, now: float | None) -> bool:
     """Whether a supply pressure has changed so much that results calculated with it are outdated."""
     if before is None or now is None:
         return before is not now
-    return abs(now - before) > max(OTHER_SUPPLY * abs(before), LEAST_SUPPLY)
+    return abs(now - before) > max(OTHER_SUPPLY * abs(before), MIN_SUPPLY)
 
 
 # --- as a message -----------------------------------------------------------------------------------------------------

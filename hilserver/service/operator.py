@@ -28,9 +28,9 @@ from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import command_in, header, headers
 
-ANSWER_TIMEOUT, LEAST_LOOKS = 2.0, 100
+ANSWER_TIMEOUT, MIN_LOOKS = 2.0, 100
 """Seconds that the loop has to take a command, and the minimum number of checks of its rows within this time."""
-TRIAL_TICKS, LEAST_TICKS, LONG_TRIAL = 100, 9, 0.5
+TRIAL_TICKS, MIN_TICKS, LONG_TRIAL = 100, 9, 0.5
 """Ticks in the trial of a circuit; the minimum before it ends because their total time is too long; this time, s."""
 DIVERGENCE_LIMIT = 1e12
 """A larger value, in SI units, means that the circuit diverges: 1e12 Pa are 10 million bar."""
@@ -142,7 +142,7 @@ class Operator:
     async def _taken(self, number: int, cursor: int) -> Floats:
         """The row of the tick that took command ``number``, which is at or behind ``cursor``. Raises NotTaken."""
         deadline, looks = time.monotonic() + ANSWER_TIMEOUT, 0
-        while time.monotonic() < deadline or looks < LEAST_LOOKS:  # after a pause of this process, the loop has gone on
+        while time.monotonic() < deadline or looks < MIN_LOOKS:  # after a pause of this process, the loop has gone on
             looks += 1
             row = self._telemetry.latest()
             if row is not None and header(row).command >= number:
@@ -217,7 +217,7 @@ class Operator:
         start = len(self._rig.layout.names)
         values = row[start : start + len(packed.names)]
         took: list[float] = []
-        while len(took) < LEAST_TICKS or (len(took) < TRIAL_TICKS and sum(took) < LONG_TRIAL):
+        while len(took) < MIN_TICKS or (len(took) < TRIAL_TICKS and sum(took) < LONG_TRIAL):
             head.tick += 1
             began = time.thread_time()  # CPU time of this thread only
             self._program.tick(plan.block, packed.index, packed.value, row, work, no_command())

@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import log, sin
+from typing import Any
 
 import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import Library, Role
-from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.circuit.mechanisms import PlacedMechanism
+from hilserver.circuit.model import Circuit, Placed
 from hilserver.circuit.pack import TABLE_WIDTHS, PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.components.base import Parameters
 from hilserver.components.crane_arm import crane_arm
+from hilserver.mechanics.columns import N_ACTUATORS, NODES
+from hilserver.mechanics.energy import energy_of, usual_energy
+from hilserver.mechanics.stroke import NODE_ENTRIES
 from hilserver.numerics.arrays import Floats, Integers
 
 Values = Mapping[str, float]
@@ -58,9 +63,11 @@ class EnergyBalance:
     """J over a run: what entered and left, the increase of what is stored, and what was dissipated.
 
     ``inflow``: from pumps, sources, tanks and prescribed motions that gave energy; ``outflow``: to those that took it;
-    ``stored``: in oil, motion, gas, springs and weights; ``mechanisms``: taken by the bodies of mechanisms. The error
-    is the difference between what the engine has integrated and the energy that follows from speeds, and from the
-    pressures of rigid volumes without air. ``moved``: what went into and out of all nodes, taken as positive.
+    ``stored``: in oil, motion, gas, springs and weights; ``mechanisms``: taken by mechanisms, whose bodies store it as
+    motion and height (friction and motors of their joints are components of the circuit). The error
+    is the difference between what the engine has integrated and the energy that follows from speeds, from the places
+    and speeds of the bodies of mechanisms, and from the pressures of rigid volumes without air. ``moved``: what went
+    into and out of all nodes, taken as positive, and what is usual in the mechanisms (`usual_energy`).
     """
 
     inflow: float
@@ -126,6 +133,8 @@ def _piston_oil(p: Parameters, values: Values, placed: Placed) -> float:
     return float((p["A_A"] - p["A_B"]) * values[f"{placed.ports['rod']}.x"])
 
 
+ENERGY = ".passed_energy"
+"""Ending of the names of the accounts of energy."""
 KEPT_OIL: Mapping[str, Callable[[Parameters, Values, Placed], float]] = {
     **dict.fromkeys(("cylinder", "double_rod_cylinder", "single_acting_cylinder"), _piston_oil),
     "accumulator": lambda p, values, placed: values[f"{placed.name}.V"],
@@ -150,13 +159,23 @@ def balance_texts(found: Balance, mechanisms: bool) -> tuple[tuple[str, str], ..
     )
 
 
+def balance_figures(found: Balance) -> dict[str, Any]:
+    """The balances as data for JSON, SI."""
+    oil, energy = found.oil, found.energy
+    return {
+        "oil": {**vars(oil), "stored": oil.stored, "relative_error": oil.relative_error},
+        "energy": {**vars(energy), "relative_error": energy.relative_error},
+        "voids": dict(found.voids),
+    }
+
+
 def balance(
     program: Program, library: Library, circuit: Circuit, packed: PackedCircuit, start: Floats, rows: Floats, dt: float
 ) -> Balance:
     """The balances of a run of a circuit packed with ``accounts``.
 
     ``start``: the values at its start; ``rows``: all values (columns: ``packed.names``) at the end of each tick of
-    ``dt`` s.
+    ``dt`` s. Signs of flows and powers are those of each row.
     """
     account = _Account(program, library, circuit, packed, start, rows, dt)
     return Balance(account.oil(), account.energy(), account.largest_voids())
@@ -181,14 +200,15 @@ class _Account:
         self.sums = [node_sums(program, packed, values) for values in (start[:n], rows[-1, :n])]
         self.vapour = dict(zip(self.nodes, _vapour_pressures(packed), strict=True))
         self.moving = self._moving()
+        self.actuated = [node for placed in circuit.mechanisms for node in placed.nodes.values()]
         self.rigid = [node for node in self.nodes if self._is_rigid(node)]
 
     # --- oil ---------------------------------------------------------------------------------------------------------
 
     def oil(self) -> OilBalance:
-        crossing = np.array([self._column(_flow_name(node)) for node in self._boundaries()]).reshape(-1)
-        inflow, outflow = (self.dt * float(np.maximum(side * crossing, 0.0).sum()) for side in (-1.0, 1.0))
-        flown = {node: self.dt * float(self._column(f"{node}.mean_flow").sum()) for node in self.nodes}
+        crossing = np.array([self._steps(f"{node}.passed_volume") for node in self._boundaries()]).reshape(-1)
+        inflow, outflow = (float(np.maximum(side * crossing, 0.0).sum()) for side in (-1.0, 1.0))
+        flown = {node: self._passed(f"{node}.passed_volume") for node in self.nodes}
         opened = {node: self._void(node, self.last) - self._void(node, self.first) for node in self.nodes}
         compressed = {node: flown[node] + opened[node] for node in self.nodes}
         displaced = self._change(KEPT_OIL)
@@ -222,17 +242,17 @@ class _Account:
     # --- energy ------------------------------------------------------------------------------------------------------
 
     def energy(self) -> EnergyBalance:
-        into = {name.removesuffix(".mean_power"): self.dt * float(self._column(name).sum()) for name in self._powers()}
-        actuated = {node for placed in self.circuit.mechanisms for node in placed.nodes.values()}
-        outside = [into[node] for node in into if node not in (*self.nodes, *self.moving, *actuated)]
+        into = {name.removesuffix(ENERGY): self._passed(name) for name in self._energies()}
+        outside = [into[node] for node in into if node not in (*self.nodes, *self.moving, *self.actuated)]
         kept = (self._kept(p) for p in self.circuit.placed if p.component.type_name not in CHANGING_MASS)
         inflow, outflow = (sum(max(side * x, 0.0) for x in outside) for side in (-1.0, 1.0))
         inflow -= sum(min(energy, 0.0) for energy in kept)
         in_oil, in_motion = sum(into[node] for node in self.nodes), sum(map(self._gained_speed, self.moving))
         stored = in_oil + in_motion + self._change(STORES)
-        mechanisms = sum(into[node] for node in actuated)
+        mechanisms = sum(map(self._gained_by, self.circuit.mechanisms))
         dissipated = inflow - outflow - stored - mechanisms
-        moved = self.dt * sum(float(np.abs(self._column(name)).sum()) for name in self._powers())
+        moved = sum(float(np.abs(self._steps(name)).sum()) for name in self._energies())
+        moved += sum(usual_energy(p.mechanism, _own(self.last, p)) for p in self.circuit.mechanisms)
         return EnergyBalance(inflow, outflow, stored, mechanisms, dissipated, self._energy_error(into), moved)
 
     def _gained_speed(self, node: str) -> float:
@@ -243,6 +263,19 @@ class _Account:
             for sums, values in zip(self.sums, (self.first, self.last), strict=True)
         )
         return float(after - before)
+
+    def _gained_by(self, placed: PlacedMechanism) -> float:
+        """Gain of the energy of a mechanism's bodies, and of the motion of what its actuators carry."""
+        gain = 0.0
+        for sign, sums, values in zip((-1.0, 1.0), self.sums, (self.first, self.last), strict=True):
+            carried = (0.5 * sums[speed] * values[speed] ** 2 for speed in self._speeds_of(placed))
+            gain += sign * (energy_of(placed.mechanism, _own(values, placed)) + sum(carried))
+        return gain
+
+    def _speeds_of(self, placed: PlacedMechanism) -> list[str]:
+        """The names of the speeds of a mechanism's actuators."""
+        speeds = {"mechanical": "v", "rotational": "w"}
+        return [f"{node}.{speeds[placed.kind_of(actuator)]}" for actuator, node in placed.nodes.items()]
 
     def _kept(self, placed: Placed) -> float:
         """Energy that a component took and neither stored nor passed on, J: dissipated, or negative for a source.
@@ -263,8 +296,10 @@ class _Account:
         return taken - self._change(STORES, placed)
 
     def _energy_error(self, into: Mapping[str, float]) -> float:
-        """The integrated values, compared with what constant masses and rigid volumes contain."""
+        """What was integrated, against what masses of constant size, mechanisms and rigid volumes hold."""
         wrong = 0.0
+        for placed in self.circuit.mechanisms:
+            wrong += abs(sum(into[node] for node in placed.nodes.values()) - self._gained_by(placed))
         for node, (place, _) in self.moving.items():
             if self.sums[0][place] == self.sums[1][place]:
                 wrong += abs(into[node] - self._gained_speed(node))
@@ -281,12 +316,21 @@ class _Account:
         column: Floats = self.rows[:, self.packed.values.index(name)]
         return column
 
+    def _passed(self, name: str) -> float:
+        """What an account has taken over the whole run."""
+        return float(self.last[name] - self.first[name])
+
+    def _steps(self, name: str) -> Floats:
+        """What an account has taken in each row."""
+        steps: Floats = np.diff(self._column(name), prepend=self.first[name])
+        return steps
+
     def _places(self, name: str) -> list[int]:
         """Columns of a recorded result; several kernels of a component may have one of the same name."""
         return [place for place, known in enumerate(self.packed.names) if known == name]
 
-    def _powers(self) -> list[str]:
-        return [name for name in self.packed.values if name.endswith(".mean_power")]
+    def _energies(self) -> list[str]:
+        return [name for name in self.packed.values if name.endswith(ENERGY)]
 
     def _boundaries(self) -> list[str]:
         """Hydraulic nodes whose pressure is prescribed, or measured at the machine."""
@@ -326,17 +370,23 @@ class _Account:
         )
 
 
-def _flow_name(node: str) -> str:
-    """The mean flow into a boundary node: that into a port of the machine is always counted."""
-    return f"{node}.q" if node.startswith(RIG) else f"{node}.mean_flow"
+def _own(values: Values, placed: PlacedMechanism) -> dict[str, float]:
+    """The states of a mechanism by their names in it."""
+    prefix = f"{placed.name}."
+    return {name.removeprefix(prefix): x for name, x in values.items() if name.startswith(prefix)}
 
 
 def node_sums(program: Program, packed: PackedCircuit, values: Floats) -> dict[str, float]:
-    """Total capacitance (m³/Pa), mass or inertia by the name of the first state of the node."""
+    """Total capacitance (m³/Pa), mass or inertia by the name of the node's first state; of actuators by their speed."""
     z, y, work = values.copy(), np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
     program.derivatives(packed.index, packed.value, z, y, work)
     tables = (_table(packed, header) for header in (e.HYDRAULIC, e.MECHANICAL))
-    return {packed.values[line[0]]: float(work[line[1] + 1]) for lines in tables for line in lines}
+    found = {packed.values[line[0]]: float(work[line[1] + 1]) for lines in tables for line in lines}
+    for block in _table(packed, e.MECHANISMS)[:, 0]:
+        for row in range(int(packed.index[block + N_ACTUATORS])):
+            _, total, speed = packed.index[block + NODES + NODE_ENTRIES * row :][:NODE_ENTRIES].astype(np.int64)
+            found[packed.values[speed]] = float(work[total + 1])
+    return found
 
 
 def _vapour_pressures(packed: PackedCircuit) -> Iterator[float]:

@@ -408,7 +408,7 @@ def write_animations(run: CircuitRun, folder: Path) -> list[Path]:
 def written(run: CircuitRun) -> dict[str, Floats]:
     """The values that are written, without constants, the memory of components and what the balances are made of."""
     kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
-    hidden = ("constant", "memory", "flow", "power")
+    hidden = ("constant", "memory", "flow", "account")
     left_out = {"t", *(name for name, kind in kinds.items() if kind.startswith(hidden))}
     return {name: line for name, line in run.series.items() if name not in left_out}
 

@@ -50,7 +50,7 @@ def driven_table(circuit: Circuit, cycle: CycleSettings) -> Mapping[str, Any]:
 def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:
     """Times, s, and values of an input, with straight lines in between; for a cycle that repeats, exactly one
     period."""
-    lines = cycle_table(cycle, [signal])
+    lines: Any = cycle_table(cycle, [signal])
     at = [0.0]
     for before, point in pairwise([None, *lines]):
         start = 0.0 if before is None else float(before.at)
@@ -63,4 +63,6 @@ def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:
     if cycle.repeat:
         at = [t for t in at if t < cycle.duration] + [cycle.duration]
     times = np.unique(at)
-    return times, np.array([cycle_value(lines, 0, t, 0.0) for t in times])
+    next_points = np.searchsorted([point.at for point in lines], times, side="right")
+    around = (lines[max(k - 1, 0) : k + 1] for k in next_points)  # no others determine the value
+    return times, np.array([cycle_value(points, 0, t, 0.0) for points, t in zip(around, times, strict=True)])

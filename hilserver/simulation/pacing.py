@@ -13,9 +13,9 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 
 SLOWEST, FASTEST = 1e-4, 1e4
-LEAST_PERIOD = 1e-3
+MIN_PERIOD = 1e-3
 """s of the clock: if ticks are due more often than this, those within this time are computed together."""
-MOST_AT_ONCE = 1000
+MAX_AT_ONCE = 1000
 """Ticks of a late run that are computed together; then it may be interrupted."""
 LOOK = 0.1
 """s of the clock between two reports of the progress."""
@@ -70,7 +70,7 @@ class Pacing:
     def __init__(self, tick: float, speed: float, look: Look | None = None) -> None:
         check_speed(speed)
         self._tick, self._speed, self._look = tick, speed, look
-        self._together = max(1, ceil(LEAST_PERIOD * speed / tick * (1.0 - 1e-9)))
+        self._together = max(1, ceil(MIN_PERIOD * speed / tick * (1.0 - 1e-9)))
         self._period = self._together * tick / speed
         self._clock = GridClock(self._period)
         self._start = self._now = self._looked = 0.0
@@ -85,7 +85,7 @@ class Pacing:
         if self._done >= self._granted:
             self._clock.wait()
             self._granted = (self._clock.tick + 1) * self._together
-        return min(self._granted - self._done, MOST_AT_ONCE)
+        return min(self._granted - self._done, MAX_AT_ONCE)
 
     def computed(self, ticks: int, values: Floats) -> None:
         """Record that this number of ticks was computed, and the resulting values."""

@@ -17,7 +17,7 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import recorded_command, unpacked_record
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import Rig, assemble, at_speed
 from hilserver.rig.plan import first_row
 from hilserver.rig.trust import library_of_log
 from hilserver.tick.program import no_command, work_array
@@ -76,8 +76,25 @@ class Replayed:
         return self.compared > 0 and not self.beyond
 
 
-Watch = Callable[[Rig, Sequence[str], Floats], object]
-"""Called with the rig, the names of the circuit's values, and computed rows."""
+@dataclass(frozen=True)
+class ComputedRows:
+    """Rows that a replay has computed: of one circuit (``source``: its table), one after the other.
+
+    ``first``: the number of the first one; ``before``: the row before it; ``begins``: whether the row before belongs to
+    another circuit, or was taken from the log.
+    """
+
+    rig: Rig
+    packed: PackedCircuit
+    source: Mapping[str, Any]
+    first: int
+    before: Floats
+    rows: Floats
+    begins: bool
+
+
+Watch = Callable[[ComputedRows], object]
+"""Called with all rows that are computed, in their order."""
 
 
 def replay_log(
@@ -87,18 +104,20 @@ def replay_log(
     tolerance: float | None = None,
     watch: Watch | None = None,
     trust: bool = False,
+    accounts: bool = False,
 ) -> Replayed:
     """Replay a log (and the following files of the run) from a row on.
 
     Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so is
     the first row after rows that are lost. With the program that wrote the log, the recorded arrays of its circuits
     are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and values
-    compared within ``tolerance``. ``watch`` is called with all rows. ``trust``: run the Python that the log contains,
+    compared within ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with
+    their accounts (see `pack`). ``trust``: run the Python that the log contains,
     also if it was not run here before. Raises RecordError if the log can't be used, ConfigurationError if its rig can't
     be built any more, HilserverError if it contains Python that is not trusted.
     """
     reader = LogReader(path)
-    replay = _Replay(rig_of_log(reader.header, path, trust), reader.header, path, from_row, watch)
+    replay = _Replay(rig_of_log(reader.header, path, trust, accounts), reader.header, path, from_row, watch)
     rows = 0
     for batch in reader.batches():
         replay.take(batch)
@@ -210,6 +229,7 @@ class _Replay:
     def _segment(self, batch: Batch, rows: Floats, begin: int, events: list[Event], gap: str) -> None:
         """Replay rows of one circuit without a gap, in which only the first has a command."""
         number = batch.start + begin
+        begins = bool(gap) or self._version is not batch.circuit
         if gap:
             self._use(batch.circuit)
             self._begin_at(rows[0], number, gap)
@@ -223,10 +243,11 @@ class _Replay:
             if event.get("kind") == "command":
                 command[:] = recorded_command(event, self._header)
         if len(rows):
+            before, source = self._row.copy(), batch.circuit.packed["source"]
             computed = self._run(rows, command)
             self._compare(rows, computed, number)
             if self._watch is not None:
-                self._watch(self.rig, self._packed.names, computed)
+                self._watch(ComputedRows(self.rig, self._packed, source, number, before, computed, begins))
 
     def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
         """Take a row of the log unchanged."""
@@ -249,12 +270,13 @@ class _Replay:
     def _switch(self, version: CircuitVersion) -> None:
         """Switch to a recorded circuit, as the loop did."""
         before = self._use(version)
-        carried = version.packed["carried"] if self.same_program else self._packed.carried_from(before)
+        recorded = self.same_program and not self.rig.accounts
+        carried = version.packed["carried"] if recorded else self._packed.carried_from(before)
         self.switches += 1
         self.program.swap(self.rig.plan.block, self._row, self._packed.index, self._packed.value, carried, self._work)
 
     def _packed_of(self, record: Mapping[str, Any]) -> PackedCircuit:
-        if self.same_program:
+        if self.same_program and not self.rig.accounts:
             return unpacked_record(record)
         return self.rig.pack(self.rig.read_circuit(record["source"], str(self._path)), str(self._path))
 
@@ -297,14 +319,15 @@ class _Replay:
             found.largest = max(found.largest, largest)
 
 
-def rig_of_log(header: LogHeader, path: Path, trust: bool) -> Rig:
+def rig_of_log(header: LogHeader, path: Path, trust: bool, accounts: bool = False) -> Rig:
     """The rig of a log, from the sources in its header. Raises RecordError if it can't be built any more."""
     sources = {key: value for key, value in header.configuration.items() if key != "file"}
     if "rig" not in sources or "circuit" not in sources:
         raise RecordError(path, "does not contain the configuration of its rig and can't be replayed.")
     try:
         library = library_of_log(sources, path, trust=trust)
-        return assemble(sources, Path(str(header.configuration.get("file", path))), library)
+        rig = assemble(sources, Path(str(header.configuration.get("file", path))), library, accounts=accounts)
+        return at_speed(rig, header.speed)
     except ConfigurationError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
         text = f"was written by {header.software}; this version does not accept its configuration:\n{problems}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.model import MOST_SUBSTEPS, Solver
+from hilserver.circuit.model import MAX_SUBSTEPS, Solver
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
@@ -23,7 +23,7 @@ from hilserver.units import shown_value
 
 TOLERANCE = 0.01
 """Difference from the run of half the step, as a fraction of the largest value of the quantity, that is accepted."""
-MOST_STEPS = 20_000_000
+MAX_STEPS = 20_000_000
 """Limit of the steps of one run in the search for a sufficient step: some tens of seconds."""
 
 
@@ -188,7 +188,7 @@ def step_error(
     if not error.too_long:
         return error
     substeps, ways = 2 * solver.substeps, []
-    while substeps <= MOST_SUBSTEPS and 2 * substeps * ticks <= MOST_STEPS:
+    while substeps <= MAX_SUBSTEPS and 2 * substeps * ticks <= MAX_STEPS:
         coarse = run_with(substeps, solver.integrator, 0) if divides else finer
         finer = run_with(2 * substeps, solver.integrator, 1)
         if not error_of(coarse, finer).too_long:

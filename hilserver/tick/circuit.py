@@ -8,15 +8,15 @@ from __future__ import annotations
 from math import ceil, isfinite
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, clip_states, load
-from hilserver.circuit.integrators import advance_with
+from hilserver.circuit.integrators import CHAMBER_CELLS, advance_with
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (
     calls_of,
-    chambers_of,
     coupled_chambers,
     ends_first_tick,
     exchanges_of,
+    first_chamber,
     hand_over,
     is_ahead,
     look_ahead_size,
@@ -42,6 +42,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     start, cylinders = work.shape[0] - look_ahead_size(plan), CYLINDER_CELLS * plan.cylinder.shape[0]
     copy, machine = work[start : start + space], work[start + space : start + space + cylinders]
     circuit = row[layout.circuit : layout.circuit + space]
+    first = first_chamber(plan.port.shape[0], work.shape[0])
     substeps, missed = signed(ix, SUBSTEPS), int(elapsed / plan.loop[0].dt + 0.5) - 1
     for stage in range(4):
         ticks, exchanges = ticks_of(plan, row, stage, missed), exchanges_of(plan, stage, substeps)
@@ -52,7 +53,8 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
             start_ahead(plan, row, machine, work, stage)
         for call in range(calls_of(plan, ix, stage, ticks, substeps)):
             steps = prepare(plan, ix, row, values[:n], machine, work, stage, ticks, substeps, call)
-            chambers = chambers_of(plan, work, coupled_chambers(plan, ix, values[:n], work, stage, steps))
+            number = coupled_chambers(plan, ix, values[:n], work, stage, steps)
+            chambers = work[first : first + CHAMBER_CELLS * number]
             advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h)
             if is_ahead(stage):
                 note_ahead(plan, ix, row, values[:n], machine, work, stage, substeps, call)

@@ -38,7 +38,7 @@ from hilserver.tick.plan import (
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import CylinderState
 
-LEAST_PRESSURE = -1e5
+MIN_PRESSURE = -1e5
 """Pa gauge; the estimate does not fall below a vacuum."""
 GENTLE = 1e-3
 """Fraction of a pressure error that decays in a step, below which it counts as constant."""
@@ -60,7 +60,7 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     mid_x = x + half * v
     more_A = h * (q_A - m.area_A * mid_v) / chamber_A(mid_x, mid_A, m)
     more_B = h * (q_B + m.area_B * mid_v) / chamber_B(mid_x, mid_B, m)
-    k.p_A, k.p_B = max(p_A + more_A, LEAST_PRESSURE), max(p_B + more_B, LEAST_PRESSURE)
+    k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
     k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - k.F) / m.mass
     k.x = x + h * mid_v
     if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):
@@ -123,7 +123,8 @@ def is_known(k: CylinderState) -> bool:
 def interpolate_gains(table: Matrix, x: float, rates: tuple[float, float], m: CylinderRecord, gains: Floats) -> None:
     """Write the line of gains at position ``x`` and these rates per tick into ``gains``.
 
-    ``table``: this cylinder's lines of plan.kalman.
+    ``table``: this cylinder's lines of plan.kalman. A pressure that its valve settles faster than at the highest rate
+    of the table is corrected by as much less.
     """
     along, rate_A, rate_B = clip(x / m.stroke, 0.0, 1.0) * (GRID - 1), place_of_rate(rates[0]), place_of_rate(rates[1])
     i, j = min(floor(rate_A), len(RATES) - 2), min(floor(rate_B), len(RATES) - 2)
@@ -136,6 +137,19 @@ def interpolate_gains(table: Matrix, x: float, rates: tuple[float, float], m: Cy
             line = ((i + up_A) * len(RATES) + j + up_B) * GRID + k + up
             for column in range(gains.shape[0]):
                 gains[column] += share * table[line, column]
+    for side in range(2):
+        if rates[side] > RATES[-1]:
+            weaken(side, RATES[-1] / rates[side], gains)
+
+
+@compilable
+def weaken(side: int, share: float, gains: Floats) -> None:
+    """Reduce the gains for a pressure, present and past, to this share."""
+    s = side
+    while GAINS + s * MEASUREMENTS < gains.shape[0]:
+        for j in range(MEASUREMENTS):
+            gains[GAINS + s * MEASUREMENTS + j] *= share
+        s += STATES if s == side else SENSED
 
 
 @compilable

@@ -9,8 +9,9 @@ from math import isfinite
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
+from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
-from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.bridge.learning import note_volume
 from hilserver.tick.cylinder import (
     add_volumes,
@@ -72,7 +73,7 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
     h = dt / SUBSTEPS_OF_MACHINE
     for i in range(plan.valve.shape[0]):
         reset_nonfinite(valve_state(plan, row, i), plan.valve[i])
-        past = past_of_valve(plan, row, i)
+        past = past_of_valve(plan.layout[0], row, i)
         for _ in range(min(ticks - 1, past.shape[0])):  # missed ticks, in which the last command was held
             note_command(past[0], past)
     for tick in range(ticks):
@@ -102,7 +103,7 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
     for i in range(n):
         b, v = valve_state(plan, row, i), plan.valve[i]
         before = b.spool
-        move_spool(command_at(past_of_valve(plan, row, i), delay_of(b, v), at, plan.loop[0].dt), b, v)
+        move_spool(command_at(past_of_valve(plan.layout[0], row, i), delay_of(b, v), at, plan.loop[0].dt), b, v)
         spools[i] = 0.5 * (before + b.spool)
     for c in range(plan.cylinder.shape[0]):
         k, m = cylinder_state(plan, row, c), plan.cylinder[c]
@@ -151,7 +152,7 @@ def flow_over(plan: Plan, row: Floats, spools: Floats, i: int, turn: float, p: f
 @compilable
 def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
     """Update the volumes that entered during a tick, and the past states."""
-    k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
+    k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
     if is_known(k):
         add_volumes(past[0, 0], past[1, 0], past[2, 0], k, m)
         remember(past, k)
@@ -160,7 +161,7 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
 @compilable
 def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     """Correct a cylinder's estimate by the samples of this tick; the first ones start it."""
-    k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
+    k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
     n, layout = plan.valve.shape[0], plan.layout[0]
     spools, innovation = work[:n], work[n : n + MEASUREMENTS]
     late, change = work[n + MEASUREMENTS : n + 2 * MEASUREMENTS], cylinder_copy(work[n + 2 * MEASUREMENTS :], 0)

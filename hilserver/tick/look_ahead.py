@@ -26,7 +26,6 @@ All copies are in ``work``, after the integrator's scratch space.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from math import ceil
 
 import numpy as np
@@ -41,10 +40,11 @@ from hilserver.circuit.engine import (
 )
 from hilserver.circuit.integrators import CAPACITANCE, CHAMBER_CELLS, PRESSURE_AT, SUM_AT, SWEPT
 from hilserver.numerics.arrays import Floats, Indices, overwrite
-from hilserver.numerics.compilable import compilable, gives_arrays
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import POINTS, first_of
-from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
+from hilserver.tick.bridge.effects import Compensates
+from hilserver.tick.bridge.ladder import compensates, looks_ahead
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder, share_of_rise
 from hilserver.tick.estimator import predicts
@@ -59,27 +59,10 @@ from hilserver.tick.row import (
     trend,
     valve_state,
 )
+from hilserver.tick.stages import FARTHEST, NOTES, Note, Stage, first_note
 from hilserver.tick.valve import delay_of, opening_for, valve_flow
 from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow, place_of_pressure, place_of_sum
 
-
-class Stage(IntEnum):
-    """Stages of a tick."""
-
-    CATCH_UP = 0
-    """The circuit over missed ticks."""
-    HELD = 1
-    """The look-ahead with the port pressures held."""
-    PREDICTED = 2
-    """The look-ahead with the port pressures predicted."""
-    THIS_TICK = 3
-    """The circuit over this tick."""
-
-
-FARTHEST = 32
-"""Maximum look-ahead, in ticks."""
-NOTES = 2
-"""Number of values that the look-ahead stores per port and tick (`Note`)."""
 EXCHANGE = 2e-4
 """s: longest step in which circuit and cylinders are simulated separately."""
 DIP = 1e4
@@ -87,13 +70,6 @@ DIP = 1e4
 STIFF = 0.25
 """Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by several per
 cent."""
-
-
-class Note(IntEnum):
-    """What the look-ahead stores per port and tick: the mean over the tick of this."""
-
-    FLOW = 0
-    PRESSURE = 1
 
 
 class PortAhead(Struct):
@@ -117,11 +93,13 @@ def ahead_of(plan: Plan, row: Floats, port: int) -> int:
     return int(row.shape[0]) - (2 * NOTES * FARTHEST + AHEAD_CELLS) * ports + AHEAD_CELLS * port
 
 
-@gives_arrays
-def chambers_of(plan: Plan, work: Floats, number: int) -> Floats:
-    """The first chambers that are states of the circuit's copy, as the integrator takes them."""
-    start = work.shape[0] - (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * plan.port.shape[0]
-    return work[start : start + CHAMBER_CELLS * number]
+@compilable
+def first_chamber(ports: int, cells: int) -> int:
+    """Place in ``work``, of so many cells, of the chambers that are states of the circuit's copy.
+
+    (A place, not the array: a function that gets the plan or an array, and is not inlined, costs more than its work.)
+    """
+    return cells - (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * ports
 
 
 @compilable
@@ -130,14 +108,6 @@ def look_ahead_size(plan: Plan) -> int:
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
     notes = (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * ports
     return int(plan.layout[0].circuit_space + CYLINDER_CELLS * cylinders + notes)
-
-
-@gives_arrays
-def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
-    """A `Note` of a port: means over the coming tick, the next, …"""
-    ports = plan.port.shape[0]
-    start = work.shape[0] + ((NOTES * (view - 1 - Stage.PREDICTED.value) + what) * ports + port) * FARTHEST
-    return work[start : start + FARTHEST]
 
 
 @compilable
@@ -156,7 +126,7 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
     ticks = 0
     for i in range(plan.valve.shape[0]):
         b, v = valve_state(plan, row, i), plan.valve[i]
-        if kind_of(b.strategy) != Kind.LOOK_AHEAD:
+        if not looks_ahead(b.strategy):
             continue
         predictive = compensates(b.strategy, Compensates.DELAY)
         if stage == Stage.HELD and not predictive:
@@ -231,9 +201,10 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
             k.p_B = now.port
             k.F -= m.area_B * now.port_shift
     for port in range(plan.port.shape[0]):
-        flow, pressure = predicted(plan, work, view, port, Note.FLOW), predicted(plan, work, view, port, Note.PRESSURE)
-        for tick in range(FARTHEST):
-            flow[tick] = pressure[tick] = 0.0
+        for note in range(NOTES):
+            first = first_note(plan.port.shape[0], work.shape[0], view, port, note)
+            for tick in range(FARTHEST):
+                work[first + tick] = 0.0
         ahead = ahead_of(plan, work, port)
         ahead.p, ahead.slope = port_state(plan, row, port).port, 0.0
 
@@ -303,14 +274,14 @@ def is_filled(plan: Plan, row: Floats, machine: Floats, port: int) -> bool:
 
 @compilable
 def coupled_chambers(plan: Plan, ix: Indices, z: Floats, work: Floats, stage: int, steps: int) -> int:
-    """Write the chambers that are states of the circuit's copy into `chambers_of`; returns their number."""
+    """Write the chambers that are states of the circuit's copy into ``work``; returns their number."""
     number = 0
     if stage == Stage.PREDICTED and steps > 0:
         for port in range(plan.port.shape[0]):
             ahead = ahead_of(plan, work, port)
             if ahead.C > 0.0 and place_of_pressure(ix, port) < z.shape[0]:
+                cells = work[first_chamber(plan.port.shape[0], work.shape[0]) + CHAMBER_CELLS * number :]
                 number += 1
-                cells = chambers_of(plan, work, number)[CHAMBER_CELLS * (number - 1) :]
                 cells[PRESSURE_AT], cells[SUM_AT] = place_of_pressure(ix, port), place_of_sum(ix, port)
                 cells[CAPACITANCE], cells[SWEPT] = ahead.C, ahead.swept
     return number
@@ -353,7 +324,8 @@ def note_ahead(
 ) -> None:
     """Store the flows of the circuit's copy after a call of the integrator, and move the cylinders with them."""
     tick, exchanges = tick_of(plan, ix, stage, substeps, call), exchanges_of(plan, stage, substeps)
-    for port in range(plan.port.shape[0]):
+    ports, cells = plan.port.shape[0], work.shape[0]
+    for port in range(ports):
         ahead, now = ahead_of(plan, work, port), port_state(plan, row, port)
         q = flow_of(ix, z, port)
         if is_step(ix, stage, call):
@@ -362,8 +334,8 @@ def note_ahead(
                 ahead.p = z[place_of_pressure(ix, port)]
                 q = ahead.swept + ahead.C * (ahead.p - p) * exchanges / plan.loop[0].dt  # without what fills the port
                 p = 0.5 * (p + ahead.p)
-            predicted(plan, work, stage, port, Note.FLOW)[tick] += q / exchanges
-            predicted(plan, work, stage, port, Note.PRESSURE)[tick] += (p - now.port_shift) / exchanges
+            work[first_note(ports, cells, stage, port, Note.FLOW) + tick] += q / exchanges
+            work[first_note(ports, cells, stage, port, Note.PRESSURE) + tick] += (p - now.port_shift) / exchanges
             ahead.flow, ahead.passed = flow_at_end(ix, z, work, port), q
         elif call == 0:
             ahead.flow = q
@@ -385,7 +357,7 @@ def hand_over(plan: Plan, ix: Indices, work: Floats, z: Floats) -> None:
     for port in range(plan.port.shape[0]):
         place = place_of_flow(ix, port)
         if place < z.shape[0]:
-            z[place] = predicted(plan, work, Stage.PREDICTED, port, Note.FLOW)[0]
+            z[place] = work[first_note(plan.port.shape[0], work.shape[0], Stage.PREDICTED, port, Note.FLOW)]
 
 
 @compilable

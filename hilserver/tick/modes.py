@@ -7,8 +7,8 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of, needs_flow_sensor
-from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, follows, needs_flow_sensor, prepare_strategy
+from hilserver.tick.bridge.strategies import set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.readings import allow_run_up
@@ -163,7 +163,7 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> int:
 @compilable
 def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     """Select another strategy for a valve, with a transition without a jump."""
-    if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(KINDS) - 1):
+    if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(STRATEGY_NAMES) - 1):
         return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
     if needs_flow_sensor(int(wanted)) and v.column_Q < 0:
@@ -182,7 +182,7 @@ def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     if not (0.0 <= valve < plan.valve.shape[0] and isfinite(wanted)):
         return ResultCode.BAD_VALUE
     b = valve_state(plan, row, int(valve))
-    if kind_of(b.strategy) != Kind.MANUAL:
+    if follows(b.strategy):
         return ResultCode.NOT_MANUAL
     set_jog(wanted, b, plan.valve[int(valve)])
     return ResultCode.DONE

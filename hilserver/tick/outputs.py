@@ -8,10 +8,11 @@ from hilserver.circuit.engine import N_VALUES
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
+from hilserver.tick.bridge.effects import Compensates
+from hilserver.tick.bridge.ladder import compensates, follows, stop_winding_up
 from hilserver.tick.bridge.learning import learn
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
-from hilserver.tick.bridge.strategies import raw_output, stop_winding_up
+from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation, When
 from hilserver.tick.demand import demand
 from hilserver.tick.modes import supervisor_lost, too_many_missed
@@ -43,11 +44,11 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
         demand(plan, row, work, i, elapsed, dt, action)
         low, high = free_range(plan, row, i)
         limit_command(row, b, v, low, high, dt, action)
-        if head.mode == Mode.RUNNING and kind_of(b.strategy) != Kind.MANUAL:
+        if head.mode == Mode.RUNNING and follows(b.strategy):
             watch_oscillation(b, v, travel, elapsed)
         else:
             forget_oscillation(b, v)
-        note_command(b.command, past_of_valve(plan, row, i))
+        note_command(b.command, past_of_valve(plan.layout[0], row, i))
 
 
 @compilable

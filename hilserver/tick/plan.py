@@ -28,7 +28,7 @@ REMEMBERED = 5
 """Values stored per tick because sensors have delays: p_A, p_B, x and the flows."""
 GRID = 9
 """Number of positions along the stroke with Kalman gains."""
-RATES = (0.0, 0.5, 2.0, 10.0)
+RATES = (0.0, 0.1, 0.4, 2.0, 10.0)
 """Rates with Kalman gains, per tick: those at which the valves settle the pressures of the chambers."""
 LINES = GRID * len(RATES) ** 2
 """Number of lines per cylinder in ``plan.kalman``: the positions, for each rate of B, for each rate of A."""

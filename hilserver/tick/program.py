@@ -45,7 +45,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
 """The functions that can be called from Python, in compiled form, as functions of the program with the same name."""
 OWN_TABLE = "hilserver_own_kernels"
 """Symbol of the table with the addresses of the kernels of the user's components."""
-LEAST_WORK = 64
+MIN_WORK = 64
 """Number of scratch values for the bridges."""
 
 
@@ -61,5 +61,5 @@ def no_command() -> Floats:
 
 def work_needed(index: Indices, plan: Plan) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
-    own = LEAST_WORK + int(plan.kalman.shape[1])
+    own = MIN_WORK + int(plan.kalman.shape[1])
     return max(work_size(index), int(plan.layout[0].circuit_space), own) + look_ahead_size(plan)

@@ -5,6 +5,8 @@ The limits on it (by default, one of each kind that the rig file makes possible)
 
 from __future__ import annotations
 
+from math import isnan
+
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.tick.codes import Mode, Watched
@@ -29,7 +31,7 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
             continue
         state = reading_state(plan, row, i)
         raw, value = row[layout.raw + channel.slot], row[layout.channel + i]
-        if raw != state.reading or mode != Mode.RUNNING:
+        if mode != Mode.RUNNING or (raw != state.reading and not isnan(raw)):  # a missing sample shows no change
             state.reading, state.same, state.moved, state.frozen = raw, 0, 0.0, 0.0
         elif row[layout.interval + i] > 0.0:  # a new sample; without one, its age shows this
             state.same += 1

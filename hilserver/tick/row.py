@@ -15,7 +15,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers, as_matrix
 from hilserver.numerics.compilable import gives_arrays
-from hilserver.tick.plan import REMEMBERED, Plan
+from hilserver.tick.plan import REMEMBERED, Layout, Plan
 from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_on, value
 
 
@@ -237,17 +237,15 @@ def cylinder_copy(row: Floats, c: int) -> int:
 
 
 @gives_arrays
-def past_of_valve(plan: Plan, row: Floats, i: int) -> Floats:
+def past_of_valve(layout: Layout, row: Floats, i: int) -> Floats:
     """A valve's commands of the last ticks, the newest first."""
-    layout = plan.layout[0]
     n = layout.valve_past_ticks
     return row[layout.valve_past + i * n : layout.valve_past + (i + 1) * n]
 
 
 @gives_arrays
-def past_of_cylinder(plan: Plan, row: Floats, c: int) -> Floats:
+def past_of_cylinder(layout: Layout, row: Floats, c: int) -> Floats:
     """A cylinder's p_A, p_B, x and flows of the last ticks, the newest first: a line of each."""
-    layout = plan.layout[0]
     n = layout.cylinder_past_ticks
     start = layout.cylinder_past + REMEMBERED * n * c
     return as_matrix(row[start : start + REMEMBERED * n], REMEMBERED)

@@ -33,15 +33,23 @@ UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 @compilable
 def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
-    return characteristic(opening_past_overlap(U, v.overlap), abs(U), p, p_S, p_T, b, v)
+    opening, root_PA, root_AT = (
+        opening_past_overlap(U, v.overlap),
+        root_of_drop(p_S - p, v.p_tr),
+        root_of_drop(p - p_T, v.p_tr),
+    )
+    return characteristic(opening, abs(U), root_PA, root_AT, b, v)
 
 
 @compilable
-def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
-    """Flow into the port at opening ``w``, with the leakage at this ``travel`` of the spool from its centre."""
+def characteristic(w: float, travel: float, root_PA: float, root_AT: float, b: ValveState, v: ValveRecord) -> float:
+    """Flow into the port at opening ``w``, with the leakage at this ``travel`` of the spool from its centre.
+
+    ``root_PA``, ``root_AT``: the orifice law of the drops from the supply to the port, and from there to the tank.
+    """
     share = leakage_fade(travel, v.leak_gone)
-    to_port = (v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share) * root_of_drop(p_S - p, v.p_tr)
-    to_tank = (v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share) * root_of_drop(p - p_T, v.p_tr)
+    to_port = (v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share) * root_PA
+    to_tank = (v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share) * root_AT
     return float(to_port - to_tank)
 
 
@@ -65,20 +73,22 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
     On either side of the centre the flow changes monotonically with the spool position, starting from the flow at null;
     the equation is solved there by regula falsi (Illinois).
     """
-    more = excess(0.0, q, p, p_S, p_T, overlap, b, v) < 0.0
+    root_PA, root_AT = root_of_drop(p_S - p, v.p_tr), root_of_drop(p - p_T, v.p_tr)
+    f_near = excess(0.0, q, root_PA, root_AT, overlap, b, v)
+    more = f_near < 0.0
     if (p >= p_S) if more else (p <= p_T):
         note(b, Saturation.NO_DROP)
         return 0.0
     end = 1.0 if more else -1.0
     near, far = 0.0, end
-    f_near, f_far = excess(near, q, p, p_S, p_T, overlap, b, v), excess(far, q, p, p_S, p_T, overlap, b, v)
+    f_far = excess(far, q, root_PA, root_AT, overlap, b, v)
     if f_near * f_far > 0.0:
         note(b, Saturation.CAPACITY)
         return end
     U, last = near, 0
     for _ in range(50):
         before, U = U, (near * f_far - far * f_near) / (f_far - f_near)
-        f = excess(U, q, p, p_S, p_T, overlap, b, v)
+        f = excess(U, q, root_PA, root_AT, overlap, b, v)
         if f == 0.0 or abs(U - before) < CLOSE:
             break
         if f * f_near > 0.0:
@@ -93,11 +103,9 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
 
 
 @compilable
-def excess(
-    U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord
-) -> float:
-    """Flow in excess of ``q`` with the spool at U and the overlap smoothed."""
-    return characteristic(eased_opening(U, overlap, v.null_band), abs(U), p, p_S, p_T, b, v) - q
+def excess(U: float, q: float, root_PA: float, root_AT: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
+    """Flow in excess of ``q`` with the spool at U and the overlap smoothed; roots as in `characteristic`."""
+    return characteristic(eased_opening(U, overlap, v.null_band), abs(U), root_PA, root_AT, b, v) - q
 
 
 @compilable

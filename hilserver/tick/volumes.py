@@ -23,9 +23,10 @@ from hilserver.circuit.engine import PORTS
 from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.bridge.effects import Compensates
+from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.codes import Mode
-from hilserver.tick.cylinder import LEAST_PRESSURE, chamber_A, chamber_B, is_known
+from hilserver.tick.cylinder import MIN_PRESSURE, chamber_A, chamber_B, is_known
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import ValveState, cylinder_state, header, port_state, valve_state
 
@@ -127,5 +128,5 @@ def shift_pressure(plan: Plan, row: Floats, i: int) -> None:
     if is_known(k):
         C = chamber_B(k.x, k.p_B, m) if v.is_B else chamber_A(k.x, k.p_A, m)
         shift = clip(b.volume_ahead / C, -LARGEST_SHIFT, LARGEST_SHIFT)
-        seen.port_shift = max(shift, min(LEAST_PRESSURE - seen.port, 0.0))
+        seen.port_shift = max(shift, min(MIN_PRESSURE - seen.port, 0.0))
         seen.port += seen.port_shift

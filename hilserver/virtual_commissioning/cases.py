@@ -15,7 +15,7 @@ LOADS = (1.0, 0.5, 1.5)
 """Loads, as multiples of that stated; the stated one first."""
 SECONDS = 3.0
 """Default duration of rest: the oscillations of usual rigs, above 1 Hz, have time to grow or to decay."""
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 PAUSE, STEP, AFTER = 0.3, 0.5, 0.8
 """s, time at rest before an input moves; duration of a step; time at rest after it."""
 STEP_SHARE = 0.5
@@ -100,7 +100,7 @@ def _places(stroke: bool, load: bool) -> Iterator[tuple[float | None, float]]:
 
 
 def _still(rig: Rig, seconds: float) -> dict[str, Any]:
-    return {"inputs": _others(rig, ""), "length": f"{max(seconds, LEAST_SECONDS)!r} s"}
+    return {"inputs": _others(rig, ""), "length": f"{max(seconds, MIN_SECONDS)!r} s"}
 
 
 def _others(rig: Rig, name: str) -> dict[str, Any]:

@@ -22,11 +22,11 @@ SETTLED = 1.0 / 3.0
 """Fraction of a rest after which noise and oscillation are taken."""
 DRIFT_TIME = 0.5
 """s over which a flow error at rest is averaged."""
-LEAST_STROKE, LEAST_FLOW = 0.02, 0.1
+MIN_STROKE, MIN_FLOW = 0.02, 0.1
 """Shares of stroke and nominal flow below which the range of a motion does not scale an error: it hardly moves."""
 STEP_RESPONSE_END = PAUSE + STEP + 0.3
 """s; until then the command follows a step, with frequencies that would count as noise."""
-LEAST_MOTION = 0.2
+MIN_MOTION = 0.2
 """s of a command that show noise and oscillation."""
 NO_FLOW = 0.02
 """Fraction of the nominal flow below which a saturation does not matter."""
@@ -69,11 +69,11 @@ def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales:
     result = CaseFigures(judged, moved, limited=limited)
     if kind is CaseKind.REST:
         return _at_rest(result, found, scales, dt)
-    judged["position"] = _worst(found, "position", _floors(scales.strokes, LEAST_STROKE))
-    judged["flow"] = _worst(found, "flow", _floors(scales.flows, LEAST_FLOW))
+    judged["position"] = _worst(found, "position", _floors(scales.strokes, MIN_STROKE))
+    judged["flow"] = _worst(found, "flow", _floors(scales.flows, MIN_FLOW))
     if kind is CaseKind.STEP:
         after = _from(found, STEP_RESPONSE_END)
-        return _oscillation(result, after, scales, dt) if len(after.time) * dt >= LEAST_MOTION else result
+        return _oscillation(result, after, scales, dt) if len(after.time) * dt >= MIN_MOTION else result
     judged["noise"] = _noise(found, dt)
     return result
 

@@ -14,7 +14,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import ValveSettings
-from hilserver.rig.simulated import build_plant
+from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of
 from hilserver.tick.plant import PlantArrays
 
@@ -53,7 +53,8 @@ def stand_in(rig: Rig, load: float = 1.0) -> StandIn:
     config = {"machine": "cylinders", "drive": "valves", "sensors": sensors, "actuators": actuators}
     settings = driver_named("simulated").Config.model_validate(config)
     names = (tuple(sensors), tuple(actuators))
-    plant = build_plant(settings, machine.source, drive, rig.library, names, 1.0 / rig.settings.loop.rate)
+    packed = plant_circuit(machine.source, drive, rig.library)
+    plant = build_plant(settings, packed, names, 1.0 / rig.settings.loop.rate)
     return StandIn(machine, drive, plant, names[0])
 
 

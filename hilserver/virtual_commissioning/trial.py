@@ -19,7 +19,7 @@ from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
 
-LEAST_JUDGED = 0.3
+MIN_JUDGED = 0.3
 """s of a case; with less there is nothing to judge."""
 NO_FIGURES = CaseFigures({})
 
@@ -152,7 +152,7 @@ def _result(run: CaseRun, strategy: str, scales: Scales) -> CaseResult:
     segment, _ = comparison.evaluated(record, true_values, CycleSegment(found[0], 0.0))
     excluded = exclusion(comparison, case.kind, segment)
     ticks = min(excluded.tick if excluded else len(segment.time), len(segment.time))
-    if ticks * comparison.dt < LEAST_JUDGED and not (trip and trip.row < found[0].start + ticks):
+    if ticks * comparison.dt < MIN_JUDGED and not (trip and trip.row < found[0].start + ticks):
         return CaseResult(case, NO_FIGURES, trip, _sentence(excluded, comparison.dt), judged=False, trip_counts=False)
     part = until(segment, ticks)
     supplies = [record.columns[f"channel.{v.supply}"][found[0]] for v in comparison.rig.settings.valves.values()]

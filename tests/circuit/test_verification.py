@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Callable
 from math import copysign, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -50,85 +50,96 @@ def si(text: str) -> float:
     return float(number) * UNITS[unit]
 
 
-def reference_equations() -> tuple[Callable[[float, Floats, float], list[float]], list[float]]:
-    """Derivatives f(t, y, joystick) and the start, both in the order of STATES, written from theory §2 and §3."""
+def constants() -> SimpleNamespace:
+    """The constants of the equations, in the notation of theory §2 and §3, from the datasheet values of the circuit."""
     circuit = raw_circuit()
     part = circuit["components"]
-    pump, relief, valve, cyl, load = (part[name] for name in ("pump", "relief", "main_valve", "cylinder", "load"))
-    B_o, rho = si(circuit["fluid"]["bulk_modulus"]), si(circuit["fluid"]["density"])
+    load, cyl = part["load"], part["cylinder"]
+    c = SimpleNamespace(B_o=si(circuit["fluid"]["bulk_modulus"]), V_S=si(part["supply"]["volume"]))
     assert circuit["fluid"]["air_fraction"] == 0
     assert si(part["tank"]["pressure"]) == 0
     assert si(load["direction"]) == 90
-    V_S = si(part["supply"]["volume"])
-    # pump
-    Q_max, p_set, tau_pump = (si(pump[key]) for key in ("max_flow", "set_pressure", "response_time"))
-    k, power = Q_max / si(pump["control_range"]), si(pump["max_power"]) * pump["efficiency"]
-    # relief valve: at rest (p - p_ref)·sqrt(p)/Q = C1 + C2·p at both points
-    p_ref = si(relief["opening_pressure"])
-    over, Q_r = (np.array([si(point[i]) for point in relief["override"]]) for i in (0, 1))
-    p_r = p_ref + over
-    C2, C1 = np.polyfit(p_r, over * np.sqrt(p_r) / Q_r, 1)
-    C_dyn = si(relief["settling_time"]) * (C1 + C2 * p_r[1])
-    # valve
-    nominal, leak = valve["nominal_flow"], valve["leakage"]
+    constants_of_the_supply(c, part["pump"], part["relief"])
+    nominal, leak = part["main_valve"]["nominal_flow"], part["main_valve"]["leakage"]
     assert (nominal["per"], leak["per"]) == ("edge", "edge")
-    C_v, C_l = (si(point["flow"]) / np.sqrt(si(point["drop"])) for point in (nominal, leak))
-    tau, p_tr = 1 / (2 * np.pi * si(valve["f45"])), si(valve["transition_pressure"])
-    # cylinder
-    D, d, L = (si(cyl[key]) for key in ("bore", "rod_diameter", "stroke"))
-    A_A, A_B = np.pi * D**2 / 4, np.pi * (D**2 - d**2) / 4
-    V_A, V_B, C_i = (si(cyl[key]) for key in ("dead_volume_A", "dead_volume_B", "leakage"))
-    m = si(cyl["moving_mass"]) + si(load["mass"])
-    for area, line in ((A_A, cyl["line_A"]), (A_B, cyl["line_B"])):
+    c.C_v, c.C_l = (si(point["flow"]) / np.sqrt(si(point["drop"])) for point in (nominal, leak))
+    c.tau, c.p_tr = 1 / (2 * np.pi * si(part["main_valve"]["f45"])), si(part["main_valve"]["transition_pressure"])
+    D, d, c.L = (si(cyl[key]) for key in ("bore", "rod_diameter", "stroke"))
+    c.A_A, c.A_B = np.pi * D**2 / 4, np.pi * (D**2 - d**2) / 4
+    c.V_A, c.V_B, c.C_i = (si(cyl[key]) for key in ("dead_volume_A", "dead_volume_B", "leakage"))
+    c.m = si(cyl["moving_mass"]) + si(load["mass"])
+    for area, line in ((c.A_A, cyl["line_A"]), (c.A_B, cyl["line_B"])):
         inside = np.pi * si(line["inner_diameter"]) ** 2 / 4
-        m += rho * inside * si(line["length"]) * (area / inside) ** 2
-    weight = si(load["mass"]) * si(load["gravity"])
-    eta, v_0 = cyl["friction"]["efficiency"], si(cyl["friction"]["reversal_speed"])
+        c.m += si(circuit["fluid"]["density"]) * inside * si(line["length"]) * (area / inside) ** 2
+    c.weight = si(load["mass"]) * si(load["gravity"])
+    c.eta, c.v_0 = cyl["friction"]["efficiency"], si(cyl["friction"]["reversal_speed"])
     assert cyl["friction"]["factor"] == "polynomial"
+    return c
 
-    def g(dp: float) -> float:
-        size = abs(dp)
-        root = sqrt(size) if size > p_tr else sqrt(p_tr) * size / p_tr * (3 - size / p_tr) / 2
-        return copysign(root, dp)
 
-    def rise(s: float) -> float:
-        s = min(max(s, 0.0), 1.0)
-        return s * s * (3 - 2 * s)
+def constants_of_the_supply(c: SimpleNamespace, pump: dict[str, Any], relief: dict[str, Any]) -> None:
+    """Pump; relief valve: at rest (p - p_ref)·sqrt(p)/Q = C1 + C2·p at both points."""
+    c.Q_max, c.p_set, c.tau_pump = (si(pump[key]) for key in ("max_flow", "set_pressure", "response_time"))
+    c.k, c.power = c.Q_max / si(pump["control_range"]), si(pump["max_power"]) * pump["efficiency"]
+    c.p_ref = si(relief["opening_pressure"])
+    over, Q_r = (np.array([si(point[i]) for point in relief["override"]]) for i in (0, 1))
+    p_r = c.p_ref + over
+    c.C2, c.C1 = np.polyfit(p_r, over * np.sqrt(p_r) / Q_r, 1)
+    c.C_dyn = si(relief["settling_time"]) * (c.C1 + c.C2 * p_r[1])
 
-    def f(t: float, y: Floats, joystick: float) -> list[float]:
-        p_S, p_A, p_B, x, v, Q, K, U = y
-        assert 0 < x < L  # the end stops are not reached
-        limit = min(Q_max, power / max(p_S, 1.0))
-        dQ = (k * (p_set - p_S) - Q) / tau_pump
-        if Q <= 0:
-            dQ = max(dQ, 0.0)
-        elif limit - Q <= 0:
-            dQ = min(dQ, (limit - Q) / tau_pump)
-        dK = ((p_S - p_ref) - (C1 + C2 * p_S) * K) / C_dyn
-        if K <= 0:
-            dK = max(dK, 0.0)
-        leaking = C_l * (1 - rise(abs(U) / 0.1))
-        PA, BT = (C_v * max(U, 0.0) + leaking) * g(p_S - p_A), (C_v * max(U, 0.0) + leaking) * g(p_B)
-        PB, AT = (C_v * max(-U, 0.0) + leaking) * g(p_S - p_B), (C_v * max(-U, 0.0) + leaking) * g(p_A)
-        Q_relief = max(K, 0.0) * np.sqrt(max(p_S, 0.0))
-        force = A_A * p_A - A_B * p_B
-        xi = 1 - 0.8 * rise(abs(v) / 0.1) + 0.8 * rise((abs(v) - 0.1) / 4.9)
-        friction = xi * np.tanh(v / v_0) * abs(force) * (1 - eta)
-        past = C_i * (p_A - p_B)
-        return [
-            B_o / V_S * (min(Q, limit) - PA - PB - Q_relief),
-            B_o / (V_A + A_A * x) * (PA - AT - past - A_A * v),
-            B_o / (V_B + A_B * (L - x)) * (PB - BT + past + A_B * v),
-            v,
-            (force - friction - weight) / m,
-            dQ,
-            dK,
-            (joystick - U) / tau,
-        ]
 
-    nodes = circuit["nodes"]
+def g(dp: float, p_tr: float) -> float:
+    """Root of a drop, laminar below the transition pressure."""
+    size = abs(dp)
+    root = sqrt(size) if size > p_tr else sqrt(p_tr) * size / p_tr * (3 - size / p_tr) / 2
+    return copysign(root, dp)
+
+
+def rise(s: float) -> float:
+    """From 0 at 0 to 1 at 1, without a bend."""
+    s = min(max(s, 0.0), 1.0)
+    return s * s * (3 - 2 * s)
+
+
+def derivatives(_t: float, y: Floats, joystick: float, c: SimpleNamespace) -> list[float]:
+    """Of the states, in the order of STATES, written from theory §2 and §3."""
+    p_S, p_A, p_B, x, v, Q, K, U = y
+    assert 0 < x < c.L  # the end stops are not reached
+    limit = min(c.Q_max, c.power / max(p_S, 1.0))
+    dQ = (c.k * (c.p_set - p_S) - Q) / c.tau_pump
+    if Q <= 0:
+        dQ = max(dQ, 0.0)
+    elif limit - Q <= 0:
+        dQ = min(dQ, (limit - Q) / c.tau_pump)
+    dK = ((p_S - c.p_ref) - (c.C1 + c.C2 * p_S) * K) / c.C_dyn
+    if K <= 0:
+        dK = max(dK, 0.0)
+    leaking = c.C_l * (1 - rise(abs(U) / 0.1))
+    extending, retracting = c.C_v * max(U, 0.0) + leaking, c.C_v * max(-U, 0.0) + leaking
+    PA, BT = extending * g(p_S - p_A, c.p_tr), extending * g(p_B, c.p_tr)
+    PB, AT = retracting * g(p_S - p_B, c.p_tr), retracting * g(p_A, c.p_tr)
+    Q_relief = max(K, 0.0) * np.sqrt(max(p_S, 0.0))
+    force = c.A_A * p_A - c.A_B * p_B
+    xi = 1 - 0.8 * rise(abs(v) / 0.1) + 0.8 * rise((abs(v) - 0.1) / 4.9)
+    friction = xi * np.tanh(v / c.v_0) * abs(force) * (1 - c.eta)
+    past = c.C_i * (p_A - p_B)
+    return [
+        c.B_o / c.V_S * (min(Q, limit) - PA - PB - Q_relief),
+        c.B_o / (c.V_A + c.A_A * x) * (PA - AT - past - c.A_A * v),
+        c.B_o / (c.V_B + c.A_B * (c.L - x)) * (PB - BT + past + c.A_B * v),
+        v,
+        (force - friction - c.weight) / c.m,
+        dQ,
+        dK,
+        (joystick - U) / c.tau,
+    ]
+
+
+def start() -> Floats:
+    """The states at the start."""
+    nodes = raw_circuit()["nodes"]
     pressures = [si(nodes[name]["pressure"]) for name in ("supply", "A", "B")]
-    return f, [*pressures, si(nodes["rod"]["position"]), 0.0, 0.0, 0.0, 0.0]
+    return np.array([*pressures, si(nodes["rod"]["position"]), 0.0, 0.0, 0.0, 0.0])
 
 
 SCALE = np.array([1e7, 1e7, 1e7, 0.1, 0.1, 1e-3, 1e-7, 1.0])
@@ -138,13 +149,13 @@ SAMPLE = 5e-3
 @functools.cache
 def reference() -> Floats:
     """The states every SAMPLE seconds, one row per sample."""
-    f, start = reference_equations()
+    c = constants()
     rows: list[Floats] = []
-    y = np.array(start)
+    y = start()
     for joystick, duration in COMMANDS:
         times = np.arange(1, round(duration / SAMPLE) + 1) * SAMPLE
         tolerance = {"rtol": 1e-10, "atol": 1e-12 * SCALE, "max_step": 1e-3}
-        solution = solve_ivp(f, (0.0, times[-1]), y, "DOP853", times, args=(joystick,), **tolerance)
+        solution = solve_ivp(derivatives, (0.0, times[-1]), y, "DOP853", times, args=(joystick, c), **tolerance)
         assert solution.success
         rows.append(solution.y.T)
         y = solution.y[:, -1]

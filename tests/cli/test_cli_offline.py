@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,23 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # --- what the commands say --------------------------------------------------------------------------------------------
+
+
+def test_linear_algebra_has_no_threads_of_its_own() -> None:
+    """They would only wait for each other, each at full load: `identify` took twice the processor time."""
+    code = """
+from hilserver.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+import os, numpy, scipy.linalg
+print(len(os.listdir("/proc/self/task")))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    command = [sys.executable, "-c", code, "--version"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "1"
 
 
 def test_help_is_quick_and_names_every_command() -> None:

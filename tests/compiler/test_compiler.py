@@ -23,6 +23,7 @@ from hilserver.circuit.program import Program
 from hilserver.compiler import linking, loading, storing
 from hilserver.compiler.levels import NEEDED_FOR_V3, V2, V3, level_of_this_machine, levels
 from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, load
+from hilserver.compiler.seal import seal
 from hilserver.compiler.sources import COMPILED_FROM, cache_root, fingerprint, writable
 from hilserver.errors import HilserverError
 from hilserver.rig.build import load_rig
@@ -66,15 +67,17 @@ def test_a_program_of_other_sources_is_never_loaded(tmp_path: Path, monkeypatch:
     for folder in (shipped, cache / fingerprint()):
         folder.mkdir(parents=True)
         (folder / FINGERPRINT_FILE).write_text("0123456789abcdef")
+        seal(folder)
     assert loading.found_file() is None
     (cache / fingerprint() / FINGERPRINT_FILE).write_text(fingerprint())
+    seal(cache / fingerprint())
     assert loading.found_file() == cache / fingerprint() / f"{level_of_this_machine()}.so"
     (shipped / FINGERPRINT_FILE).write_text(fingerprint())
     assert loading.found_file() == shipped / f"{level_of_this_machine()}.so"
 
 
 def test_a_failed_build_leaves_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mark is removed before, and written last."""
+    """What marks it as complete is removed before, and written last."""
 
     def build(parts: Mapping[str, Path], report: Any) -> None:
         report("functions", 0.5)
@@ -89,6 +92,7 @@ def test_a_failed_build_leaves_no_program(tmp_path: Path, monkeypatch: pytest.Mo
     folder = loading.folder_in_cache()
     folder.mkdir()
     (folder / FINGERPRINT_FILE).write_text(fingerprint())
+    seal(folder)
     assert loading.found_file() is not None
     with pytest.raises(HilserverError, match="no linker"):
         storing.build_in(folder)

@@ -75,7 +75,7 @@ def test_a_kernel_that_raises_ends_the_run(refusal: str) -> None:
 
 
 def test_more_kernels_than_there_is_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "MOST_OWN_KINDS", 0)
+    monkeypatch.setattr(own, "MAX_OWN_KINDS", 0)
     with pytest.raises(HilserverError, match="1 kernels of your own components are too many: 0 can be used"):
         compiled_program(own_library("-3.0 * size * p_P"))
 

@@ -1,10 +1,9 @@
-"""The commands on the documentation's pages that need a running server or the clock: carried out in one folder."""
+"""The commands on the documentation's pages that need a running server, or are one: carried out in one folder."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import probe
@@ -17,7 +16,6 @@ from pages import (
     end,
     inline,
     marked,
-    offline_examples,
     only,
     over,
     page_of,
@@ -104,24 +102,6 @@ def test_demo_with_panel_runs_until_interrupted(tmp_path: Path) -> None:
     assert process.returncode == 0, said
     assert re.search(r"Panel in the browser: http://127.0.0.1:\d+/\?token=\S+\n", said)
     assert re.search(r"^\d.* ticks recorded, ", said, re.M)
-
-
-@pytest.mark.parametrize("pages", offline_examples(in_real_time=True))
-def test_examples_in_real_time(pages: str, served: Workplace) -> None:
-    """Offline examples that drive a rig or measure times; some use a log of the server.
-
-    Scripts that differ only in what a test shortens (how far the valves are driven) are carried out once.
-    """
-    done: set[str] = set()
-    for block in offline_examples(in_real_time=True)[pages]:
-        if block.language == "console":
-            served.carry_out(block)
-            continue
-        lines = {served.in_a_test(line): line for line in block.text.splitlines()}
-        new = "\n".join(line for key, line in lines.items() if key not in done)
-        done |= lines.keys()
-        if new:
-            served.carry_out(replace(block, text=new))
 
 
 @pytest.mark.parametrize("block", marked("run: dialogue"), ids=str)

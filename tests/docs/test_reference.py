@@ -22,6 +22,7 @@ import yaml  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
+from reference_pages.components import validation
 from reference_pages.fields import example_of
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -152,6 +153,12 @@ def test_a_command_in_the_text_exists(page: str, text: str) -> None:
     command, words = command_of(text.removeprefix("COMMAND ").split())
     options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
     assert {word for word in words if re.match(r"--?\w", word)} <= options | {"--help"}
+
+
+def test_the_page_of_every_component_names_its_tests() -> None:
+    without = {name for name, kind in standard_library().types.items() if "`test_" not in validation(kind)}
+    assert not without
+    assert "proportional" in validation(standard_library().types["proportional_valve_4_3"])
 
 
 def test_every_variable_of_the_environment_is_on_the_page() -> None:

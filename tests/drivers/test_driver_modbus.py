@@ -134,6 +134,22 @@ def test_exceptions_are_counted_by_their_names(one: Session, bench: ModbusBench)
     read_until_good(one)
 
 
+def test_safe_values_do_not_wait_for_the_pause_after_refused_writes(bench: ModbusBench) -> None:
+    """A device that has refused for a while is asked less and less often, but what makes it safe is sent at once."""
+    line = {key: bench.settings[key] for key in ("tcp", "rtu") if key in bench.settings}
+    session = opened_at(line, outputs={"valve": {**place(100), "safe": 7}})
+    bench.server.do("fault", refusal=4)
+    began = time.monotonic()
+    while time.monotonic() - began < 1.0:
+        session.driver.write(np.array([300.0]))
+    bench.server.do("fault", refusal=0)
+    session.driver.write(np.array([300.0]))
+    assert not np.any(session.driver.holds(np.array([300.0]))), "it is in a pause"
+    session.driver.write(np.array([7.0]))
+    assert bench.server.get("holding", 100) == [7]
+    session.driver.close()
+
+
 def test_late_answer_is_a_timeout_and_no_value(one: Session, bench: ModbusBench) -> None:
     bench.server.do("fault", delay=TIMEOUT * 1.6)
     assert np.isnan(one.read()["x"])

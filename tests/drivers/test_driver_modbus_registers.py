@@ -331,7 +331,7 @@ def test_a_value_that_is_acknowledged_and_not_applied_is_confirmed_only_without_
 def test_safe_values_that_are_not_applied_are_reported(tcp: TcpBench) -> None:
     session = opened(tcp.server, outputs={"valve": {**place(200), "safe": 7}}, read_back=True)
     tcp.server.do("fault", deaf=True)
-    with pytest.raises(DriverError, match=r"no safe value for holding 200 .*does not have it"):
+    with pytest.raises(DriverError, match=r"no safe value for holding 200 .*has not applied it"):
         session.driver.make_safe()
     session.driver.close()
 

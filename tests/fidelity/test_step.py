@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hilserver.circuit import engine as e
 from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError
+from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.fidelity.report import write_report, write_simulation
 from hilserver.fidelity.results import Fidelity
@@ -142,3 +144,23 @@ def test_the_commands_tell_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Error of pressure" in done.stdout
     assert "Error of the step of 100 µs, from a run with half the step: at most" in done.stdout
+
+
+def test_the_companion_divides_its_steps_everywhere() -> None:
+    """An implicit method divides half of the step into the same parts: circuit, machine and reference are told not to.
+
+    A companion that does so is the same run once more, and sees no error.
+    """
+    implicit = {"integrator": "rosenbrock", "substeps": 1}
+    companion = IntegrationStep(2, halvings=1).rig(demo(implicit, implicit))
+    comparison = Comparison.of(companion)
+    indices = [
+        companion.packed.index,
+        companion.plants()["rig"].ix,
+        comparison.reference.packed.index,
+        comparison.plant.index,
+    ]
+    assert [int(index[e.HALVINGS]) for index in indices] == [1, 1, 1, 1]
+    assert [int(index[e.SUBSTEPS]) for index in indices] == [2, 2, 2, 2]
+    again = IntegrationStep(halvings=2).of(companion.packed)
+    assert (again.index[e.HALVINGS], again.index[e.SUBSTEPS]) == (2, 2)

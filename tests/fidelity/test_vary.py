@@ -272,13 +272,13 @@ def test_delays_grow_by_whole_ticks(name: str, rigs: dict[str, Rig]) -> None:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def made(values: dict[int, float], exact: float = 0.1) -> VaryResult:
-    """A result with one figure, by seed; a value of -1 stands for a trip."""
+def made(values: dict[int, float], exact: float = 0.1, step_error: float = 1e-4) -> VaryResult:
+    """A result with one figure, by seed; a value of -1 stands for a trip. The step's error is seed times the given."""
 
     def run(seed: int, value: float) -> VariedRun:
-        return (
-            VariedRun(seed, {}, "ended in mode FAULT") if value < 0 else VariedRun(seed, {"flow A": value, NOISE: 0.0})
-        )
+        if value < 0:
+            return VariedRun(seed, {}, "ended in mode FAULT")
+        return VariedRun(seed, {"flow A": value, NOISE: 0.0}, "", {"flow A": seed * step_error, NOISE: 0.0})
 
     runs = tuple(run(seed, value) for seed, value in values.items())
     unknowns = (UnknownResult(UNKNOWNS[0], runs[:3]),)
@@ -316,7 +316,18 @@ def test_a_rig_of_which_all_trip_has_no_figures() -> None:
     found = made({1: -1.0, 2: -1.0})
     assert found.worst() is None
     assert family_grid(found).rows[1][1] == unknowns_grid(found).rows[0][1] == "–"
-    assert vary_sentences(found) == ["2 of 2 randomised rigs tripped."]
+    assert vary_sentences(found)[0] == "2 of 2 randomised rigs tripped."
+    assert "as described, seed 1" in vary_sentences(found)[1]
+
+
+def test_an_error_of_the_step_that_is_too_large_is_said() -> None:
+    """The largest of all runs, against the usual tolerance of 1 %."""
+    good, bad = (vary_sentences(made({1: 0.1, 2: 0.1, 3: 0.2}, step_error=e)) for e in (0.003, 0.0034))
+    said = "flow A by up to 0.9 percentage points (load, seed 3)"
+    assert any(said in text and text.startswith("With half of every integration step") for text in good)
+    assert any("The integration step is too long" in text and "1 percentage points" in text for text in bad)
+    unknown = replace(made({1: 0.1}), exact=VariedRun(1, {"flow A": 0.1, NOISE: 0.0}))
+    assert any("too long" in text and "inf" in text for text in vary_sentences(unknown))
 
 
 @pytest.fixture(scope="module")
@@ -334,6 +345,7 @@ def test_vary_is_reproducible_by_its_seed_and_each_randomised_rig_alone(short: R
     repeated = vary(short, "feedback", 1, 8)
     assert repeated.randomised == two.randomised[1:]
     assert repeated.exact.figures == two.exact.figures
+    assert repeated.exact.step_errors == two.exact.step_errors
     by_name = {result.unknown.name: result for result in two.unknowns}
     for result in repeated.unknowns:
         assert result.runs == by_name[result.unknown.name].runs[1:]
@@ -353,6 +365,7 @@ def test_the_exact_rig_has_the_figures_of_fidelity(short: Rig) -> None:
     measured = compare(short, ["feedback"], chosen_by_user=True)
     assert NO_BRIDGE in {variant.name for variant in measured.variants}
     for name, figure in exact.figures.items():
+        assert 0.0 < exact.step_errors[name] < 1e-4
         if name != NOISE:
             assert figure == measured.cycle_errors(name)["feedback"].nrmse
     segment = measured.variant("feedback").cycle
@@ -411,6 +424,7 @@ def test_command(hilserver: Command, tmp_path: Path) -> None:
     assert re.search(r"0 of 1 randomised rigs tripped\..*repeated with --rigs 1 --seed 5\.", said.out, re.S)
     data = json.loads((tmp_path / "demo-vary.json").read_text())
     assert {run["seed"] for run in data["randomised"]} == {5}
+    assert data["randomised"][0]["step_errors"]["flow A"] < 1e-4
     assert data["percentiles"]["flow A"]["95"] == data["randomised"][0]["figures"]["flow A"]
     page = html.unescape((tmp_path / "demo-vary.html").read_text())
     assert all(unknown.range in page for unknown in UNKNOWNS)

@@ -98,7 +98,7 @@ def test_the_result_is_that_of_the_value_written_out() -> None:
         ("=1j*2", "is not allowed here"),
         ("=sqrt(bore, 2)", "is not allowed here"),
         ("=sqrt", "there is no parameter"),
-        ("=money*2", "is not one of hydraulics"),
+        ("=money*2", "is not used in hydraulics"),
     ],
 )
 def test_meaningless_expressions_are_refused(text: str, expected: str) -> None:

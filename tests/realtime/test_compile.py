@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hilserver.compiler.loading import FINGERPRINT_FILE, folder_in_cache, only_one
-from hilserver.compiler.sources import SHIPPED
+from hilserver.compiler.loading import FINGERPRINT_FILE, folder_in_cache
+from hilserver.compiler.sources import SHIPPED, only_one
 
 PATIENCE = 120.0
 """Seconds; a busy machine takes its time to start a process."""
@@ -71,7 +71,8 @@ def test_a_second_process_waits_for_the_first_to_build(tmp_path: Path, monkeypat
 
 HOLDER = """
 import sys, time
-from hilserver.compiler.loading import folder_in_cache, only_one
+from hilserver.compiler.loading import folder_in_cache
+from hilserver.compiler.sources import only_one
 
 with only_one(folder_in_cache()):
     print("held", flush=True)

@@ -16,7 +16,7 @@ from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.record.summary import summarise
 from hilserver.report.document import Code, Diagram, Document, Grid, Picture
-from hilserver.report.envelope import MOST_BINS, Envelope
+from hilserver.report.envelope import MAX_BINS, Envelope
 from hilserver.report.run_report import run_report, write_run_report
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -170,7 +170,7 @@ def test_empty_and_invalid_logs_are_refused(tmp_path: Path) -> None:
             run_report(tmp_path / name)
 
 
-@pytest.mark.parametrize("batches", [(5,), (100, 1, 7), (MOST_BINS, 1), (MOST_BINS - 1, 3, MOST_BINS), (3,) * 9000])
+@pytest.mark.parametrize("batches", [(5,), (100, 1, 7), (MAX_BINS, 1), (MAX_BINS - 1, 3, MAX_BINS), (3,) * 9000])
 def test_envelope_holds_every_peak(batches: tuple[int, ...]) -> None:
     """Whatever the lengths of the pieces: no peak is lost, nothing is added, few bins."""
     values = np.random.default_rng(1).normal(size=(sum(batches), 2))
@@ -180,7 +180,7 @@ def test_envelope_holds_every_peak(batches: tuple[int, ...]) -> None:
         envelope.add(values[start : start + length])
         start += length
     low, high = envelope.bounds()
-    assert len(low) <= MOST_BINS + 1
+    assert len(low) <= MAX_BINS + 1
     assert low.min(axis=0).tolist() == values.min(axis=0).tolist()
     assert high.max(axis=0).tolist() == values.max(axis=0).tolist()
     for first, last, smallest, largest in zip(low[:, 0], high[:, 0], low[:, 1], high[:, 1], strict=True):

@@ -127,7 +127,7 @@ def test_the_compiled_curve_is_the_same(raw: float, number: int) -> None:
         ({"raw": [0, 1], "value": ["0 bar", "1 mm"]}, "same kind of quantity"),
         ({"current": ["5 bar", "5 bar"]}, "must be strictly monotonic"),
         ({"raw": [0, 1], "value": ["0 bar", "1 bar"], "shunt": "250 ohm"}, "shunt is for current"),
-        ({"polynomial": [0, 1]}, "polynomial and unit belong together"),
+        ({"polynomial": [0, 1]}, "give polynomial and unit together"),
         ({"polynomial": [0, 1], "unit": "parsec/h^7"}, "not a unit in which channels are measured"),
         ({"polynomial": [0, 0], "unit": "bar"}, "does not depend on the reading"),
         ({"polynomial": [0], "unit": "bar"}, "polynomial"),

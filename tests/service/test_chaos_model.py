@@ -48,8 +48,20 @@ def test_a_rig_that_must_stop_is_seen_to_have_stopped_for_a_moment() -> None:
     model = seen((1.0, R, 3.0, None), (0.1, F, 1.0, None), (0.5, R, 3.0, None))
     model.require_stopped(0.5, "it was tripped")
     assert model.wrong == []
-    model.require_stopped(1.2, "it was tripped")
+    model.see(Look(1.61, 1610, R, 3.0, stopped=True))
+    model.require_stopped(1.6, "it was tripped and reset again between two looks")
+    assert model.wrong == []
+    model.require_stopped(1.62, "it was tripped")
     assert model.wrong == ["still RUNNING, though it was tripped"]
+
+
+def test_a_piston_that_moves_unseen_must_not_go_on_moving() -> None:
+    """A sensor that shows the same again and again; with a stop in between it has moved half as far."""
+    for modes, wrong in (([R] * 20, True), ([R] * 10 + [F] + [R] * 9, False)):
+        model = Model()
+        for number, mode in enumerate(modes):
+            model.see(Look(0.1 * number, 100 * number, mode, 3.0, None, 0.01 * number))
+        assert [f"{0.1 + 0.01:.2f} m unseen" in text for text in model.wrong] == [True] * wrong
 
 
 def test_while_this_machine_stands_still_nothing_is_known() -> None:

@@ -95,6 +95,20 @@ def test_a_file_that_is_gone_is_noticed_before_the_next_one_is_begun(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("happens", [move_folder, mount_over])
+def test_a_disk_that_is_unmounted_between_two_files_is_noticed(tmp_path: Path, happens: Callable[[Path], None]) -> None:
+    """Else the run would go on in the folder that was under it, as the second part of something that is not there."""
+    about = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=("tick",))
+    path = tmp_path / "logs" / "run.arrow"
+    path.parent.mkdir()
+    with LogWriter(path, about, batch_rows=1, max_rows=1) as log:
+        log.append(np.zeros((1, 1)))
+        happens(path)
+        with pytest.raises(RecordError, match=r"run\.arrow: is gone"):
+            log.append(np.zeros((1, 1)))
+    assert not list(tmp_path.glob("logs/run.001.arrow"))
+
+
 # --- the ring ---------------------------------------------------------------------------------------------------------
 
 

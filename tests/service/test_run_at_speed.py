@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -23,7 +24,14 @@ def test_slow_motion_stretches_the_clock_and_nothing_else(tmp_path: Path) -> Non
         state = await user.see("state", lambda state: state["loop"] is not None)
         assert state["loop"]["period"] == pytest.approx(1e-3 / SPEED)
         assert state["loop"]["speed"] == SPEED
-        await user.run_cycle()
+        for name in ("arm", "start"):
+            await user.do(name)
+        await user.do("strategy", valve="main", strategy="manual")
+        await user.do("jog", valve="main", command=0.02)
+        await user.see("telemetry", lambda _: True, len(user.seen))
+        await asyncio.sleep(0.8)
+        await user.do("strategy", valve="main", strategy="feedback")
+        await user.do("cycle", action="start")
         started = await user.see("state", lambda state: state["mode"] == "RUNNING")
         await user.see("state", lambda state: state["tick"] > started["tick"] + 700, len(user.seen))
         batch = await user.see("telemetry", start=len(user.seen))
@@ -48,3 +56,5 @@ def test_slow_motion_stretches_the_clock_and_nothing_else(tmp_path: Path) -> Non
     for name in ages:  # in seconds of the rig: the simulated device answers within a tick or two
         assert np.nanmedian(column[name]) < 2.5e-3
     assert replay_log(log).ok
+    jogged = column["time"][column["valve.main.jog"] != 0.0]
+    assert np.ptp(jogged) <= 0.5 * SPEED + 2e-3  # who holds a button does it by the clock

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "systemd"
 UNITS = ("hilserver.service", "hilserver@.service")
-MOST_EXPOSED = 2.5
+MAX_EXPOSED = 2.5
 
 
 def needs(program: str) -> pytest.MarkDecorator:
@@ -82,10 +82,10 @@ def test_systemd_does_complain_of_a_misspelt_key(installed: Path, tmp_path: Path
 @pytest.mark.parametrize("name", UNITS)
 def test_the_units_are_closed(installed: Path, name: str) -> None:
     path = unit_of(installed, name)
-    done = run("systemd-analyze", "security", "--offline=yes", f"--threshold={10 * MOST_EXPOSED:.0f}", path)
+    done = run("systemd-analyze", "security", "--offline=yes", f"--threshold={10 * MAX_EXPOSED:.0f}", path)
     exposure = re.search(r"Overall exposure level for \S+ ([\d.]+)", done.stdout)
     assert exposure is not None, done.stdout + done.stderr
-    assert float(exposure[1]) <= MOST_EXPOSED
+    assert float(exposure[1]) <= MAX_EXPOSED
     assert done.returncode == 0
 
 

@@ -21,6 +21,7 @@ from hilserver.simulation.circuit_run import (
     CircuitRun,
     balance_facts,
     read_circuit_file,
+    read_cycle,
     run_circuit_file,
     write_run,
 )
@@ -157,6 +158,27 @@ def test_example_circuits_conserve_oil(name: str) -> None:
     done = run_circuit_file(ROOT / "config" / "circuits" / f"{name}.toml", LIBRARY, cycle, 2.0)
     assert done.balance.oil.relative_error < 1e-12
     assert [name for name, _ in balance_facts(done)] == ["Oil", "Energy"]
+
+
+def test_the_energy_of_a_mechanism_is_that_which_it_took() -> None:
+    """What the cylinder gave is in the motion and height of the boom's bodies, the same in both coordinates."""
+    raw = copy.deepcopy(dict(read_circuit_file(ROOT / "config" / "circuits" / "boom.toml", LIBRARY).source))
+    cycle = read_cycle(ROOT / "config" / "cycles" / "boom.toml")
+    found = {}
+    for method in ("absolute", "recursive"):
+        raw["mechanisms"]["boom"]["definition"] = {**raw["mechanisms"]["boom"]["definition"], "method": method}
+        found[method] = run_of(read_circuit(raw, LIBRARY), LIBRARY, cycle, 2.0)
+        energy = found[method].balance.energy
+        assert energy.mechanisms > 100.0
+        assert energy.relative_error < 1e-10
+    first, second = (done.balance.energy.mechanisms for done in found.values())
+    assert first == pytest.approx(second, rel=1e-8)
+    faster = altered(found["absolute"], "boom.boom.w", 0.01).energy.error
+    higher = altered(found["absolute"], "boom.boom.y", 0.01).energy.error
+    body = found["absolute"].circuit.mechanisms[0].mechanism.bodies["boom"]
+    w = found["absolute"].series["boom.boom.w"][-1]
+    assert faster == pytest.approx(abs(0.5 * body.inertia[0] * ((w + 0.01) ** 2 - w**2)), rel=1e-3)
+    assert higher == pytest.approx(body.mass * 9.81 * 0.01, rel=1e-3)
 
 
 @pytest.mark.parametrize(("integrator", "substeps"), [("euler", 20), ("rk4", 2), ("rosenbrock", 1)])

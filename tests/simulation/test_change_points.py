@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chain_bench import BALL
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.fidelity.strategies import simulate
 from hilserver.mechanics.model import read_mechanism
-from hilserver.simulation.circuit_run import CircuitRun, run_circuit, write_animations, write_run
+from hilserver.rig.build import assemble, load_rig
+from hilserver.simulation.circuit_run import USUAL, CircuitRun, RunSettings, run_circuit, write_animations, write_run
 
 
 def point(x: float, y: float) -> list[str]:
@@ -41,9 +45,33 @@ def linkage(method: str, coupler: float, speed: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(definition: dict[str, Any], seconds: float) -> CircuitRun:
+def run(definition: dict[str, Any], seconds: float, settings: RunSettings = USUAL) -> CircuitRun:
     library = standard_library()
-    return run_circuit(read_circuit({"mechanisms": {"m": {"definition": definition}}}, library), library, None, seconds)
+    circuit = read_circuit({"mechanisms": {"m": {"definition": definition}}}, library)
+    return run_circuit(circuit, library, None, seconds, settings=settings)
+
+
+def random_linkage(method: str, seed: int, offset: float) -> tuple[dict[str, Any], RunSettings]:
+    """A parallelogram of random bars that turns at least half in 0.6 s, and a random tick.
+
+    ``offset``: coupler longer than the base, as a fraction of the crank; 0 makes it a parallelogram.
+    """
+    rng = np.random.default_rng(seed)
+    crank, base = float(rng.uniform(0.1, 0.6)), float(rng.uniform(0.3, 1.2))
+    rpm = float(rng.choice([-1.0, 1.0]) * rng.uniform(50.0, 300.0))
+    coupler = base + offset * crank
+    rise = (crank**2 - (coupler - base) ** 2) ** 0.5
+    ends = {"left": (0.0, 0.0, 0.0, crank), "coupler": (0.0, crank, coupler, rise), "right": (base, 0.0, coupler, rise)}
+    bodies = {}
+    for name, (x, y, x_end, y_end) in ends.items():
+        mass, length = float(rng.uniform(0.2, 5.0)), ((x_end - x) ** 2 + (y_end - y) ** 2) ** 0.5
+        centre = point(0.5 * (x + x_end), 0.5 * (y + y_end))
+        bodies[name] = {"mass": f"{mass} kg", "inertia": f"{mass * length**2 / 12} kg*m^2", "centre": centre}
+    table = linkage(method, 0.5, f"{rpm} rpm") | {"bodies": bodies}
+    places = {"base_left": (0, 0), "top_left": (0, crank), "top_right": (coupler, rise), "base_right": (base, 0)}
+    for name, place in places.items():
+        table["joints"][name]["point"] = point(*place)
+    return table, RunSettings(tick=float(rng.choice([1e-3, 5e-4, 2e-3])), tolerance=1.0)
 
 
 @pytest.mark.parametrize("method", ["absolute", "recursive"])
@@ -56,6 +84,51 @@ def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed:
         text = str(error)
     assert f"mechanism m reaches a change point at {at}" in text
     assert "shorter step does not help" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["absolute", "recursive"])
+def test_forty_parallelograms_say_that_they_pass_their_dead_centre(method: str) -> None:
+    """Whatever bars, masses, speeds and steps: some go wrong, in either method, and none of them without a word."""
+    wrong = 0
+    for seed in range(40):
+        try:
+            found = run(*_with_time(random_linkage(method, seed, 0.0)))
+            said = " ".join(found.notes)
+            wrong += found.balance.energy.relative_error > 1e-3
+        except HilserverError as error:
+            said = str(error)
+            wrong += 1
+        assert "reaches a change point" in said, seed
+    assert wrong > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["absolute", "recursive"])
+@pytest.mark.parametrize("offset", [-0.3, 0.3])
+def test_linkages_that_can_go_only_one_way_are_not_reported(method: str, offset: float) -> None:
+    """Two cranks whose coupler differs from the base: no change point, and they keep their energy."""
+    for seed in range(20):
+        found = run(*_with_time(random_linkage(method, seed, offset)))
+        assert found.notes == (), seed
+        assert found.balance.energy.relative_error < 1e-3
+
+
+def _with_time(made: tuple[dict[str, Any], RunSettings]) -> tuple[dict[str, Any], float, RunSettings]:
+    return made[0], 0.6, made[1]
+
+
+@pytest.mark.slow
+def test_a_change_point_of_the_simulated_machine_is_reported() -> None:
+    """A linkage that turns beside the demo's machine, and in its virtual circuit: where it is, and when."""
+    rig = load_rig(Path(__file__).parents[2] / "config/rigs/demo.toml")
+    tables = copy.deepcopy(dict(rig.sources))
+    tables["devices"]["rig"]["machine"]["mechanisms"] = {"turning": {"definition": linkage("absolute", 0.5, "30 rpm")}}
+    points = tables["cycle"]["inputs"]["joystick"]["points"]
+    tables["cycle"]["inputs"]["joystick"]["points"] = points[:3]
+    notes = simulate(assemble(tables, rig.file, standard_library()), ["inverse_static"]).notes
+    said = [note for note in notes if "mechanism turning reaches a change point" in note]
+    assert {note.partition(":")[0] for note in said} == {"The simulated machine", "The reference simulation"}
 
 
 @pytest.mark.parametrize("method", ["absolute", "recursive"])

@@ -18,6 +18,9 @@ SAFE_WITHIN = 1.5
 """s from the end of RUNNING, or of the loop: a ramp takes 0.5 s, the device's watchdog 50 ms; and a busy machine."""
 CONFIRMED_WITHIN = 1.5
 """s for which SAFE may be wrong: the age of confirmations that the rig of these tests allows, and as above."""
+SLOWLY, FAR = 0.05, 0.1
+"""m/s, m: a piston that has moved so far, and faster than that all the time, moves: its sensor can't show the same. The
+product's own figures for this piston are a tenth of the valve's nominal flow, 0.03 m/s, and 5 % of the stroke."""
 BLIND = 0.3
 """s between two looks beyond which nothing is known of the time between: this machine itself stood still."""
 
@@ -34,6 +37,10 @@ class Look:
     mode: Mode
     valve: float | None = None
     pump: bool | None = None
+    unseen: float = 0.0
+    """m that the piston has moved, not slowly, since its sensor is stuck."""
+    stopped: bool = False
+    """Whether the loop was in another mode than RUNNING in any of the ticks since the last look."""
 
 
 @dataclass
@@ -48,21 +55,31 @@ class Model:
     """When it was seen not to be."""
     _not_safe: float = -np.inf
     """When the mode was another than SAFE last."""
+    _late: bool = False
+    """Whether the valve was seen open although it should be closed. Once is not enough: a loop that goes on after its
+    process stood still writes its command a moment before its row."""
+    _unseen: float = 0.0
+    """What had been moved unseen when the rig was seen not to run, or its sensor showed something else."""
 
     def see(self, look: Look) -> None:
         """Compare the next look with what must be."""
         last, self._last = self._last, look
         if last is None or look.at - last.at > BLIND:
             self._running = self._not_running = self._not_safe = look.at
+            self._unseen = look.unseen
             return
         ticks = look.tick != last.tick
         if ticks and look.mode == Mode.RUNNING:
             self._running = look.at
-        else:
-            self._not_running = look.at
+        if look.stopped or not ticks or look.mode != Mode.RUNNING:
+            self._not_running, self._unseen = look.at, look.unseen
+        self._unseen = min(self._unseen, look.unseen)
+        if look.unseen - self._unseen > FAR:
+            self._blame(f"still RUNNING though the piston has moved by {look.unseen - self._unseen:.2f} m unseen")
         if not ticks or look.mode != Mode.SAFE:
             self._not_safe = look.at
-        if look.valve is not None and abs(look.valve) > 0.0 and look.at - self._running > SAFE_WITHIN:
+        was_late, self._late = self._late, look.at - self._running > SAFE_WITHIN and abs(look.valve or 0.0) > 0.0
+        if was_late and self._late:
             self._blame(f"the valve is open ({look.valve:.3g}) {look.at - self._running:.1f} s after RUNNING")
         if look.pump and look.at - self._not_safe > CONFIRMED_WITHIN:
             self._blame(f"SAFE for {look.at - self._not_safe:.1f} s while the pump is on")

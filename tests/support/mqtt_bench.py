@@ -39,12 +39,14 @@ client.max_queued_messages_set(2000)
 client.on_disconnect = lambda *_: print("disconnected", flush=True)
 client.connect("127.0.0.1", int(sys.argv[1]))
 client.loop_start()
+name, payload = sys.argv[3:] or ("set_input", '{"input": "joystick", "value": 0.5}')
 while os.getppid() == parent:
     for _ in range(500):
-        client.publish(f"hil/{sys.argv[2]}/command/set_input", '{"input": "joystick", "value": 0.5}')
+        client.publish(f"hil/{sys.argv[2]}/command/{name}", payload)
     time.sleep(0.05)
 """
-"""A client that sends as many commands as it can; it says when it is disconnected. Arguments: port, rig."""
+"""A client that sends as many commands as it can; it says when it is disconnected. Arguments: port, rig; command and
+payload."""
 
 
 class RecordingCommands:

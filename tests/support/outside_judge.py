@@ -23,7 +23,7 @@ Rates = Callable[[Floats, Mapping[str, float]], list[float]]
 BAR, L_MIN, G, VAPOUR = 1e5, 1e-3 / 60, 9.81, -1e5
 ATMOSPHERE = 101_325.0
 WAYS = (("LSODA", 1e-9), ("DOP853", 1e-8), ("RK23", 1e-6))
-MOST_EVALUATIONS = 100_000
+MAX_EVALUATIONS = 100_000
 """Of the rates, between two corners: some machines hammer at the edge of cavitation, where solvers lose their way."""
 TANK = {"type": "tank", "ports": {"T": "tank"}}
 
@@ -84,8 +84,8 @@ class Case:
         evaluations, inputs = count(), self.points.items()
 
         def free(t: float, y: Floats) -> Floats:
-            if next(evaluations) > MOST_EVALUATIONS:
-                raise Undecided(f"more than {MOST_EVALUATIONS} evaluations from {span[0]:g} s on, now at {t:g} s")
+            if next(evaluations) > MAX_EVALUATIONS:
+                raise Undecided(f"more than {MAX_EVALUATIONS} evaluations from {span[0]:g} s on, now at {t:g} s")
             given = {name: float(np.interp(t, [p[0] for p in line], [p[1] for p in line])) for name, line in inputs}
             rate: Floats = np.array(self.rates(y * scale, given)) / scale
             return rate

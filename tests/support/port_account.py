@@ -29,7 +29,7 @@ from hilserver.tick.codes import Mode
 from hilserver.tick.plan import plan_on
 
 DEVICE = "rig"
-LEAST_RANGE = 50e5
+MIN_RANGE = 50e5
 """Pa: a pressure that the circuit holds is compared by this range."""
 
 
@@ -138,13 +138,13 @@ def judged(run: Run, standstills: Sequence[tuple[float, float]]) -> Judgement:
 
 def _nrmse(run: Run, name: str) -> float:
     off, wanted = run.true[name] - run.reference[name], run.reference[name]
-    least = LEAST_RANGE if name.endswith(".p") else 1e-12
+    least = MIN_RANGE if name.endswith(".p") else 1e-12
     return float(np.sqrt(np.mean(off * off)) / max(np.ptp(wanted), least))
 
 
 def _rough(run: Run, port: str, dt: float) -> float:
     p = run.reference[f"{port}.p"]
-    return rms_above(p, 100.0, dt) / max(float(np.ptp(p)), LEAST_RANGE)
+    return rms_above(p, 100.0, dt) / max(float(np.ptp(p)), MIN_RANGE)
 
 
 def _drift(run: Run, rod: str, begin: float, end: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
+from hilserver.tick.plan import plan_on
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
@@ -73,6 +75,10 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return result
 
 
+_RIGS: dict[str, Rig] = {}
+"""The rigs of this process by their tables: more than a thousand tests want one of some dozens."""
+
+
 def bench_rig(
     changes: Mapping[str, Any] | None = None,
     circuit: Mapping[str, Any] | None = None,
@@ -82,7 +88,12 @@ def bench_rig(
     sources = {"rig": merged(RIG, changes or {}), "circuit": circuit or CIRCUIT}
     if cycle is not None:
         sources["cycle"] = cycle
-    return assemble(sources, Path("bench.toml"), standard_library())
+    written = repr(sources)
+    if written not in _RIGS:
+        _RIGS[written] = assemble(sources, Path("bench.toml"), standard_library())
+    rig = _RIGS[written]
+    packed = replace(rig.packed, index=rig.packed.index.copy(), value=rig.packed.value.copy())
+    return replace(rig, plan=plan_on(rig.plan.block.copy()), packed=packed)
 
 
 @functools.cache

@@ -77,8 +77,8 @@ class Soak:
     file_length: str = "2 s"
     keep: float = 2.0
     report: list[str] = field(default_factory=list)
-    server: Server = field(init=False)
-    memory: LoopMemory = field(init=False)
+    server: Server = field(init=False, repr=False)
+    memory: LoopMemory = field(init=False, repr=False)
     seen: set[Path] = field(default_factory=set)
     switches: int = 0
 
@@ -120,9 +120,10 @@ class Soak:
         """Wait for a condition without holding up the user."""
         return await asyncio.to_thread(eventually, condition, seconds)
 
-    def new_logs(self) -> list[Path]:
+    def new_logs(self, *folders: Path) -> list[Path]:
         """The logs of the life that has just ended."""
-        new = sorted(set((self.folder / "logs").glob(f"*{SUFFIX}")) - self.seen)
+        found = {path for folder in folders or (self.folder / "logs",) for path in folder.glob(f"*{SUFFIX}")}
+        new = sorted(found - self.seen)
         self.seen |= set(new)
         return new
 
@@ -140,14 +141,17 @@ def _inline(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-async def be_running(user: Panel) -> None:
-    """What an operator does after whatever has happened, until the rig runs with its work cycle."""
-    reasons: set[str] = set()
+async def be_running(user: Panel, patience: float = 60.0) -> None:
+    """What an operator does after whatever has happened, until the rig runs with its work cycle.
+
+    ``patience``: s after which the operator repeats what is not answered, as after a flood that has pushed it out.
+    """
     async with asyncio.timeout(60):
         while True:
+            answer = {"ok": False, "reason": "not answered"}
             for name in ("reset", "arm", "start"):
-                answer = await user.command(name)
-                reasons.add(str(answer.get("reason")))
+                with contextlib.suppress(TimeoutError):
+                    answer = await asyncio.wait_for(user.command(name), patience)
             if answer["ok"] or "the mode is RUNNING" in str(answer["reason"]):
                 break
             await asyncio.sleep(0.1)

@@ -12,14 +12,13 @@ from rig_bench import BAR, DT, L_MIN
 from valve_bench import ASYMMETRICAL, flow_of, valve
 
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Strategy, prepare_strategy
 from hilserver.tick.bridge.strategies import (
     flow_servo,
     inverse,
     inverse_orifice,
     lag_compensation,
     leakage,
-    prepare_strategy,
 )
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, ValveRecord
@@ -131,7 +130,7 @@ def test_leakage_compensation_in_the_strategy_takes_away_the_offset_at_null() ->
     for strategy in (Strategy.inverse_lag, Strategy.inverse_lag_leakage):
         block = memory()
         for _ in range(2000):  # the spool's estimate and the command settle
-            u = inverse(strategy, 0.0, p, p_S, p_T, block, v, DT, DT)
+            u = inverse(strategy.compensates, 0.0, p, p_S, p_T, block, v, DT, DT)
             follow_spool(u, block, v)
         left[strategy] = flow_of(block.spool, p, p_S, p_T, v, block.spool)
     assert left[Strategy.inverse_lag] > 0.4 * L_MIN

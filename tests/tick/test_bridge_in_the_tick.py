@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 from math import exp, inf, nan, pi, sin
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from rig_bench import BAR, DT, Bench, bench_rig
 from valve_bench import ASYMMETRICAL, flow_of, valve
 
+from hilserver.rig.build import at_speed, load_rig
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode, Saturation
@@ -41,6 +43,18 @@ def test_manual_is_limited_and_needs_to_be_renewed() -> None:
     for _ in range(4):  # renewed in time, it goes on
         assert np.all(bench.record("valve.main.command", 40)[10:] == -0.05)
         bench.tick(CommandKind.JOG, 0, -0.05)
+
+
+@pytest.mark.parametrize("speed", [0.2, 1.0, 10.0])
+def test_a_jog_ends_by_the_clock_at_any_speed(speed: float) -> None:
+    """Who holds a button renews it by the clock, however fast the rig runs."""
+    bench = Bench(at_speed(load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"), speed))
+    bench.raw |= {"p_A": 2.0, "p_B": 2.0, "p_S": 5.6, "p_T": 0.02, "Q_A": 0.0, "x": 5.0}
+    bench.run_to(Mode.RUNNING)
+    bench.tick(CommandKind.STRATEGY, 0, Strategy["manual"])
+    bench.tick(CommandKind.JOG, 0, 0.05)
+    held = np.flatnonzero(bench.record("valve.main.jog", 6000))[-1]
+    assert held * DT / speed == pytest.approx(0.5, abs=5.0 * DT / speed)
 
 
 def test_missed_ticks_count_for_the_jog() -> None:

@@ -33,6 +33,7 @@ from hilserver.tick.cylinder import (
 from hilserver.tick.plan import (
     DEVIATION_A,
     GAINS,
+    GRID,
     LINES,
     MEASUREMENTS,
     REMEMBERED,
@@ -345,7 +346,7 @@ def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
     ).plan
     gains = plan.kalman[:, GAINS:].reshape(LINES, -1, MEASUREMENTS)
     assert not gains[:, [X, BIAS_A, BIAS_B]].any()
-    assert (gains[:, P_A, 0] > 0.01).all()
+    assert (gains[:GRID, P_A, 0] > 0.01).all(), "with closed valves"
 
 
 @pytest.mark.parametrize("poison", [nan, inf])

@@ -10,7 +10,7 @@ from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, SP
 from hilserver.hybrid.design import Tuning, at_rest, design_bridge
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.bridge.displacement import (
-    MOST_DEVIATIONS,
+    MAX_DEVIATIONS,
     DisplacementBridge,
     DisplacementMemory,
     DisplacementStrategy,
@@ -101,7 +101,7 @@ def test_the_correction_is_that_of_a_kalman_filter(adaptive: DisplacementBridge)
 def test_tracked_parameters_stay_within_their_bounds(adaptive: DisplacementBridge) -> None:
     memory = somewhere(adaptive, (0.0, 0.0, 0.0))
     correct_actuator(adaptive, memory, 1e3, -1e9)
-    assert np.abs(memory.estimate[6:]).max() == MOST_DEVIATIONS
+    assert np.abs(memory.estimate[6:]).max() == MAX_DEVIATIONS
 
 
 def test_predicted_measured_force_follows_from_the_state(adaptive: DisplacementBridge) -> None:

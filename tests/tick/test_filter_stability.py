@@ -22,7 +22,7 @@ from hilserver.tick.plan import MEASUREMENTS, REMEMBERED, SENSED, STATES, Cylind
 from hilserver.tick.records import blank, cells_of
 from hilserver.tick.row import CylinderState
 
-OPEN = (0.0, 100.0, 400.0, 1e3, 3e3, 5e3, 1e4, 1e5)
+OPEN = (0.0, 100.0, 400.0, 1e3, 3e3, 5e3, 1e4, 1e5, 1e6)
 """1/s: from closed valves to a chamber that follows its valve at once."""
 Rates = tuple[float, float]
 

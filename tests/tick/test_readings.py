@@ -260,6 +260,21 @@ def test_only_new_samples_show_that_a_sensor_is_stuck(samples_come: bool) -> Non
     assert (bench["channel_moved.x"] > before) == samples_come
 
 
+def test_a_stuck_sensor_is_found_although_some_of_its_samples_are_missing() -> None:
+    """As of a device whose connection is lost now and then: the next one shows the same, and the piston has moved."""
+    bench = Bench(load_rig(ROOT / "config" / "rigs" / "demo.toml"))
+    bench.raw |= {"p_A": 2.0, "p_B": 2.0, "p_S": 5.6, "p_T": 0.02, "Q_A": 0.0, "x": 5.0}
+    bench.run_to(Mode.RUNNING)
+    bench.tick(CommandKind.SET_INPUT, 0, 0.6)
+    for k in range(2000):
+        bench.raw["x"] = np.nan if k % 8 == 0 else 5.0
+        bench.tick()
+        if bench["limit.x.stuck"]:
+            break
+    assert bench["limit.x.stuck"] == 1.0
+    assert k > 50
+
+
 def test_a_machine_at_rest_has_constant_readings_and_no_alarm(tmp_path: Path) -> None:
     table = simulated(tmp_path, fault(0.3, "stuck", "x") + fault(0.3, "stuck", "p_A"), command=0.0, duration=5.0)
     assert violated(table) == set()

@@ -12,15 +12,18 @@ from rig_bench import bench_rig
 from hilserver.fidelity.results import VARIANTS
 from hilserver.rig import settings
 from hilserver.rig.ladder import cannot, gains_nothing
+from hilserver.tick.bridge.effects import Compensates
+from hilserver.tick.bridge.kinds import INVERSE, LOOK_AHEAD, MANUAL
 from hilserver.tick.bridge.ladder import (
+    KINDS,
     STRATEGY_NAMES,
-    Compensates,
     Gains,
-    Kind,
     Needs,
     Strategy,
     compensates,
+    follows,
     kind_of,
+    looks_ahead,
     needs_flow_sensor,
 )
 
@@ -41,21 +44,25 @@ def test_every_strategy_is_explained(strategy: Strategy) -> None:
 
 @pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.name)
 def test_the_compiled_dispatch_follows_the_table(strategy: Strategy) -> None:
-    assert kind_of(int(strategy)) == strategy.kind
+    assert KINDS[kind_of(int(strategy))] is strategy.kind
+    assert follows(int(strategy)) == strategy.kind.follows
+    assert looks_ahead(int(strategy)) == strategy.kind.looks_ahead
     effects = [effect for effect in Compensates if compensates(int(strategy), effect)]
     assert sum(effects) == strategy.compensates
     assert needs_flow_sensor(int(strategy)) == (strategy.needs is Needs.FLOW_SENSOR)
 
 
 @pytest.mark.parametrize("number", [-1, len(Strategy)])
-def test_an_unknown_strategy_number_commands_null(number: int) -> None:
-    assert kind_of(number) == Kind.MANUAL
+def test_an_unknown_strategy_number_is_manual(number: int) -> None:
+    assert KINDS[kind_of(number)] is MANUAL
+    assert not follows(number)
+    assert not looks_ahead(number)
     assert not any(compensates(number, effect) for effect in Compensates)
     assert not needs_flow_sensor(number)
 
 
 def test_a_level_compensates_for_all_that_the_one_below_does() -> None:
-    levels = [s for s in Strategy if s.kind in (Kind.INVERSE, Kind.LOOK_AHEAD)]
+    levels = [s for s in Strategy if s.kind in (INVERSE, LOOK_AHEAD)]
     for lower, upper in pairwise(levels):
         assert lower.compensates & upper.compensates == lower.compensates
 

@@ -29,7 +29,7 @@ LARGEST_DIP = 0.03
 """Fraction of the maximum flow by which a flow-signal curve may fall (reading errors, which are smoothed)."""
 LARGEST_FLOW_ERROR = 0.15
 """Permitted relative deviation of the fitted relief curve from the flow at a point."""
-LEAST_SHARE = 0.2
+MIN_SHARE = 0.2
 """Away from the points of a relief curve, C_1 + C_2·p is at least this fraction of its value at their centre."""
 
 
@@ -205,10 +205,10 @@ def fit_relief(
     C_2 = float(slope) / float(p.max())
     C_1 = float(height) - C_2 * middle
     for end in positive_at if len(points) > 2 else ():
-        if C_1 + C_2 * end < LEAST_SHARE * (C_1 + C_2 * middle):
-            shape = (1.0 - (1.0 - LEAST_SHARE) * (p - middle) / (end - middle)) / y
+        if C_1 + C_2 * end < MIN_SHARE * (C_1 + C_2 * middle):
+            shape = (1.0 - (1.0 - MIN_SHARE) * (p - middle) / (end - middle)) / y
             level = fsum(shape) / fsum(shape * shape)
-            C_2 = -level * (1.0 - LEAST_SHARE) / (end - middle)
+            C_2 = -level * (1.0 - MIN_SHARE) / (end - middle)
             C_1 = level - C_2 * middle
     fitted = C_1 + C_2 * p
     if np.any(fitted <= 0.0) or (error := float(np.max(np.abs(y / fitted - 1.0)))) > LARGEST_FLOW_ERROR:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from hilserver.components.base import State
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.shared.regulators import ValveWithThrottle
+from hilserver.components.shared.regulators import ValveWithThrottle, refuse_no_lag
 from hilserver.components.shared.relief_curve import ValveWithReliefCurve
 from hilserver.units import L_MIN, Time
 
@@ -21,6 +22,11 @@ class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
 
     nominal_flow: FlowAtDrop = Field(description='fully open, like { flow = "60 l/min", drop = "8 bar" }')
     settling_time: Time = Field(default="20 ms", gt=0, description="time constant of the opening at the last point")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_lag(cls, data: Any) -> Any:
+        return refuse_no_lag(data, 'Give a short settling_time, such as "1 ms".')
 
     @model_validator(mode="after")
     def _curve_within_full_opening(self) -> ValveWithLoadedPoppet:

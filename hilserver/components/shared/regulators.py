@@ -1,11 +1,19 @@
-"""Shared by the datasheets of pressure and flow valves: a check valve for the free direction, the fully open point."""
+"""Shared by the datasheets of pressure and flow valves: a check valve for the free direction, the fully open point.
+
+And the lag of the spool, if it has any.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Component
 from hilserver.components.orifice import FlowAtDrop
+from hilserver.components.shared.spool import NoLag
+from hilserver.numerics.spool import FOLLOWS
 from hilserver.units import BAR, Pressure
 
 
@@ -49,3 +57,37 @@ class ValveWithThrottle(Component):
                 f"{self.transition_pressure / BAR:g} bar: give a point above it, or a lower transition_pressure"
             )
         return drop
+
+
+class ValveWithRegulator(ValveWithThrottle):
+    """A valve whose spool settles where it holds a pressure, a drop or a flow; with a lag, or without any.
+
+    Without lag the spool is at its settled position within each stage, so that no state is read by a flow. The state
+    remains, because the log shows it and a live switch carries it; a sampled kernel sets it before each step.
+    """
+
+    lag: NoLag | None = Field(
+        default=None,
+        description='"none": an ideal spool, which is where it settles, at any time; instead of response_time. In a '
+        "small volume the circuit is stiff then",
+    )
+
+    @model_validator(mode="after")
+    def _one_lag(self) -> ValveWithRegulator:
+        if self.lag is not None and "response_time" in self.model_fields_set:
+            raise ValueError('response_time has no meaning with lag = "none": give one of them')
+        return self
+
+    def is_sampled(self) -> bool:
+        return self.lag is not None
+
+    def spool_parameters(self, response_time: float) -> dict[str, float]:
+        """Kernel parameters of the spool's motion."""
+        return {"tau": FOLLOWS if self.lag is not None else response_time, "ideal": float(self.lag is not None)}
+
+
+def refuse_no_lag(data: Any, remedy: str) -> Any:
+    """For a type that can't be without lag: raise ValueError with the reason where ``lag`` is given."""
+    if isinstance(data, Mapping) and "lag" in data:
+        raise ValueError(f"lag: the opening of this poppet is a state, which needs a time constant. {remedy}")
+    return data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 
 from hilserver.components.base import Component
-from hilserver.components.shared.fitting import LEAST_SHARE, PressureFlowPoint, fit_relief
+from hilserver.components.shared.fitting import MIN_SHARE, PressureFlowPoint, fit_relief
 from hilserver.units import Pressure
 
 
@@ -48,7 +48,7 @@ class ValveWithReliefCurve(Component):
             "p_ref": self.opening_pressure,
             "C_1": c_1,
             "C_2": c_2,
-            "C_least": LEAST_SHARE * (c_1 + c_2 * middle),
+            "C_least": MIN_SHARE * (c_1 + c_2 * middle),
             "fit_error": error,
         }
 

@@ -22,7 +22,7 @@ from math import isfinite
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.strategies import authority
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
@@ -38,7 +38,7 @@ QUICK_RETURN = 3e-3
 
 @compilable
 def compensated(
-    number: int,
+    effects: int,
     q: Floats,
     p: Floats,
     p_T: float,
@@ -48,12 +48,12 @@ def compensated(
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a strategy with look-ahead."""
-    delay = delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0
+    """The command of a strategy with look-ahead that compensates for the ``effects``."""
+    delay = delay_of(b, v) / dt if includes(effects, Compensates.DELAY) else 0.0
     first = first_of(delay, q.shape[0])
-    more = b.volume_error / v.feedback_time if compensates(number, Compensates.VOLUME_ERROR) else 0.0
-    overlap = v.overlap if compensates(number, Compensates.OVERLAP) else 0.0
-    follows_supply = compensates(number, Compensates.SUPPLY_DROOP)
+    more = b.volume_error / v.feedback_time if includes(effects, Compensates.VOLUME_ERROR) else 0.0
+    overlap = v.overlap if includes(effects, Compensates.OVERLAP) else 0.0
+    follows_supply = includes(effects, Compensates.SUPPLY_DROOP)
     openings = work[:POINTS]
     for i in range(POINTS):
         p_S = b.supply + (b.supply_trend * (first + i + 0.5) * dt if follows_supply else 0.0)

@@ -28,7 +28,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.riccati import multiply, transpose
 from hilserver.numerics.shape import clip
 
-MOST_DEVIATIONS = 4.0
+MAX_DEVIATIONS = 4.0
 """Largest deviation of a parameter from its nominal value that the bridge believes, in standard deviations."""
 SENSORS = 2
 """Displacement and force."""
@@ -177,7 +177,7 @@ def correct_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, dis
             for j in range(h.shape[0]):
                 P[i, j] -= along[i] * along[j] / total
     for i in range(states + 1, h.shape[0]):
-        h[i] = clip(h[i], -MOST_DEVIATIONS, MOST_DEVIATIONS)
+        h[i] = clip(h[i], -MAX_DEVIATIONS, MAX_DEVIATIONS)
 
 
 @compilable

@@ -3,7 +3,7 @@ r"""Whether the loop of circuit, valve and machine oscillates, as seen in the op
 A loop with too much delay oscillates at its own frequency and does not stop. So *half-waves* of the demanded opening,
 from one turning point to the next, are counted if they
 
-- are large enough (`LEAST`), slower than noise and faster than an operator (`QUICKEST`, `SLOWEST`),
+- are large enough (`MIN_AMPLITUDE`), slower than noise and faster than an operator (`QUICKEST`, `SLOWEST`),
 - are not caused by the operator, whose inputs have not moved by a large fraction of it in the meantime (`EXPLAINED`),
 - do not decay: they are not much smaller than those before (`PERSISTENCE`, `DECAY_TIME`); a damped rig rings after a
   step.
@@ -26,7 +26,7 @@ from hilserver.tick.valve import note
 
 SMOOTHED = 1e-3
 """s: low-pass filter of the opening, against the noise of single ticks."""
-LEAST, LEAST_SHARE = 0.01, 0.05
+MIN_AMPLITUDE, MIN_SHARE = 0.01, 0.05
 """Smallest oscillation that counts, peak to peak: fraction of full opening, plus a fraction of the opening."""
 QUICKEST, SLOWEST = 2.5e-3, 0.25
 """s between turning points: 200 Hz to 2 Hz."""
@@ -76,7 +76,7 @@ def count_half_wave(size: float, b: ValveState) -> None:
 @compilable
 def least_half_wave(b: ValveState) -> float:
     """The smallest oscillation that counts at the present opening."""
-    return float(LEAST + LEAST_SHARE * abs(0.5 * (b.oscillation_from + b.oscillation_to)))
+    return float(MIN_AMPLITUDE + MIN_SHARE * abs(0.5 * (b.oscillation_from + b.oscillation_to)))
 
 
 @compilable

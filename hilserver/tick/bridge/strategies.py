@@ -6,20 +6,20 @@ of the row ``b`` and its line of the plan ``v``, and returns the demanded comman
 
 from __future__ import annotations
 
-from math import exp, isfinite, nan
+from math import exp, isfinite
 
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip, step
 from hilserver.numerics.valve import leakage_fade
+from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.end_stop import gain_at_end_stop
-from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, note
 
-LEAST_DROP = 0.25
+MIN_DROP = 0.25
 """Fraction of the transition pressure below which the command is faded out."""
 SLOW_RETURN = 0.2
 """s: time in which the command is restored, because the measured drop is noisy."""
@@ -27,16 +27,16 @@ SLOW_RETURN = 0.2
 
 @compilable
 def inverse(
-    number: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
+    effects: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
 ) -> float:
-    """The inverse-orifice transform of this tick's flow, with what strategy ``number`` compensates for.
+    """The inverse-orifice transform of this tick's flow, compensated for the ``effects``.
 
     p, p_S, p_T are the pressures at the port, supply and tank; ``elapsed``: time since the last call, s; ``dt``: time
     for which the command will be held, s.
     """
-    leak = leakage(b.spool, p, p_S, p_T, v) if compensates(number, Compensates.LEAKAGE) else 0.0
+    leak = leakage(b.spool, p, p_S, p_T, v) if includes(effects, Compensates.LEAKAGE) else 0.0
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
-    if not compensates(number, Compensates.LAG):
+    if not includes(effects, Compensates.LAG):
         return w
     if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         b.opening_filtered = w
@@ -72,7 +72,7 @@ def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float)
     Between zero drop and a quarter of P_TR, the sensors' noise would make the inverse jump between null and full
     opening. So the command fades to null there: immediately when the drop vanishes, and back slowly when it returns.
     """
-    wanted = 1.0 - step(b.drop, 0.0, 0.0, LEAST_DROP * v.p_tr, 1.0)
+    wanted = 1.0 - step(b.drop, 0.0, 0.0, MIN_DROP * v.p_tr, 1.0)
     slowly = b.no_drop_share + (wanted - b.no_drop_share) * elapsed / (return_time + elapsed)
     b.no_drop_share = max(wanted, slowly)
     if b.no_drop_share > 0.01:
@@ -148,27 +148,6 @@ def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
     """Accept a new manual command; it holds for JOG_TIME seconds."""
     b.jog = clip(target, -v.jog_limit, v.jog_limit)
     b.jog_left = v.jog_time
-
-
-@compilable
-def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
-    """Set a strategy's memory so that it takes over from ``command`` without a jump (the remainder is faded out)."""
-    if kind_of(number) == Kind.FLOW_SERVO:
-        b.flow_filtered = b.flow_measured
-        start = command - v.K_p * (q - b.flow_measured) if v.T_i > 0.0 else 0.0
-        b.integral = clip(start, v.u_min, v.u_max)
-    elif kind_of(number) != Kind.MANUAL:
-        b.opening_filtered = b.lead = nan
-        b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = 0.0
-    else:
-        b.jog, b.jog_left = 0.0, 0.0
-
-
-@compilable
-def stop_winding_up(command: float, b: ValveState, v: ValveRecord) -> None:
-    """Set the memory of a strategy that integrates to a command which the end of the stroke has limited."""
-    if kind_of(b.strategy) == Kind.FLOW_SERVO:
-        prepare_strategy(b.strategy, b.flow_virtual, command, b, v)
 
 
 @compilable

@@ -1,0 +1,39 @@
+"""Stages of a tick, and what the look-ahead stores for the strategies, in ``work``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from hilserver.numerics.compilable import compilable
+
+
+class Stage(IntEnum):
+    """Stages of a tick."""
+
+    CATCH_UP = 0
+    """The circuit over missed ticks."""
+    HELD = 1
+    """The look-ahead with the port pressures held."""
+    PREDICTED = 2
+    """The look-ahead with the port pressures predicted."""
+    THIS_TICK = 3
+    """The circuit over this tick."""
+
+
+class Note(IntEnum):
+    """What the look-ahead stores per port and tick: the mean over the tick of this."""
+
+    FLOW = 0
+    PRESSURE = 1
+
+
+FARTHEST = 32
+"""Maximum look-ahead, in ticks."""
+NOTES = 2
+"""Number of values that the look-ahead stores per port and tick (`Note`)."""
+
+
+@compilable
+def first_note(ports: int, cells: int, view: int, port: int, what: int) -> int:
+    """Place in ``work``, of so many cells, of a `Note` of a port: FARTHEST means, over the coming tick, the next, …"""
+    return cells + ((NOTES * (view - 1 - Stage.PREDICTED.value) + what) * ports + port) * FARTHEST
