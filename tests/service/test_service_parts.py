@@ -17,6 +17,7 @@ import pytest
 
 from hilserver.compiler import is_compiled, loading
 from hilserver.compiler.loading import FINGERPRINT_FILE, folder_in_cache
+from hilserver.compiler.seal import seal
 from hilserver.compiler.sources import fingerprint
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.address import BrokerAddress
@@ -314,8 +315,10 @@ def test_a_pending_build_of_the_program_is_announced(rig: Rig, tmp_path: Path, m
     assert not is_compiled(rig.library)
     folder_in_cache().mkdir()
     (folder_in_cache() / FINGERPRINT_FILE).write_text("of other sources")
+    seal(folder_in_cache())
     assert not is_compiled(rig.library)
     (folder_in_cache() / FINGERPRINT_FILE).write_text(fingerprint())
+    seal(folder_in_cache())
     assert is_compiled(rig.library)
 
 
