@@ -311,7 +311,7 @@ def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_failure_of_a_device_is_an_event_after_a_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that fails again and again would fill the log; its failures are counted."""
     now = 0.0
-    monkeypatch.setattr(devices.time, "monotonic", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
     reports, said = devices.DeviceReports(["card"]), []
     for count, at in enumerate((1.0, 2.0, 10.0, 20.1), 1):
         now = at
