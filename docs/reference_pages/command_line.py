@@ -63,11 +63,16 @@ EXIT_CODES = (
 ENVIRONMENT = (
     ("`HILSERVER_BROKER`", "the broker, for commands to a running server: like their option `--broker`"),
     ("`XDG_CACHE_HOME`", "compiled programs are stored in its folder `hilserver/`; default: `~/.cache`"),
+    (
+        "`XDG_STATE_HOME`",
+        "the key with which they are sealed is in its folder `hilserver/`; default: `~/.local/state`",
+    ),
     ("`XDG_RUNTIME_DIR`", "running servers register in its folder `hilserver/`, where commands find them"),
     ("`PATH`", "search path for mosquitto, besides `/usr/sbin`"),
     ("`OPENBLAS_NUM_THREADS`", "threads of the linear algebra of NumPy and SciPy; default: 1, which is faster here"),
     ("`NICEGUI_STORAGE_PATH`", "folder of the panel's framework; the panel stores nothing there"),
     ("`CACHE_DIRECTORY`", "of a service: compiled programs"),
+    ("`STATE_DIRECTORY`", "of a service: the key with which they are sealed"),
     ("`LOGS_DIRECTORY`", "of a service: recordings, unless the rig file names a folder"),
     ("`RUNTIME_DIRECTORY`", "of a service: registration of running servers"),
     ("`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "of a service: notification of systemd"),

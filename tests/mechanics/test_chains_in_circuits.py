@@ -165,12 +165,14 @@ def test_a_planar_linkage_with_its_pins_all_driven_is_refused() -> None:
         Bench(circuit(definition, {"substeps": 1}))
 
 
-def test_machine_code_is_kept_in_the_cache_folder() -> None:
-    """That of experiments: beside the sources it would be kept when a function in another file changes."""
+def test_no_machine_code_of_experiments_is_kept() -> None:
+    """Neither beside the sources, where it would be used when a function in another file changes, nor unsealed."""
     chain_program()
     gc.unfreeze()  # what other modules have left is looked at too
-    caches = [each._cache for each in gc.get_objects() if issubclass(type(each), Dispatcher)]
-    kept = {cache._py_func.__name__: cache.cache_path for cache in caches if isinstance(cache, FunctionCache)}
-    assert {"recursive_rates", "chain_rates", "planar_rates", "advance"} <= kept.keys()
+    dispatchers = [each for each in gc.get_objects() if issubclass(type(each), Dispatcher)]
+    experiments = {"recursive_rates", "chain_rates", "planar_rates", "advance"}
+    assert experiments <= {each.py_func.__name__ for each in dispatchers}
+    kept = {each.py_func.__name__: each._cache.cache_path for each in dispatchers if type(each._cache) is FunctionCache}
+    assert not experiments & kept.keys()
     sources = Path(hilserver.__file__).parent
     assert {name for name, path in kept.items() if Path(path).is_relative_to(sources)} == set()

@@ -17,6 +17,7 @@ import pytest
 
 from hilserver.compiler import is_compiled, loading
 from hilserver.compiler.loading import FINGERPRINT_FILE, folder_in_cache
+from hilserver.compiler.seal import seal
 from hilserver.compiler.sources import fingerprint
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.address import BrokerAddress
@@ -30,6 +31,7 @@ from hilserver.record.run import packed_record, run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
+from hilserver.service import devices
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
@@ -306,6 +308,20 @@ def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert running() == {}
 
 
+def test_a_failure_of_a_device_is_an_event_after_a_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails again and again would fill the log; its failures are counted."""
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    reports, said = devices.DeviceReports(["card"]), []
+    for count, at in enumerate((1.0, 2.0, 10.0, 20.1), 1):
+        now = at
+        reports.heard({"device": "card", "errors": {"unplugged": count}, "last_error": "device card: it is unplugged."})
+        said.append(reports.news())
+    assert said == [["device card: it is unplugged."], [], [], ["device card: it is unplugged."]]
+    assert reports.news() == []
+    assert reports.status()["card"].errors == {"unplugged": 4}
+
+
 def test_a_pending_build_of_the_program_is_announced(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That takes a minute, in which the supervisor would hear nothing: another process is to do it."""
     assert is_compiled(rig.library)
@@ -314,8 +330,10 @@ def test_a_pending_build_of_the_program_is_announced(rig: Rig, tmp_path: Path, m
     assert not is_compiled(rig.library)
     folder_in_cache().mkdir()
     (folder_in_cache() / FINGERPRINT_FILE).write_text("of other sources")
+    seal(folder_in_cache())
     assert not is_compiled(rig.library)
     (folder_in_cache() / FINGERPRINT_FILE).write_text(fingerprint())
+    seal(folder_in_cache())
     assert is_compiled(rig.library)
 
 
