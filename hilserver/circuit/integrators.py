@@ -51,8 +51,12 @@ from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.linear import factorise, solve
 
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
-PARTS = 64
+PARTS, COARSE, MAX_EXAMINED = 2**14, 2**8, 64
+"""Units into which a step can be divided; size of its parts once so many of them have been examined, which then are not
+examined any longer, so that the computing time of a step is bounded."""
 RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow, see flow_of_step
+RETURN = 0.5
+"""A step that changes a state by less than this fraction of what its stage does leads back."""
 BEND_RELATIVE, BEND_ABSOLUTE = 0.3, 0.05  # of the change of a state in the step, of its typical size: 0.05 bar
 PRESSURE_AT, SUM_AT, CAPACITANCE, SWEPT = 0, 1, 2, 3
 """Of a chamber: places of its pressure in z and of its port's sum in d; m³/Pa; m³/s that its piston takes up."""
@@ -175,13 +179,13 @@ def rosenbrock(
 
     A linearisation does not hold beyond a discontinuity of slope (a valve that opens, a pump at its limit, cavitation),
     and a stiff node would overshoot it. So the step is halved while the rates at its end differ from those that the
-    linearisation predicts; at most to h/PARTS, so that the computing time of a step is bounded. ``is_linearised``: the
+    linearisation predicts. After a part that was good, one of twice the size is tried. ``is_linearised``: the
     linearisation of the step before is in ``work``; it is tried first. ``known``: the rates at the start are in
     ``work``. Returns the same of the rates at the end, where a step was examined there.
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
-    at, size = 0, PARTS
+    at, size, examined = 0, PARTS, 0
     while at < PARTS:
         keep_start(ix, val, z, y, work, chambers, known)
         if not is_linearised:
@@ -190,7 +194,8 @@ def rosenbrock(
             part = h * size / PARTS
             attempt(ix, val, z, y, work, chambers, part)
             z[n] = t + h * (at + size) / PARTS
-            known = size > 1 or is_linearised
+            examined += 1
+            known = (size > 1 and examined <= MAX_EXAMINED) or is_linearised
             if not known or is_accurate_step(ix, val, z, y, work, chambers, part):
                 break
             if is_linearised:
@@ -203,7 +208,7 @@ def rosenbrock(
         pass_volumes_of_part(ix, val, z, work, chambers)
         known = not count_voids(ix, val, z, work) and known
         at += size
-        size = min(2 * size, PARTS - at)
+        size = min(2 * size if examined < MAX_EXAMINED else COARSE, PARTS - at)
     return known
 
 
@@ -264,7 +269,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
     """Return to the start and keep the Jacobian there in ``work``; states held at a hard limit don't move."""
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
-    d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 5 * n :]
+    d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 6 * n :]
     set_states(ix, z, chambers, start)
     for j in range(n):
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j] if j < own else CHAMBER_SCALE)
@@ -296,7 +301,7 @@ def flow_of_step(ix: Indices, n: int, k: int) -> int:
 
     The volume is integrated like one more state, so that it and the circuit's content add up exactly.
     """
-    first = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n
+    first = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS]) + 6 * n + 2 * n * n
     return int(first + np.int64(k) * (n + SLOPES))
 
 
@@ -305,7 +310,8 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
-    jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
+    bend = work[m + 5 * n :]  # what the linearisation misses at the stage, where it predicts f + J·g·h·k1 = k1
+    jacobian, matrix = work[m + 6 * n :], work[m + 6 * n + n * n :]
     for i in range(n * n):
         matrix[i] = 0.0 - GAMMA * h * jacobian[i]
     for i in range(n):
@@ -327,6 +333,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, k2)
     for i in range(n):
+        bend[i] = k2[i] - k1[i]
         k2[i] = k2[i] - 2.0 * GAMMA * k1[i]
     solve(matrix, k2, int(n), pivots)
     for k in range(ix[N_FLOWS]):
@@ -348,35 +355,64 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
     The difference is expressed as the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
     It is compared with the change in the step: at a restriction that follows the square root law, the linearisation
     holds for a pressure near that at the start, and beyond zero drop it is wrong by as much as the pressure changes.
-    It grows with h²: each of the HALVINGS in the header (0 except in the second run with half the step) allows a
-    quarter.
     """
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, error, change, pivots = (
         work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
     )  # fmt: skip
-    jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
+    jacobian, matrix = work[m + 6 * n :], work[m + 6 * n + n * n :]
+    read_states(ix, z, chambers, change)
+    for i in range(n):
+        change[i] = change[i] - start[i]
+    if not is_accurate_stage(ix, val, work, n, h):
+        return False
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, error)
-    read_states(ix, z, chambers, change)
-    for j in range(n):
-        change[j] = change[j] - start[j]
     for i in range(n):
         predicted = f[i]
         for j in range(n):
             predicted += jacobian[i * n + j] * change[j]
         error[i] = error[i] - predicted
     solve(matrix, error, int(n), pivots)
-    part = 1.0
-    for _ in range(ix[HALVINGS]):
-        part *= 0.25
+    small = 0
     for i in range(n):
-        scale = val[ix[SCALE] + i] if i < own else CHAMBER_SCALE
-        allowed = BEND_RELATIVE * abs(change[i]) + BEND_ABSOLUTE * scale
-        if not abs(h * error[i]) <= part * allowed:  # also false for NaN
-            return False
-    return True
+        small += is_small(ix, val, i, h * error[i], abs(change[i]))
+    return bool(small == n)
+
+
+def is_accurate_stage(ix: Indices, val: Floats, work: Floats, n: int, h: float) -> bool:
+    """The same at the stage of a step that leads back towards its start, although the stage leads away.
+
+    Where a restriction is stiff, steps can lead past the equilibrium and back to their start, where there is no
+    difference: it would be a false equilibrium. Linear equations of first order change further after the stage.
+    """
+    m = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
+    k1, change, pivots, bend = work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :], work[m + 5 * n :]
+    matrix, back = work[m + 6 * n + n * n :], 0
+    for i in range(n):
+        away = abs(GAMMA * h * k1[i])
+        back += abs(change[i]) < RETURN * away and not is_small(ix, val, i, away, 0.0)
+    if back == 0:
+        return True
+    solve(matrix, bend, int(n), pivots)
+    small = 0
+    for i in range(n):
+        small += is_small(ix, val, i, h * bend[i], max(abs(change[i]), abs(GAMMA * h * k1[i])))
+    return bool(small == n)
+
+
+def is_small(ix: Indices, val: Floats, i: int, error: float, change: float) -> bool:
+    """Whether the error of a state by its linearisation is acceptable in a step in which it changes by ``change``.
+
+    It grows with h²: each of the HALVINGS in the header (0 except in the second run with half the step) allows a
+    quarter.
+    """
+    scale = val[ix[SCALE] + i] if i < np.int64(ix[N_STATES]) else CHAMBER_SCALE
+    allowed = BEND_RELATIVE * change + BEND_ABSOLUTE * scale
+    for _ in range(ix[HALVINGS]):
+        allowed *= 0.25
+    return bool(abs(error) <= allowed)  # also false for NaN
 
 
 def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats, chambers: Floats) -> None:
@@ -395,4 +431,4 @@ def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats, cham
 def work_size(ix: Indices) -> int:
     """Length of the scratch array ``work``, sufficient for any integrator, and for a chamber at each of the ports."""
     n, flows = int(ix[N_STATES]) + int(ix[N_PORTS]), int(ix[N_FLOWS])
-    return int(ix[N_SUMS]) + 6 * n + 2 * n * n + flows * (n + SLOPES) + 8
+    return int(ix[N_SUMS]) + 7 * n + 2 * n * n + flows * (n + SLOPES) + 8
