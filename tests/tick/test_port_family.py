@@ -85,7 +85,7 @@ NOT_AT_A_PORT = {
 }
 """Component types with hydraulic ports that no circuit of the family has at a port of the machine, with the reason."""
 WRONG: dict[Case | Ready, str] = {
-    Ready("regenerative"): "a return of 2 to 8 bar: the real valve has hardly any drop, and its command is noisy",
+    Ready("regenerative"): "at the workpiece, which the bridge does not know, the rod side oscillates by some bar",
 }
 """What is not as if it were installed, with the reason."""
 
