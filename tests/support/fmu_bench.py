@@ -57,9 +57,9 @@ class Fmu:
         return self.names(Kind.OUTPUT)
 
 
-def exported(circuit: Path, folder: Path, fmi: str = "2.0") -> Fmu:
+def exported(circuit: Path, folder: Path, fmi: str = "2.0", tick: float = TICK) -> Fmu:
     """The FMU of a circuit file in this folder."""
-    made = export_circuit(circuit, folder / f"{circuit.stem}_{fmi[0]}.fmu", fmi)
+    made = export_circuit(circuit, folder / f"{circuit.stem}_{fmi[0]}.fmu", fmi, tick)
     unpacked = folder / f"{circuit.stem}_{fmi[0]}"
     fmpy.extract(str(made.file), str(unpacked))
     return Fmu(circuit, made, unpacked)

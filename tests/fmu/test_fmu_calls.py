@@ -1,0 +1,245 @@
+"""Bad calls of an FMU's functions return an error with a message, and change nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fmpy
+import pytest
+from fmu_bench import CONFIG, TICK, Fmu, exported
+
+OK, DISCARD, ERROR = 0, 2, 3
+NULL = None
+Logger = {
+    "2.0": ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
+    "3.0": ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
+}
+
+
+class Callbacks(ctypes.Structure):
+    """``fmi2CallbackFunctions``."""
+
+    _fields_ = (
+        ("logger", Logger["2.0"]),
+        ("allocate", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("finished", ctypes.c_void_p),
+        ("environment", ctypes.c_void_p),
+    )
+
+
+class Caller:
+    """Calls the functions of an FMU directly, and keeps its messages."""
+
+    def __init__(self, fmu: Fmu) -> None:
+        self.fmu, self.version = fmu, fmu.exported.version
+        (library,) = fmu.folder.glob("binaries/*/*.so")
+        self.library = ctypes.CDLL(str(library))
+        self.messages: list[str] = []
+        self.logger = Logger[self.version](lambda *words: self.messages.append(words[-1].decode()))
+        self.callbacks = Callbacks()
+        if self.version == "2.0":
+            self.callbacks.logger = self.logger
+        description = fmpy.read_model_description(str(fmu.folder), validate=False)
+        self.token = (description.guid if self.version == "2.0" else description.instantiationToken).encode()
+        self.folder = str(fmu.folder / "resources").encode()
+
+    def function(self, name: str) -> Callable[..., Any]:
+        return getattr(self.library, f"fmi{self.version[0]}{name}")  # type: ignore[no-any-return]
+
+    def new(self, name: bytes | None = b"one", token: bytes | None = b"", folder: bytes | None = b"") -> int | None:
+        """A new instance; by default with the right token and folder."""
+        token, folder = self.token if token == b"" else token, self.folder if folder == b"" else folder
+        words: tuple[Any, ...] = (name, 1, token, folder, ctypes.byref(self.callbacks), 0, 0)
+        if self.version == "3.0":
+            words = (name, token, folder, False, False, False, False, NULL, ctypes.c_size_t(0), NULL, self.logger, NULL)
+        make: Any = self.function("Instantiate" if self.version == "2.0" else "InstantiateCoSimulation")
+        make.restype = ctypes.c_void_p
+        return make(*words)  # type: ignore[no-any-return]
+
+    def start(self, instance: int) -> None:
+        s, zero = ctypes.c_void_p(instance), ctypes.c_double(0.0)
+        words = (s, 0, zero, zero, 0, zero)
+        if self.version == "2.0":
+            assert self.function("SetupExperiment")(*words) == OK
+            assert self.function("EnterInitializationMode")(s) == OK
+        else:
+            assert self.function("EnterInitializationMode")(*words) == OK
+        assert self.function("ExitInitializationMode")(s) == OK
+
+    def call(self, name: str, instance: int | None, *words: Any) -> int:
+        return int(self.function(name)(ctypes.c_void_p(instance), *words))
+
+    def get(self, instance: int | None, *references: int) -> tuple[int, list[float]]:
+        n = len(references)
+        values = (ctypes.c_double * n)()
+        return self.access("Get", instance, (ctypes.c_uint32 * n)(*references), n, values), list(values)
+
+    def set(self, instance: int | None, reference: int, value: float) -> int:
+        return self.access("Set", instance, (ctypes.c_uint32 * 1)(reference), 1, (ctypes.c_double * 1)(value))
+
+    def access(self, what: str, instance: int | None, references: Any, n: int, values: Any) -> int:
+        kind, more = ("Real", ()) if self.version == "2.0" else ("Float64", (ctypes.c_size_t(n),))
+        return self.call(f"{what}{kind}", instance, references, ctypes.c_size_t(n), values, *more)
+
+    def step(self, instance: int | None, time: float, length: float = TICK) -> int:
+        words: list[Any] = [ctypes.c_double(time), ctypes.c_double(length), 0]
+        if self.version == "3.0":
+            words += [ctypes.byref(ctypes.c_bool()) for _ in range(3)] + [ctypes.byref(ctypes.c_double())]
+        return self.call("DoStep", instance, *words)
+
+    def said(self, *words: str) -> bool:
+        """Whether the last message contains these words."""
+        return all(word in self.messages[-1] for word in words)
+
+
+@pytest.fixture(scope="module", params=["2.0", "3.0"])
+def caller(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Caller:
+    folder = tmp_path_factory.mktemp("fmu with 100 % ü")
+    return Caller(exported(CONFIG / "circuits/verification.toml", folder, request.param))
+
+
+@pytest.fixture
+def running(caller: Caller) -> Iterator[int]:
+    """An instance between two steps."""
+    caller.messages.clear()
+    instance = caller.new()
+    assert instance is not None, caller.messages
+    caller.start(instance)
+    assert caller.step(instance, 0.0) == OK
+    assert caller.messages == []
+    yield instance
+    caller.function("FreeInstance")(ctypes.c_void_p(instance))
+
+
+def test_unknown_reference(caller: Caller, running: int) -> None:
+    last = len(caller.fmu.exported.variables) - 1
+    assert caller.get(running, last)[0] == OK
+    for reference in (last + 1, 2**32 - 1):
+        assert caller.get(running, reference)[0] == ERROR
+        assert caller.said("value reference", str(reference), str(last))
+        assert caller.set(running, reference, 0.0) == ERROR
+
+
+def test_only_inputs_are_set(caller: Caller, running: int) -> None:
+    joystick, pressure = caller.fmu.reference("joystick"), caller.fmu.reference("supply.p")
+    assert caller.set(running, joystick, 0.5) == OK
+    assert caller.get(running, joystick) == (OK, [0.5])
+    before = caller.get(running, pressure)
+    assert caller.set(running, pressure, 1e5) == ERROR
+    assert caller.said("supply.p", "is calculated by the FMU")
+    for value in (math.nan, math.inf):
+        assert caller.set(running, joystick, value) == ERROR
+        assert caller.said("joystick", "can't be set")
+    assert caller.get(running, joystick, pressure) == (OK, [0.5, *before[1]])
+
+
+def test_null_pointers(caller: Caller, running: int) -> None:
+    references, values = (ctypes.c_uint32 * 1)(0), (ctypes.c_double * 1)()
+    for what in ("Get", "Set"):
+        assert caller.access(what, running, NULL, 1, values) == ERROR
+        assert caller.access(what, running, references, 1, NULL) == ERROR
+        assert caller.said("null pointer")
+        assert caller.access(what, running, NULL, 0, NULL) == OK
+    suffix = "FMUstate" if caller.version == "2.0" else "FMUState"
+    for name in (f"Get{suffix}", f"Set{suffix}", f"Free{suffix}"):
+        assert caller.call(name, running, NULL) == ERROR
+        assert caller.said("null pointer")
+    assert caller.step(NULL, 0.0) == ERROR
+    assert caller.get(NULL, 0)[0] == ERROR
+    assert caller.call("Terminate", NULL) == ERROR
+    assert caller.call("Reset", NULL) == ERROR
+    caller.function("FreeInstance")(NULL)
+
+
+def test_calls_in_the_wrong_state(caller: Caller, running: int) -> None:
+    assert caller.call("ExitInitializationMode", running) == ERROR
+    assert caller.said("ExitInitializationMode", "between steps")
+    assert caller.call("Terminate", running) == OK
+    assert caller.step(running, TICK) == ERROR
+    assert caller.said("DoStep", "after the end")
+    assert caller.set(running, caller.fmu.reference("joystick"), 0.0) == ERROR
+    assert caller.get(running, 1)[0] == OK
+    assert caller.call("Reset", running) == OK
+    assert caller.step(running, 0.0) == ERROR
+    assert caller.said("before the initialization")
+    caller.start(running)
+    assert caller.step(running, 0.0) == OK
+
+
+def test_impossible_steps(caller: Caller, running: int) -> None:
+    """The first step led to one tick."""
+    for length in (0.0, -TICK, math.nan, math.inf):
+        assert caller.step(running, TICK, length) == ERROR
+        assert caller.said("communication step")
+    for time in (0.0, 5.0, math.nan):
+        assert caller.step(running, time) == ERROR
+        assert caller.said("communication point", "0.001 s")
+    assert caller.step(running, TICK) == OK
+
+
+def test_another_token_name_or_folder(caller: Caller) -> None:
+    assert caller.new(token=b"{of another FMU}") is None
+    assert caller.said("GUID")
+    assert caller.new(token=NULL) is None
+    for name in (NULL, b""):
+        assert caller.new(name=name) is None
+        assert caller.said("name")
+    assert caller.new(folder=NULL) is None
+    assert caller.said("resources")
+    assert caller.new(folder=b"/nowhere") is None
+    assert caller.said("/nowhere/circuit.bin can't be read")
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: b"", lambda data: data[:90]]
+)
+def test_a_damaged_file_is_refused(harm: Callable[[bytes], bytes], caller: Caller, tmp_path: Path) -> None:
+    data = (caller.fmu.folder / "resources/circuit.bin").read_bytes()
+    (tmp_path / "circuit.bin").write_bytes(harm(data))
+    assert caller.new(folder=str(tmp_path).encode()) is None
+    assert caller.said("circuit.bin")
+
+
+def test_divergence_is_an_error_that_names_a_value(caller: Caller, tmp_path: Path) -> None:
+    """With a tick of 50 ms, far too long for the explicit method. An earlier state can be set again."""
+    coarse = Caller(exported(CONFIG / "circuits/boom.toml", tmp_path, caller.version, tick=0.05))
+    running, everything = coarse.new() or 0, range(len(coarse.fmu.exported.variables))
+    coarse.start(running)
+    kept = ctypes.c_void_p()
+    suffix = "FMUstate" if coarse.version == "2.0" else "FMUState"
+    assert coarse.call(f"Get{suffix}", running, ctypes.byref(kept)) == OK
+    before = coarse.get(running, *everything)
+    assert coarse.set(running, coarse.fmu.reference("joystick"), 1.0) == OK
+    status = [coarse.step(running, k * 0.05, 0.05) for k in range(20)]
+    assert ERROR in status
+    first = status.index(ERROR)
+    assert any(name in coarse.messages[0] for name in coarse.fmu.outputs)
+    assert "not finite" in coarse.messages[0]
+    assert "us is too long" in coarse.messages[0]
+    assert status == [OK] * first + [ERROR] * (20 - first)
+    assert coarse.said("after a failed step")
+    assert coarse.call(f"Set{suffix}", running, kept) == OK
+    assert coarse.get(running, *everything) == before
+    assert coarse.step(running, 0.0, 0.05) == OK
+    assert coarse.call(f"Free{suffix}", running, ctypes.byref(kept)) == OK
+    assert kept.value is None
+    coarse.function("FreeInstance")(ctypes.c_void_p(running))
+
+
+def test_other_types_and_services_are_refused(caller: Caller, running: int) -> None:
+    more = (ctypes.c_size_t(1),) if caller.version == "3.0" else ()
+    one, values = (ctypes.c_uint32 * 1)(0), (ctypes.c_char_p * 4)()
+    for kind in ("Boolean", "String"):
+        for what in ("Get", "Set"):
+            assert caller.call(f"{what}{kind}", running, one, ctypes.c_size_t(1), values, *more) == ERROR
+            assert caller.said("all variables")
+    assert (
+        caller.call("GetDirectionalDerivative", running, one, ctypes.c_size_t(1), one, *[ctypes.c_size_t(0)] * 6)
+        == ERROR
+    )
+    assert caller.messages[-1]
