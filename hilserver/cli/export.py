@@ -75,9 +75,11 @@ def _circuit(file: Path, out: Path, fmi: str | None, tick: str | None) -> None:
     from hilserver.cli.simulate import seconds
     from hilserver.fmu.description import FMI_2
     from hilserver.fmu.export import export_circuit
-    from hilserver.fmu.variables import Kind
+    from hilserver.fmu.variables import PARAMETERS, Causality
     from hilserver.simulation.circuit_run import TICK
 
     done = export_circuit(file, out, fmi or FMI_2, TICK if tick is None else seconds("--tick", tick))
-    counts = f"{done.number(Kind.INPUT)} inputs, {done.number(Kind.OUTPUT)} outputs"
-    print(f"{out}: FMI {done.version} for co-simulation, {counts}.")
+    inputs, outputs = done.number(Causality.INPUT), done.number(Causality.OUTPUT)
+    print(f"{out}: FMI {done.version} for co-simulation; inputs: {inputs}, outputs: {outputs}.")
+    settable, all_values = done.number(Causality.TUNABLE, Causality.FIXED), done.number(*PARAMETERS)
+    print(f"Of {all_values} datasheet and initial values, {settable} can be changed in the FMU.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from hilserver.fmu.variables import Kind, Variable
+from hilserver.fmu.variables import Causality, Variable
 from hilserver.units import dimensional, shown_unit
 
 FMI_2, FMI_3 = "2.0", "3.0"
@@ -29,13 +29,13 @@ class Model:
     variables: Sequence[Variable]
 
 
-CAUSALITY = {
-    Kind.TIME: ("independent", "continuous", None),
-    Kind.INPUT: ("input", "continuous", None),
-    Kind.OUTPUT: ("output", "continuous", "calculated"),
-    Kind.TUNABLE: ("parameter", "tunable", "exact"),
-    Kind.FIXED: ("parameter", "fixed", "exact"),
-    Kind.CONSTANT: ("local", "constant", "exact"),
+ATTRIBUTES = {
+    Causality.TIME: ("independent", "continuous", None),
+    Causality.INPUT: ("input", "continuous", None),
+    Causality.OUTPUT: ("output", "continuous", "calculated"),
+    Causality.TUNABLE: ("parameter", "tunable", "exact"),
+    Causality.FIXED: ("parameter", "fixed", "exact"),
+    Causality.CONSTANT: ("local", "constant", "exact"),
 }
 """Causality, variability and kind of the initial value of a variable."""
 
@@ -71,7 +71,7 @@ def _list_2(variables: Sequence[Variable], listed: ET.Element, structure: ET.Ele
     for reference, variable in enumerate(variables):
         one = ET.SubElement(listed, "ScalarVariable", _attributes(variable, reference))
         ET.SubElement(one, "Real", _unit(variable) | _values(variable))
-    outputs = [number for number, each in enumerate(variables, start=1) if each.kind is Kind.OUTPUT]
+    outputs = [number for number, each in enumerate(variables, start=1) if each.kind is Causality.OUTPUT]
     for part in ("Outputs", "InitialUnknowns") if outputs else ():
         entries = ET.SubElement(structure, part)
         for number in outputs:
@@ -82,14 +82,14 @@ def _list_3(variables: Sequence[Variable], listed: ET.Element, structure: ET.Ele
     """The variables in FMI 3.0, whose structure names their value references."""
     for reference, variable in enumerate(variables):
         ET.SubElement(listed, "Float64", _attributes(variable, reference) | _unit(variable) | _values(variable))
-    outputs = [reference for reference, each in enumerate(variables) if each.kind is Kind.OUTPUT]
+    outputs = [reference for reference, each in enumerate(variables) if each.kind is Causality.OUTPUT]
     for part in ("Output", "InitialUnknown"):
         for reference in outputs:
             ET.SubElement(structure, part, valueReference=str(reference))
 
 
 def _attributes(variable: Variable, reference: int) -> dict[str, str]:
-    causality, variability, initial = CAUSALITY[variable.kind]
+    causality, variability, initial = ATTRIBUTES[variable.kind]
     found = {
         "name": variable.name,
         "valueReference": str(reference),
@@ -102,7 +102,7 @@ def _attributes(variable: Variable, reference: int) -> dict[str, str]:
 
 def _values(variable: Variable) -> dict[str, str]:
     """Start value and range; a calculated variable has none."""
-    if variable.kind in (Kind.TIME, Kind.OUTPUT):
+    if variable.kind in (Causality.TIME, Causality.OUTPUT):
         return {}
     limits = {"min": variable.lower, "max": variable.upper}
     return {"start": repr(variable.start)} | {name: repr(x) for name, x in limits.items() if abs(x) < inf}

@@ -15,9 +15,10 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import pack
 from hilserver.compiler.loading import fmi_file
 from hilserver.errors import HilserverError
+from hilserver.fmu.datasheet import parameters
 from hilserver.fmu.description import FMI_2, VERSIONS, Model, model_description
 from hilserver.fmu.packed import circuit_bytes
-from hilserver.fmu.variables import Kind, Variable, quantities
+from hilserver.fmu.variables import Causality, Variable, quantities
 from hilserver.simulation.circuit_run import TICK, USUAL_DURATION, RunSettings, read_circuit_file
 
 LICENCE = """The shared library in this FMU is a part of hilserver, which is licensed under the Apache License, Version
@@ -26,19 +27,19 @@ LICENCE = """The shared library in this FMU is a part of hilserver, which is lic
 
 
 @dataclass(frozen=True)
-class Exported:
+class WrittenFmu:
     """What was written: the file, the version of FMI, and the variables."""
 
     file: Path
     version: str
     variables: tuple[Variable, ...]
 
-    def number(self, *kinds: Kind) -> int:
+    def number(self, *kinds: Causality) -> int:
         """The number of variables of these kinds."""
         return sum(variable.kind in kinds for variable in self.variables)
 
 
-def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) -> Exported:
+def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) -> WrittenFmu:
     """Write a circuit file as an FMU for co-simulation.
 
     ``fmi``: version of the standard, 2.0 or 3.0; ``tick``: s, divided into the circuit's ``substeps``. Raises
@@ -53,7 +54,7 @@ def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) 
     circuit = read_circuit_file(file, library)
     _refuse_own(circuit, library, file)
     packed = pack(circuit, library, file=str(file))
-    variables = tuple(quantities(circuit, packed))
+    variables = (*quantities(circuit, packed), *parameters(circuit, packed, library))
     nameless = circuit_bytes(packed, tick, variables, "")
     binary = fmi_file().read_bytes()
     token = hashlib.sha256(nameless + binary).hexdigest()[:32]
@@ -74,7 +75,7 @@ def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) 
         "documentation/licenses/license.txt": LICENCE.encode(),
     }
     _write(out, contents)
-    return Exported(out, fmi, variables)
+    return WrittenFmu(out, fmi, variables)
 
 
 def _refuse_own(circuit: Circuit, library: Library, file: Path) -> None:

@@ -16,34 +16,28 @@ MAGIC = b"HILFMU01"
 
 def circuit_bytes(packed: PackedCircuit, tick: float, variables: Sequence[Variable], token: str) -> bytes:
     """The file: header, index, cells at the start, variables, their places, texts. ``tick``: s."""
-    text, names = token.encode() + b"\0", []
+    text, rows, places = token.encode() + b"\0", b"", list[tuple[int, float]]()
+    constants: list[float] = []
+    row = [*initial_values(packed), *[0.0] * len(packed.recorded)]
     for variable in variables:
-        names.append(len(text))
+        own = _places(variable, len(row) + len(packed.value) + len(constants))
+        constants += [variable.start] if variable.is_parameter else []
+        rows += _cells(variable.kind, len(places), len(own), len(text)) + _numbers(variable.lower, variable.upper)
+        places += own
         text += variable.name.encode() + b"\0"
-    first = np.cumsum([0, *(len(variable.places) for variable in variables)])
-    rows = [
-        _cells(v.kind, first[k], len(v.places), names[k]) + _numbers(v.lower, v.upper) for k, v in enumerate(variables)
-    ]
-    row, constants = _row(packed), _constants(packed, variables)
-    places = [place for variable in variables for place in variable.places]
     ix = packed.index
     counts = [len(ix), len(row), len(packed.value), len(constants), packed.work_size]
     sizes = _cells(*counts, len(variables), len(places), len(text))
-    engine = [e.SUBSTEPS, e.N_HYDRAULIC, e.HYDRAULIC, e.N_LIMITED, e.LIMITED, e.LOWER, e.UPPER, e.SCALE]
-    header = MAGIC + sizes + _cells(packed.n_states, len(packed.values), *(ix[each] for each in engine))
+    header = MAGIC + sizes + _cells(packed.n_states, len(packed.values), ix[e.SUBSTEPS]) + _numbers(tick)
     cells = _numbers(*row, *packed.value, *constants)
-    return header + _numbers(tick) + ix.astype("<u8").tobytes() + cells + b"".join(rows) + _cells(*places) + text
+    where = _cells(*(place for place, _ in places)) + _numbers(*(factor for _, factor in places))
+    return header + ix.astype("<u8").tobytes() + cells + rows + where + text
 
 
-def _row(packed: PackedCircuit) -> list[float]:
-    return [*initial_values(packed), *[0.0] * len(packed.recorded)]
-
-
-def _constants(packed: PackedCircuit, variables: Sequence[Variable]) -> list[float]:
-    """The cells behind those of the circuit; each belongs to one variable."""
-    end = len(packed.names) + len(packed.value)
-    own = {place: variable.start for variable in variables for place in variable.places if place >= end}
-    return [own[place] for place in sorted(own)]
+def _places(variable: Variable, own: int) -> list[tuple[int, float]]:
+    """The cells of a variable, each with its factor; the first one holds its value."""
+    follows = list(zip(variable.places, variable.factors or [1.0] * len(variable.places), strict=True))
+    return [(own, 1.0), *follows] if variable.is_parameter else follows
 
 
 def _cells(*numbers: int | np.uint64) -> bytes:

@@ -17,7 +17,7 @@ from hilserver.simulation.packed_run import initial_values
 from hilserver.units import unit_of_value
 
 
-class Kind(IntEnum):
+class Causality(IntEnum):
     """What may be done with a variable; the numbers are those of ``compiler/fmi/instance.h``."""
 
     OUTPUT = 0
@@ -28,18 +28,30 @@ class Kind(IntEnum):
     TIME = 5
 
 
+PARAMETERS = (Causality.TUNABLE, Causality.FIXED, Causality.CONSTANT)
+
+
 @dataclass(frozen=True)
 class Variable:
-    """A variable: SI unit, its start value, the cells that hold it, and the range in which it can be set."""
+    """A variable: SI unit, its start value, the cells that follow from it, and the range in which it can be set.
+
+    ``factors``: of the cells, default 1. A parameter has a cell of its own in addition, from which it is read.
+    """
 
     name: str
-    kind: Kind
+    kind: Causality
     unit: str
     description: str
     start: float
     places: tuple[int, ...]
     lower: float = -inf
     upper: float = inf
+    factors: tuple[float, ...] = ()
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is neither an input nor calculated."""
+        return self.kind in PARAMETERS
 
 
 TIME = "time"
@@ -57,12 +69,12 @@ def quantities(circuit: Circuit, packed: PackedCircuit) -> list[Variable]:
     found = []
     for place, (name, kind) in enumerate(zip(packed.names, kinds, strict=True)):
         if place == packed.n_states:
-            found.append(Variable(TIME, Kind.TIME, "s", "time", 0.0, (place,)))
+            found.append(Variable(TIME, Causality.TIME, "s", "time", 0.0, (place,)))
         elif not kind.startswith(HIDDEN):
             unit = kind if place < packed.n_states else unit_of_value(name)
-            of = Kind.INPUT if name in inputs else Kind.OUTPUT
+            of = Causality.INPUT if name in inputs else Causality.OUTPUT
             found.append(Variable(name, of, "" if unit == "1" else unit, words.of(name), starts[place], (place,)))
-    return sorted(found, key=lambda variable: (Kind.TIME, Kind.INPUT, Kind.OUTPUT).index(variable.kind))
+    return sorted(found, key=lambda variable: (Causality.TIME, Causality.INPUT, Causality.OUTPUT).index(variable.kind))
 
 
 _OF_NODE = {

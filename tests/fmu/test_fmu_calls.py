@@ -138,6 +138,25 @@ def test_only_inputs_are_set(caller: Caller, running: int) -> None:
     assert caller.get(running, joystick, pressure) == (OK, [0.5, *before[1]])
 
 
+def test_parameters_are_set_within_their_range_and_time(caller: Caller, running: int) -> None:
+    reference = caller.fmu.reference
+    mass, start, bore = map(reference, ("components.load.mass", "nodes.rod.position", "components.cylinder.bore"))
+    for value in (1.0, 1e6):
+        assert caller.set(running, mass, value) == ERROR
+        assert caller.said("components.load.mass", "range", "100 to 10000")
+    assert caller.set(running, mass, 1200.0) == OK
+    assert caller.set(running, start, 0.12) == ERROR
+    assert caller.said("nodes.rod.position", "before the start")
+    assert caller.set(running, bore, 0.08) == ERROR
+    assert caller.said("components.cylinder.bore", "export it again")
+    assert caller.get(running, mass, start, bore) == (OK, [1200.0, 0.1, 0.063])
+    assert caller.call("Reset", running) == OK
+    assert caller.get(running, mass) == (OK, [1000.0])
+    assert caller.set(running, start, 0.12) == OK
+    caller.start(running)
+    assert caller.get(running, start, reference("rod.x")) == (OK, [0.12, 0.12])
+
+
 def test_null_pointers(caller: Caller, running: int) -> None:
     references, values = (ctypes.c_uint32 * 1)(0), (ctypes.c_double * 1)()
     for what in ("Get", "Set"):

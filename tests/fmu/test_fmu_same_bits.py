@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fmpy.validation import validate_fmu
-from fmu_bench import CONFIG, exported, in_c, in_fmpy, in_hilserver, in_motion, needs_compiler
+from fmu_bench import CONFIG, NAMES, exported, in_c, in_fmpy, in_hilserver, in_motion, needs_compiler
 
-NAMES = ("accumulator", "boom", "crane", "excavator", "lowering", "regenerative", "verification")
-"""The ready circuits that include their machine."""
 TICKS = 10_000
 """10 s."""
 

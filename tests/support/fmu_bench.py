@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.pack import pack
 from hilserver.compiler import standard_program
-from hilserver.fmu.export import Exported, export_circuit
-from hilserver.fmu.variables import Kind
+from hilserver.fmu.export import WrittenFmu, export_circuit
+from hilserver.fmu.variables import Causality
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file
 from hilserver.simulation.packed_run import run_packed
 
 CONFIG = Path(__file__).parents[2] / "config"
 SOURCE = Path(__file__).with_name("fmu_importer.c")
+NAMES = ("accumulator", "boom", "crane", "excavator", "lowering", "regenerative", "verification")
+"""The ready circuits that include their machine."""
 TICK = 1e-3
 
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc, which builds the importer, is missing")
@@ -35,14 +37,14 @@ class Fmu:
     """An exported circuit, unpacked: its names in the order of their value references."""
 
     circuit: Path
-    exported: Exported
+    exported: WrittenFmu
     folder: Path
 
     @property
     def file(self) -> Path:
         return self.exported.file
 
-    def names(self, kind: Kind) -> list[str]:
+    def names(self, kind: Causality) -> list[str]:
         return [variable.name for variable in self.exported.variables if variable.kind is kind]
 
     def reference(self, name: str) -> int:
@@ -50,11 +52,11 @@ class Fmu:
 
     @property
     def inputs(self) -> list[str]:
-        return self.names(Kind.INPUT)
+        return self.names(Causality.INPUT)
 
     @property
     def outputs(self) -> list[str]:
-        return self.names(Kind.OUTPUT)
+        return self.names(Causality.OUTPUT)
 
 
 def exported(circuit: Path, folder: Path, fmi: str = "2.0", tick: float = TICK) -> Fmu:

@@ -99,7 +99,7 @@ EXPORT int fmi2EnterInitializationMode(Instance *s) {
 
 EXPORT int fmi2ExitInitializationMode(Instance *s) {
     if (!allowed(s, "fmi2ExitInitializationMode", INITIALIZATION)) return ERROR;
-    s->phase = s->is_exchange ? EVENT : STEP;
+    s->phase = STEP;
     return begin(s);
 }
 

@@ -85,13 +85,14 @@ static int locate(Instance *s, size_t size) {
     const int64_t *counts = &h->n_index;
     for (int i = 0; i < 8; i++)
         if (counts[i] < 0 || counts[i] > (int64_t)1 << 40) return 0;
-    size_t cells = (size_t)(h->n_index + n_of_file(h) + 6 * h->n_variables + h->n_places);
+    size_t cells = (size_t)(h->n_index + n_of_file(h) + 6 * h->n_variables + 2 * h->n_places);
     if (size != sizeof *h + 8 * cells + (size_t)h->n_text || h->n_text < 1) return 0;
     s->header = h;
     s->index = (const uint64_t *)(h + 1);
     s->variables = (const Variable *)(s->index + h->n_index + n_of_file(h));
     s->places = (const int64_t *)(s->variables + h->n_variables);
-    s->text = (const char *)(s->places + h->n_places);
+    s->factors = (const double *)(s->places + h->n_places);
+    s->text = (const char *)(s->factors + h->n_places);
     s->n_cells = (size_t)(n_of_file(h) + h->n_work);
     return s->text[h->n_text - 1] == '\0';
 }
@@ -101,8 +102,7 @@ static int locate(Instance *s, size_t size) {
 static int make_cells(Instance *s) {
     const Header *h = s->header;
     s->cells = calloc(s->n_cells, sizeof(double));
-    s->before = calloc((size_t)(h->n_hydraulic + 2 * h->n_limited) + 1, sizeof(double));
-    if (s->cells == NULL || s->before == NULL) return 0;
+    if (s->cells == NULL) return 0;
     s->row = s->cells;
     s->value = s->row + h->n_row;
     s->work = s->value + h->n_value + h->n_constants;
@@ -151,7 +151,6 @@ Instance *instance_new(const char *name, const char *token, const char *folder, 
 void instance_free(Instance *s) {
     if (s == NULL) return;
     free(s->cells);
-    free(s->before);
     free(s->file);
     free(s->name);
     free(s);
@@ -273,7 +272,9 @@ int set_values(Instance *s, const uint32_t *references, size_t n, const double *
     }
     for (size_t i = 0; i < n; i++) {
         const Variable *v = &s->variables[references[i]];
-        for (int64_t k = 0; k < v->count; k++) s->cells[s->places[v->first + k]] = values[i];
+        if (values[i] == s->cells[s->places[v->first]]) continue; /* packed numbers stay as they were calculated */
+        for (int64_t k = v->first; k < v->first + v->count; k++)
+            s->cells[s->places[k]] = values[i] * s->factors[k];
     }
     s->is_stale = 1;
     return OK;

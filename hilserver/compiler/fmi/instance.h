@@ -18,16 +18,16 @@ enum Phase { INSTANTIATED = 1, INITIALIZATION = 2, STEP = 4, EVENT = 8, CONTINUO
 /* What may be done with a variable. `hilserver/fmu/packed.py` writes these numbers. */
 enum Kind { OUTPUT, INPUT, TUNABLE, FIXED, CONSTANT, TIME };
 
-/* The file of the circuit begins with these cells. Behind them: index, cells, variables, places, text. */
+/* The file of the circuit begins with these cells. Behind them: index, cells, variables, places, factors, text. */
 typedef struct {
     char magic[8];
     int64_t n_index, n_row, n_value, n_constants, n_work, n_variables, n_places, n_text;
     int64_t n_states, n_values, substeps;
-    int64_t n_hydraulic, hydraulic, n_limited, limited, lower, upper, scale;
     double tick;
 } Header;
 
-/* A variable: its kind, its places (in the table `places`) in the cells, its name (in `text`), and its range. */
+/* A variable: its kind, its places (in the table `places`) in the cells, its name (in `text`), and its range. What is
+   set is written to all its places, times their factors; the first place holds the value itself. */
 typedef struct {
     int64_t kind, first, count, name;
     double lower, upper;
@@ -44,11 +44,11 @@ struct Instance {
     const uint64_t *index;
     const Variable *variables;
     const int64_t *places;
+    const double *factors;
     const char *text;
     double *cells, *row, *value, *work;
     size_t n_cells;
-    int phase, is_stale, is_exchange;
-    double *before; /* signs of the event indicators */
+    int phase, is_stale;
     char *name;
     void *environment;
     void *logger;
