@@ -40,8 +40,8 @@ def export(
 
     From a log: one column per logged quantity (SI units; raw readings unchanged), one per value of the virtual circuit.
 
-    From a circuit file: an FMU (functional mock-up unit) for co-simulation, for Simulink, OpenModelica, Amesim and
-    others. It contains the compiled circuit, and needs neither hilserver nor Python.
+    From a circuit file: an FMU (functional mock-up unit) for Simulink, OpenModelica, Amesim and others. It contains
+    the compiled circuit, and needs neither hilserver nor Python.
     """
     of_log = {"--format": format, "--columns": columns, "--every": every if every > 1 else None}
     of_circuit = {"--fmi": fmi, "--tick": tick}
@@ -80,6 +80,7 @@ def _circuit(file: Path, out: Path, fmi: str | None, tick: str | None) -> None:
 
     done = export_circuit(file, out, fmi or FMI_2, TICK if tick is None else seconds("--tick", tick))
     inputs, outputs = done.number(Causality.INPUT), done.number(Causality.OUTPUT)
-    print(f"{out}: FMI {done.version} for co-simulation; inputs: {inputs}, outputs: {outputs}.")
+    uses = "model exchange and co-simulation" if done.number(Causality.DERIVATIVE) else "co-simulation"
+    print(f"{out}: FMI {done.version}, {uses}; inputs: {inputs}, outputs: {outputs}.")
     settable, all_values = done.number(Causality.TUNABLE, Causality.FIXED), done.number(*PARAMETERS)
     print(f"Of {all_values} datasheet and initial values, {settable} can be changed in the FMU.")

@@ -36,6 +36,7 @@ ATTRIBUTES = {
     Causality.TUNABLE: ("parameter", "tunable", "exact"),
     Causality.FIXED: ("parameter", "fixed", "exact"),
     Causality.CONSTANT: ("local", "constant", "exact"),
+    Causality.DERIVATIVE: ("local", "continuous", "calculated"),
 }
 """Causality, variability and kind of the initial value of a variable."""
 
@@ -54,7 +55,10 @@ def model_description(model: Model, version: str) -> bytes:
     root = ET.Element("fmiModelDescription", about)
     state = "FMUState" if newer else "FMUstate"
     offered = ("canHandleVariableCommunicationStepSize", f"canGetAndSet{state}", f"canSerialize{state}")
-    ET.SubElement(root, "CoSimulation", {"modelIdentifier": model.identifier} | dict.fromkeys(offered, "true"))
+    kinds = ("ModelExchange", "CoSimulation") if _derivatives(model.variables) else ("CoSimulation",)
+    for kind in kinds:
+        useful = offered if kind == "CoSimulation" else offered[1:]
+        ET.SubElement(root, kind, {"modelIdentifier": model.identifier} | dict.fromkeys(useful, "true"))
     _units(root, model.variables)
     ET.SubElement(ET.SubElement(root, "LogCategories"), "Category", name="logStatusError", description="errors")
     experiment = {"startTime": "0", "stopTime": f"{model.duration:g}", "stepSize": repr(model.tick)}
@@ -66,26 +70,41 @@ def model_description(model: Model, version: str) -> bytes:
     return DECLARATION + text.encode() + b"\n"
 
 
+def _derivatives(variables: Sequence[Variable]) -> dict[int, int]:
+    """Place among the variables of each derivative, and of its state."""
+    places = {variable.name: place for place, variable in enumerate(variables)}
+    return {place: places[each.state] for place, each in enumerate(variables) if each.kind is Causality.DERIVATIVE}
+
+
 def _list_2(variables: Sequence[Variable], listed: ET.Element, structure: ET.Element) -> None:
-    """The variables in FMI 2.0, whose structure counts them from 1."""
-    for reference, variable in enumerate(variables):
-        one = ET.SubElement(listed, "ScalarVariable", _attributes(variable, reference))
-        ET.SubElement(one, "Real", _unit(variable) | _values(variable))
-    outputs = [number for number, each in enumerate(variables, start=1) if each.kind is Causality.OUTPUT]
-    for part in ("Outputs", "InitialUnknowns") if outputs else ():
-        entries = ET.SubElement(structure, part)
-        for number in outputs:
-            ET.SubElement(entries, "Unknown", index=str(number))
+    """The variables in FMI 2.0, which counts them from 1."""
+    derivatives = {place: {"derivative": str(state + 1)} for place, state in _derivatives(variables).items()}
+    for place, variable in enumerate(variables):
+        one = ET.SubElement(listed, "ScalarVariable", _attributes(variable, place))
+        ET.SubElement(one, "Real", _unit(variable) | _values(variable) | derivatives.get(place, {}))
+    outputs = [place for place, each in enumerate(variables) if each.kind is Causality.OUTPUT]
+    parts = {"Outputs": outputs, "Derivatives": [*derivatives], "InitialUnknowns": [*outputs, *derivatives]}
+    for part, places in parts.items():
+        entries = ET.SubElement(structure, part) if places else structure
+        for place in places:
+            ET.SubElement(entries, "Unknown", index=str(place + 1))
 
 
 def _list_3(variables: Sequence[Variable], listed: ET.Element, structure: ET.Element) -> None:
-    """The variables in FMI 3.0, whose structure names their value references."""
-    for reference, variable in enumerate(variables):
-        ET.SubElement(listed, "Float64", _attributes(variable, reference) | _unit(variable) | _values(variable))
-    outputs = [reference for reference, each in enumerate(variables) if each.kind is Causality.OUTPUT]
-    for part in ("Output", "InitialUnknown"):
-        for reference in outputs:
-            ET.SubElement(structure, part, valueReference=str(reference))
+    """The variables in FMI 3.0, where their value references stand for them."""
+    derivatives = {place: {"derivative": str(state)} for place, state in _derivatives(variables).items()}
+    for place, variable in enumerate(variables):
+        given = _attributes(variable, place) | _unit(variable) | _values(variable) | derivatives.get(place, {})
+        ET.SubElement(listed, "Float64", given)
+    outputs = [place for place, each in enumerate(variables) if each.kind is Causality.OUTPUT]
+    unknown = [*outputs, *derivatives]
+    for part, places in {
+        "Output": outputs,
+        "ContinuousStateDerivative": derivatives,
+        "InitialUnknown": unknown,
+    }.items():
+        for place in places:
+            ET.SubElement(structure, part, valueReference=str(place))
 
 
 def _attributes(variable: Variable, reference: int) -> dict[str, str]:
@@ -102,7 +121,7 @@ def _attributes(variable: Variable, reference: int) -> dict[str, str]:
 
 def _values(variable: Variable) -> dict[str, str]:
     """Start value and range; a calculated variable has none."""
-    if variable.kind in (Causality.TIME, Causality.OUTPUT):
+    if variable.kind in (Causality.TIME, Causality.OUTPUT, Causality.DERIVATIVE):
         return {}
     limits = {"min": variable.lower, "max": variable.upper}
     return {"start": repr(variable.start)} | {name: repr(x) for name, x in limits.items() if abs(x) < inf}

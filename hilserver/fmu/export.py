@@ -18,7 +18,7 @@ from hilserver.errors import HilserverError
 from hilserver.fmu.datasheet import parameters
 from hilserver.fmu.description import FMI_2, VERSIONS, Model, model_description
 from hilserver.fmu.packed import circuit_bytes
-from hilserver.fmu.variables import Causality, Variable, quantities
+from hilserver.fmu.variables import Causality, Variable, derivatives, quantities
 from hilserver.simulation.circuit_run import TICK, USUAL_DURATION, RunSettings, read_circuit_file
 
 LICENCE = """The shared library in this FMU is a part of hilserver, which is licensed under the Apache License, Version
@@ -40,7 +40,7 @@ class WrittenFmu:
 
 
 def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) -> WrittenFmu:
-    """Write a circuit file as an FMU for co-simulation.
+    """Write a circuit file as an FMU for co-simulation and, without mechanisms, for model exchange.
 
     ``fmi``: version of the standard, 2.0 or 3.0; ``tick``: s, divided into the circuit's ``substeps``. Raises
     ConfigurationError with all problems of the circuit, HilserverError where it can't be exported.
@@ -54,7 +54,9 @@ def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) 
     circuit = read_circuit_file(file, library)
     _refuse_own(circuit, library, file)
     packed = pack(circuit, library, file=str(file))
-    variables = (*quantities(circuit, packed), *parameters(circuit, packed, library))
+    shown = quantities(circuit, packed)
+    rates = [] if circuit.mechanisms else derivatives(packed, shown)
+    variables = (*shown, *parameters(circuit, packed, library), *rates)
     nameless = circuit_bytes(packed, tick, variables, "")
     binary = fmi_file().read_bytes()
     token = hashlib.sha256(nameless + binary).hexdigest()[:32]

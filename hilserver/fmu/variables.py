@@ -6,7 +6,7 @@ That memory is one block of cells: the row of the circuit (values, then recorded
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
@@ -26,6 +26,7 @@ class Causality(IntEnum):
     FIXED = 3
     CONSTANT = 4
     TIME = 5
+    DERIVATIVE = 6
 
 
 PARAMETERS = (Causality.TUNABLE, Causality.FIXED, Causality.CONSTANT)
@@ -36,6 +37,7 @@ class Variable:
     """A variable: SI unit, its start value, the cells that follow from it, and the range in which it can be set.
 
     ``factors``: of the cells, default 1. A parameter has a cell of its own in addition, from which it is read.
+    ``state``: the variable whose derivative it is; its place is the number of the state.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Variable:
     lower: float = -inf
     upper: float = inf
     factors: tuple[float, ...] = ()
+    state: str = ""
 
     @property
     def is_parameter(self) -> bool:
@@ -75,6 +78,23 @@ def quantities(circuit: Circuit, packed: PackedCircuit) -> list[Variable]:
             of = Causality.INPUT if name in inputs else Causality.OUTPUT
             found.append(Variable(name, of, "" if unit == "1" else unit, words.of(name), starts[place], (place,)))
     return sorted(found, key=lambda variable: (Causality.TIME, Causality.INPUT, Causality.OUTPUT).index(variable.kind))
+
+
+def derivatives(packed: PackedCircuit, found: Iterable[Variable]) -> list[Variable]:
+    """The derivatives of the states, by which a circuit is given for model exchange."""
+    states = {variable.places[0]: variable for variable in found if variable.kind is Causality.OUTPUT}
+    return [
+        Variable(
+            f"der({states[i].name})",
+            Causality.DERIVATIVE,
+            f"{states[i].unit or '1'}/s",
+            f"derivative of {states[i].name}",
+            0.0,
+            (i,),
+            state=states[i].name,
+        )
+        for i in range(packed.n_states)
+    ]
 
 
 _OF_NODE = {

@@ -84,7 +84,7 @@ def in_hilserver(
 
 
 def in_fmpy(fmu: Fmu, given: Floats) -> Floats:
-    """The same in FMPy."""
+    """The same in FMPy, which also reads the derivatives after each step."""
     time = np.arange(len(given)) * TICK
     columns = [("time", float), *((name, float) for name in fmu.inputs)]
     signals = np.array([(t, *row) for t, row in zip(time, given, strict=True)], dtype=columns) if fmu.inputs else None
@@ -94,7 +94,7 @@ def in_fmpy(fmu: Fmu, given: Floats) -> Floats:
         output_interval=TICK,
         fmi_type="CoSimulation",
         input=signals,
-        output=fmu.outputs,
+        output=[*fmu.outputs, *fmu.names(Causality.DERIVATIVE)],
         validate=False,
     )
     return np.column_stack([found[name][1:] for name in fmu.outputs])

@@ -71,10 +71,7 @@ EXPORT void *fmi2Instantiate(const char *name, int type, const char *guid, const
     char *folder = path_of(resources);
     Instance *s = instance_new(name, guid, folder, functions->environment, logger, send);
     free(folder);
-    if (s == NULL || type == CO_SIMULATION) return s;
-    refuse(s, "this FMU is for co-simulation: it can't be used for model exchange.");
-    instance_free(s);
-    return NULL;
+    return type == CO_SIMULATION ? s : for_exchange(s);
 }
 
 EXPORT void fmi2FreeInstance(Instance *s) { instance_free(s); }
@@ -99,7 +96,7 @@ EXPORT int fmi2EnterInitializationMode(Instance *s) {
 
 EXPORT int fmi2ExitInitializationMode(Instance *s) {
     if (!allowed(s, "fmi2ExitInitializationMode", INITIALIZATION)) return ERROR;
-    s->phase = STEP;
+    s->phase = s->is_exchange ? EVENT : STEP;
     return begin(s);
 }
 
@@ -239,4 +236,57 @@ EXPORT int fmi2GetBooleanStatus(Instance *s, int kind, int *value) {
 
 EXPORT int fmi2GetStringStatus(Instance *s, int kind, const char **value) {
     return no_status(s, "fmi2GetStringStatus");
+}
+
+/* --- model exchange -------------------------------------------------------------------------------------------------- */
+
+EXPORT int fmi2EnterEventMode(Instance *s) {
+    if (!allowed(s, "fmi2EnterEventMode", EXCHANGE)) return ERROR;
+    s->phase = EVENT;
+    return OK;
+}
+
+EXPORT int fmi2EnterContinuousTimeMode(Instance *s) {
+    if (!allowed(s, "fmi2EnterContinuousTimeMode", EVENT)) return ERROR;
+    s->phase = CONTINUOUS;
+    return OK;
+}
+
+EXPORT int fmi2NewDiscreteStates(Instance *s, EventInfo *info) {
+    if (!allowed(s, "fmi2NewDiscreteStates", EVENT)) return ERROR;
+    if (info == NULL) return refuse(s, "a null pointer was given for the event.");
+    info->new_discrete_states_needed = info->terminate = info->nominals_changed = 0;
+    return handle_event(s, &info->values_changed, &info->next_event_defined, &info->next_event);
+}
+
+EXPORT int fmi2CompletedIntegratorStep(Instance *s, int no_earlier_state, int *has_event, int *terminate) {
+    if (!allowed(s, "fmi2CompletedIntegratorStep", CONTINUOUS)) return ERROR;
+    if (has_event == NULL || terminate == NULL) return refuse(s, "a null pointer was given for the event.");
+    *has_event = needs_event(s), *terminate = 0;
+    return OK;
+}
+
+EXPORT int fmi2SetTime(Instance *s, double time) {
+    return allowed(s, "fmi2SetTime", EXCHANGE) ? set_time(s, time) : ERROR;
+}
+
+EXPORT int fmi2SetContinuousStates(Instance *s, const double *states, size_t n) {
+    return allowed(s, "fmi2SetContinuousStates", CONTINUOUS) ? set_states(s, states, n) : ERROR;
+}
+
+EXPORT int fmi2GetContinuousStates(Instance *s, double *states, size_t n) {
+    return allowed(s, "fmi2GetContinuousStates", ANY_PHASE) ? get_states(s, states, n) : ERROR;
+}
+
+EXPORT int fmi2GetDerivatives(Instance *s, double *derivatives, size_t n) {
+    return allowed(s, "fmi2GetDerivatives", EXCHANGE | INITIALIZATION) ? get_derivatives(s, derivatives, n) : ERROR;
+}
+
+EXPORT int fmi2GetNominalsOfContinuousStates(Instance *s, double *nominals, size_t n) {
+    return allowed(s, "fmi2GetNominalsOfContinuousStates", ANY_PHASE) ? get_nominals(s, nominals, n) : ERROR;
+}
+
+EXPORT int fmi2GetEventIndicators(Instance *s, double *indicators, size_t n) {
+    if (!allowed(s, "fmi2GetEventIndicators", ANY_PHASE)) return ERROR;
+    return n == 0 ? OK : refuse(s, "this FMU has no event indicators.");
 }

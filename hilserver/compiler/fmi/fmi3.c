@@ -38,14 +38,13 @@ EXPORT void *fmi3InstantiateCoSimulation(const char *name, const char *token, co
 
 EXPORT void *fmi3InstantiateModelExchange(const char *name, const char *token, const char *folder, bool visible,
                                           bool logging, void *environment, Logger *logger) {
-    const char *problem = "this FMU is for co-simulation: it can't be used for model exchange.";
-    return instantiate(name, token, folder, environment, logger, problem);
+    return for_exchange(instantiate(name, token, folder, environment, logger, NULL));
 }
 
 EXPORT void *fmi3InstantiateScheduledExecution(const char *name, const char *token, const char *folder, bool visible,
                                                bool logging, void *environment, Logger *logger, void *clock_update,
                                                void *lock, void *unlock) {
-    const char *problem = "this FMU is for co-simulation: it can't be used for scheduled execution.";
+    const char *problem = "this FMU can't be used for scheduled execution.";
     return instantiate(name, token, folder, environment, logger, problem);
 }
 
@@ -67,7 +66,7 @@ EXPORT int fmi3EnterInitializationMode(Instance *s, bool has_tolerance, double t
 
 EXPORT int fmi3ExitInitializationMode(Instance *s) {
     if (!allowed(s, "fmi3ExitInitializationMode", INITIALIZATION)) return ERROR;
-    s->phase = STEP;
+    s->phase = s->is_exchange ? EVENT : STEP;
     return begin(s);
 }
 
@@ -192,6 +191,79 @@ EXPORT int fmi3DoStep(Instance *s, double from, double length, bool no_earlier_s
     return status;
 }
 
+/* --- model exchange -------------------------------------------------------------------------------------------------- */
+
+EXPORT int fmi3EnterEventMode(Instance *s) {
+    if (!allowed(s, "fmi3EnterEventMode", EXCHANGE)) return ERROR;
+    s->phase = EVENT;
+    return OK;
+}
+
+EXPORT int fmi3EnterContinuousTimeMode(Instance *s) {
+    if (!allowed(s, "fmi3EnterContinuousTimeMode", EVENT)) return ERROR;
+    s->phase = CONTINUOUS;
+    return OK;
+}
+
+EXPORT int fmi3UpdateDiscreteStates(Instance *s, bool *again, bool *terminate, bool *nominals, bool *values,
+                                    bool *has_next, double *next) {
+    int changed, defined;
+    if (!allowed(s, "fmi3UpdateDiscreteStates", EVENT)) return ERROR;
+    if (again == NULL || terminate == NULL || nominals == NULL || values == NULL || has_next == NULL || next == NULL)
+        return refuse(s, "a null pointer was given for the event.");
+    int status = handle_event(s, &changed, &defined, next);
+    *again = *terminate = *nominals = false, *values = changed, *has_next = defined;
+    return status;
+}
+
+EXPORT int fmi3CompletedIntegratorStep(Instance *s, bool no_earlier_state, bool *has_event, bool *terminate) {
+    if (!allowed(s, "fmi3CompletedIntegratorStep", CONTINUOUS)) return ERROR;
+    if (has_event == NULL || terminate == NULL) return refuse(s, "a null pointer was given for the event.");
+    *has_event = needs_event(s), *terminate = false;
+    return OK;
+}
+
+EXPORT int fmi3SetTime(Instance *s, double time) {
+    return allowed(s, "fmi3SetTime", EXCHANGE) ? set_time(s, time) : ERROR;
+}
+
+EXPORT int fmi3SetContinuousStates(Instance *s, const double *states, size_t n) {
+    return allowed(s, "fmi3SetContinuousStates", CONTINUOUS) ? set_states(s, states, n) : ERROR;
+}
+
+EXPORT int fmi3GetContinuousStates(Instance *s, double *states, size_t n) {
+    return allowed(s, "fmi3GetContinuousStates", ANY_PHASE) ? get_states(s, states, n) : ERROR;
+}
+
+EXPORT int fmi3GetContinuousStateDerivatives(Instance *s, double *derivatives, size_t n) {
+    int phases = EXCHANGE | INITIALIZATION;
+    return allowed(s, "fmi3GetContinuousStateDerivatives", phases) ? get_derivatives(s, derivatives, n) : ERROR;
+}
+
+EXPORT int fmi3GetNominalsOfContinuousStates(Instance *s, double *nominals, size_t n) {
+    return allowed(s, "fmi3GetNominalsOfContinuousStates", ANY_PHASE) ? get_nominals(s, nominals, n) : ERROR;
+}
+
+EXPORT int fmi3GetEventIndicators(Instance *s, double *indicators, size_t n) {
+    if (!allowed(s, "fmi3GetEventIndicators", ANY_PHASE)) return ERROR;
+    return n == 0 ? OK : refuse(s, "this FMU has no event indicators.");
+}
+
+static int count(const Instance *s, const char *function, size_t *n, size_t number) {
+    if (!allowed(s, function, ANY_PHASE)) return ERROR;
+    if (n == NULL) return refuse(s, "a null pointer was given for a number.");
+    *n = number;
+    return OK;
+}
+
+EXPORT int fmi3GetNumberOfEventIndicators(Instance *s, size_t *n) {
+    return count(s, "fmi3GetNumberOfEventIndicators", n, 0);
+}
+
+EXPORT int fmi3GetNumberOfContinuousStates(Instance *s, size_t *n) {
+    return count(s, "fmi3GetNumberOfContinuousStates", n, s == NULL ? 0 : (size_t)s->header->n_states);
+}
+
 /* --- what this FMU does not offer ------------------------------------------------------------------------------------ */
 
 #define REFUSED(name, ...)                                                                                            \
@@ -202,22 +274,10 @@ EXPORT int fmi3DoStep(Instance *s, double from, double length, bool no_earlier_s
 typedef const uint32_t *References;
 typedef const double *Given;
 
-REFUSED(fmi3EnterEventMode)
 REFUSED(fmi3EnterStepMode)
 REFUSED(fmi3EnterConfigurationMode)
 REFUSED(fmi3ExitConfigurationMode)
-REFUSED(fmi3EnterContinuousTimeMode)
 REFUSED(fmi3EvaluateDiscreteStates)
-REFUSED(fmi3UpdateDiscreteStates, bool *again, bool *terminate, bool *nominals, bool *values, bool *has_next, double *next)
-REFUSED(fmi3CompletedIntegratorStep, bool no_earlier_state, bool *has_event, bool *terminate)
-REFUSED(fmi3SetTime, double time)
-REFUSED(fmi3SetContinuousStates, Given states, size_t n)
-REFUSED(fmi3GetContinuousStates, double *states, size_t n)
-REFUSED(fmi3GetContinuousStateDerivatives, double *derivatives, size_t n)
-REFUSED(fmi3GetNominalsOfContinuousStates, double *nominals, size_t n)
-REFUSED(fmi3GetEventIndicators, double *indicators, size_t n)
-REFUSED(fmi3GetNumberOfEventIndicators, size_t *n)
-REFUSED(fmi3GetNumberOfContinuousStates, size_t *n)
 REFUSED(fmi3GetNumberOfVariableDependencies, uint32_t reference, size_t *n)
 REFUSED(fmi3GetVariableDependencies, uint32_t reference, size_t *places, uint32_t *independents, size_t *others,
         int *kinds, size_t n)

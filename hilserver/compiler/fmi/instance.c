@@ -86,7 +86,7 @@ static int locate(Instance *s, size_t size) {
     for (int i = 0; i < 8; i++)
         if (counts[i] < 0 || counts[i] > (int64_t)1 << 40) return 0;
     size_t cells = (size_t)(h->n_index + n_of_file(h) + 6 * h->n_variables + 2 * h->n_places);
-    if (size != sizeof *h + 8 * cells + (size_t)h->n_text || h->n_text < 1) return 0;
+    if (size != sizeof *h + 8 * cells + (size_t)h->n_text || h->n_text < 1 || h->n_constants < 1) return 0;
     s->header = h;
     s->index = (const uint64_t *)(h + 1);
     s->variables = (const Variable *)(s->index + h->n_index + n_of_file(h));
@@ -102,10 +102,12 @@ static int locate(Instance *s, size_t size) {
 static int make_cells(Instance *s) {
     const Header *h = s->header;
     s->cells = calloc(s->n_cells, sizeof(double));
-    if (s->cells == NULL) return 0;
+    s->kept = calloc((size_t)h->n_row, sizeof(double));
+    if (s->cells == NULL || s->kept == NULL) return 0;
     s->row = s->cells;
     s->value = s->row + h->n_row;
     s->work = s->value + h->n_value + h->n_constants;
+    s->due = s->work - 1;
     return 1;
 }
 
@@ -148,9 +150,20 @@ Instance *instance_new(const char *name, const char *token, const char *folder, 
     return s;
 }
 
+/* The same for model exchange; NULL if the circuit does not allow it. */
+Instance *for_exchange(Instance *s) {
+    if (s == NULL) return NULL;
+    s->is_exchange = 1;
+    if (s->header->n_mechanisms == 0) return s;
+    refuse(s, "this FMU is for co-simulation: a circuit with a mechanism can't be used for model exchange.");
+    instance_free(s);
+    return NULL;
+}
+
 void instance_free(Instance *s) {
     if (s == NULL) return;
     free(s->cells);
+    free(s->kept);
     free(s->file);
     free(s->name);
     free(s);
@@ -161,24 +174,40 @@ void instance_reset(Instance *s) {
     memset(s->cells, 0, s->n_cells * sizeof(double));
     memcpy(s->cells, s->index + s->header->n_index, (size_t)n_of_file(s->header) * sizeof(double));
     s->phase = INSTANTIATED;
-    s->is_stale = 1;
+    touch(s);
 }
 
 /* --- steps ---------------------------------------------------------------------------------------------------------- */
 
+/* The first cells of a frame: the arrays of the circuit. */
+int64_t *fill_frame(Instance *s, int64_t *frame) {
+    const Header *h = s->header;
+    const int64_t arrays[ARRAYS] = {address(s->index), h->n_index, address(s->value), h->n_value, address(s->row),
+                                    h->n_values, address(s->row + h->n_values), h->n_row - h->n_values,
+                                    address(s->work), h->n_work};
+    memcpy(frame, arrays, sizeof arrays);
+    return frame;
+}
+
 /* Advance by steps of `h` seconds; with none, the results follow from the present values and inputs. */
 static int advance(Instance *s, int64_t steps, double h) {
-    const Header *d = s->header;
-    int64_t frame[12] = {address(s->index), d->n_index, address(s->value), d->n_value, address(s->row), d->n_values,
-                         address(s->row + d->n_values), d->n_row - d->n_values, address(s->work), d->n_work, steps,
-                         bits(h)};
-    s->is_stale = 0;
-    return hilserver_advance(frame) == 0 ? OK : refuse(s, "the compiled circuit failed.");
+    int64_t frame[FRAME_CELLS] = {[ARRAYS] = steps, [ARRAYS + 1] = bits(h)};
+    s->is_stale = s->has_rates = 0;
+    return hilserver_advance(fill_frame(s, frame)) == 0 ? OK : refuse(s, "the compiled circuit failed.");
 }
 
 static double step_of(const Instance *s) { return s->header->tick / (double)s->header->substeps; }
 
-static int refresh(Instance *s) { return s->is_stale ? advance(s, 0, step_of(s)) : OK; }
+/* A value, an input or a parameter has changed. */
+void touch(Instance *s) {
+    s->is_stale = 1;
+    s->has_rates = 0;
+}
+
+/* Make all results follow from the present values and inputs. */
+int refresh(Instance *s) {
+    return s->is_stale ? advance(s, 0, s->is_exchange ? 0.0 : step_of(s)) : OK;
+}
 
 static const char *name_of(const Instance *s, const Variable *v) { return s->text + v->name; }
 
@@ -223,7 +252,7 @@ int start(Instance *s, double time) {
 
 /* At the end of the initialization. */
 int begin(Instance *s) {
-    s->is_stale = 1;
+    touch(s);
     return refresh(s);
 }
 
@@ -241,7 +270,7 @@ int get_values(Instance *s, const uint32_t *references, size_t n, double *values
     if (s->phase != INSTANTIATED && s->phase != FAILED && refresh(s) != OK) return ERROR;
     for (size_t i = 0; i < n; i++) {
         const Variable *v = variable(s, references[i]);
-        if (v == NULL) return ERROR;
+        if (v == NULL || (v->kind == DERIVATIVE && rate(s) != OK)) return ERROR;
         values[i] = s->cells[s->places[v->first]];
     }
     return OK;
@@ -276,7 +305,7 @@ int set_values(Instance *s, const uint32_t *references, size_t n, const double *
         for (int64_t k = v->first; k < v->first + v->count; k++)
             s->cells[s->places[k]] = values[i] * s->factors[k];
     }
-    s->is_stale = 1;
+    touch(s);
     return OK;
 }
 
@@ -305,7 +334,7 @@ int snapshot_get(const Instance *s, void **snapshot) {
     if (made == NULL && (made = malloc(snapshot_size(s))) == NULL) return refuse(s, "there is no memory for a state.");
     made->n_cells = (int64_t)s->n_cells, made->phase = s->phase, made->mark = mark(s);
     memcpy(made->cells, s->cells, s->n_cells * sizeof(double));
-    made->cells[s->n_cells] = s->is_stale;
+    made->cells[s->n_cells] = s->is_stale + 2 * s->has_rates;
     *snapshot = made;
     return OK;
 }
@@ -316,7 +345,8 @@ int snapshot_set(Instance *s, const void *snapshot) {
     if (!belongs(s, given)) return ERROR;
     memcpy(s->cells, given->cells, s->n_cells * sizeof(double));
     s->phase = (int)given->phase;
-    s->is_stale = given->cells[s->n_cells] != 0.0;
+    s->is_stale = (int)given->cells[s->n_cells] & 1;
+    s->has_rates = (int)given->cells[s->n_cells] >> 1;
     return OK;
 }
 
