@@ -51,6 +51,7 @@ def test_python_example_with_a_log(block: Block, recorded: Workplace) -> None:
         ("closed-chains.md", r"1 degrees of freedom|2 degrees of freedom"),
         ("virtual-commissioning.md", r"prediction: fit"),
         ("rths.md", r"mm"),
+        ("fmu.md", r"\d bar, .*\d mm"),
     ],
 )
 def test_python_example(page: str, said: str, tmp_path: Path) -> None:
