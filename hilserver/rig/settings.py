@@ -201,8 +201,6 @@ class ValveSettings(Datasheet):
             raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
         if self.other_port == self.port:
             raise ValueError("other_port must be a different port from port")
-        if self.bridge.strategy == "flow_servo" and self.flow is None:
-            raise ValueError("bridge.strategy flow_servo needs flow: the channel that measures it")
         for key in ("nominal_flow", "nominal_flow_to_tank", "leakage"):
             point = getattr(self, key)
             if point is not None and point.edge_drop() < self.transition_pressure:
