@@ -28,9 +28,15 @@ BAR = 1e5
 """Pa."""
 L_MIN = 1.0 / 6e4
 """A litre per minute, m^3/s."""
+GAL_MIN = 3.785411784e-3 / 60.0
+"""A US gallon per minute, m^3/s."""
+PSI = 6894.757293168
+"""A pound-force per square inch, Pa; exact to the digits given."""
+RPM = 1.0 / 60.0
+"""A revolution per minute, 1/s."""
 
 
-USUAL_UNITS = {
+COMMON_UNITS = {
     "m": "[length]", "km": "1000 m", "cm": "0.01 m", "mm": "0.001 m", "µm": "1e-6 m",
     "s": "[time]", "ms": "0.001 s", "µs": "1e-6 s", "us": "1e-6 s", "ns": "1e-9 s", "min": "60 s", "h": "3600 s",
     "Hz": "1 / s", "kHz": "1000 Hz", "MHz": "1e6 Hz",
@@ -52,7 +58,7 @@ them: pint's own differs in the last digits, which logs of earlier versions cont
 """
 _NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")
-_USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
+_COMMON_WORDS = {*COMMON_UNITS, "%", "dimensionless"}
 
 
 def registry(*units: str) -> pint.UnitRegistry[Any]:
@@ -61,14 +67,14 @@ def registry(*units: str) -> pint.UnitRegistry[Any]:
     A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
     """
     words = {word for unit in units for word in _WORD.findall(unit)}
-    return _usual_units() if words <= _USUAL_WORDS else _all_units()
+    return _common_units() if words <= _COMMON_WORDS else _all_units()
 
 
 @functools.cache
-def _usual_units() -> pint.UnitRegistry[Any]:
+def _common_units() -> pint.UnitRegistry[Any]:
     import pint  # only where units are read: clients do not need it, and it takes 0.1 s
 
-    return pint.UnitRegistry([f"{word} = {definition}" for word, definition in USUAL_UNITS.items()])
+    return pint.UnitRegistry([f"{word} = {definition}" for word, definition in COMMON_UNITS.items()])
 
 
 @functools.cache
@@ -81,7 +87,7 @@ def _all_units() -> pint.UnitRegistry[Any]:
 
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
     for word in _NOT_IN_PINT:
-        units.define(f"{word} = {USUAL_UNITS[word]}")
+        units.define(f"{word} = {COMMON_UNITS[word]}")
     units.define("revolution = rev")
     units.define("psig = psi")
     return units
@@ -176,7 +182,7 @@ def unit_of(dimension: Dimension) -> str:
     >>> unit_of({"kg": 1, "m": -1, "s": -2}), unit_of({"m": 2}), unit_of({})
     ('Pa', 'm^2', '')
     """
-    return _usual_names().get(frozenset(dimension.items()), _product(dimension))
+    return _common_names().get(frozenset(dimension.items()), _product(dimension))
 
 
 def with_unit(value: float, dimension: Dimension) -> float | str:
@@ -190,7 +196,7 @@ def _product(dimension: Dimension) -> str:
 
 
 @functools.cache
-def _usual_names() -> dict[frozenset[tuple[str, float]], str]:
+def _common_names() -> dict[frozenset[tuple[str, float]], str]:
     return {frozenset(dimensional(f"1 {name}")[1].items()): name for name in _NAMED}
 
 

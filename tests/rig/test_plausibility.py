@@ -93,6 +93,6 @@ def test_a_piston_begins_within_its_stroke(position: str, fits: bool) -> None:
         lift(changes)
         return
     with pytest.raises(
-        ConfigurationError, match=r"nodes\.rod\.position.* is outside the stroke of cylinder, 0 … 1000 mm"
+        ConfigurationError, match=r"nodes\.rod\.position.* is outside the stroke of cylinder, 0 mm … 1000 mm"
     ):
         lift(changes)
