@@ -12,7 +12,7 @@ from hilserver.units import shown_unit
 
 MAX_DIGITS = 5
 """After the decimal point."""
-USUAL_LEAK_DROP = 70e5
+TYPICAL_LEAKAGE_DROP = 70e5
 """Pa, at which leakage is stated where the rig file has none."""
 
 
@@ -98,7 +98,7 @@ class LeakagePoint:
 def leakage_point(found: Identified) -> LeakagePoint:
     """The drop at which the leakage is stated: that of the rig file, or the usual one."""
     leakage = found.experiment.settings.leakage
-    return LeakagePoint(leakage.drop, leakage.per) if leakage else LeakagePoint(USUAL_LEAK_DROP, "edge")
+    return LeakagePoint(leakage.drop, leakage.per) if leakage else LeakagePoint(TYPICAL_LEAKAGE_DROP, "edge")
 
 
 def _motion(found: Identified) -> list[ValveFinding]:

@@ -40,7 +40,7 @@ from hilserver.tick.row import CylinderState
 
 MIN_PRESSURE = -1e5
 """Pa gauge; the estimate does not fall below a vacuum."""
-GENTLE = 1e-3
+NEGLIGIBLE = 1e-3
 """Fraction of a pressure error that decays in a step, below which it counts as constant."""
 
 FIRST_FLOW = CylinderState.names().index("flow_A")
@@ -84,7 +84,7 @@ def share_of_rise(a: float) -> float:
     >>> round(share_of_rise(1e-9), 6), round(share_of_rise(1.0), 6), round(100.0 * share_of_rise(100.0), 6)
     (0.5, 0.367879, 0.99)
     """
-    if a < GENTLE:
+    if a < NEGLIGIBLE:
         return 0.5
     return float((1.0 - (1.0 - exp(-a)) / a) / a)
 

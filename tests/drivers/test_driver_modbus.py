@@ -54,7 +54,7 @@ def tcp(at_network: TcpBench) -> TcpBench:
 @pytest.fixture
 def rtu(at_line: RtuBench) -> RtuBench:
     """As just switched on, with a good cable."""
-    at_line.cable.mend()
+    at_line.cable.repair()
     at_line.server.do("anew")
     return at_line
 
@@ -170,7 +170,7 @@ def test_a_late_answer_on_a_serial_line_is_not_taken_for_the_next_one(rtu: RtuBe
     while time.monotonic() < begin + 1.5:
         assert session.read()["x"] != 0x10002, "the answer to an earlier request"
         time.sleep(0.01)
-    rtu.cable.mend()
+    rtu.cable.repair()
     session.reads({"x": 0x30004})
     session.driver.close()
 

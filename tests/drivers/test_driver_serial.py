@@ -212,7 +212,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(open_: Callable[..., Sessio
         assert np.isnan(value) or value == requests, "the answer to an earlier request"
         time.sleep(0.01)
     assert session.driver.errors["timeout"] > 0
-    device.mend()
+    device.repair()
     session.reads_something()
     assert session.values[0] == requests
     session.driver.close()

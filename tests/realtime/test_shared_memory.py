@@ -262,8 +262,8 @@ def test_command_at_which_the_taker_was_killed_is_taken_again(path: Path, start:
             memory.mailbox.post(np.full(8, float(n)))
         dies = "mailbox = LoopMemory.attach(path).mailbox; mailbox.take(); mailbox.take(); os.kill(os.getpid(), 9)"
         assert start(dies).wait(30) == -signal.SIGKILL
-        heir = start("m = LoopMemory.attach(path).mailbox; print(*(x.sequence for x in iter(m.take, None)))")
-        assert line(heir) == "1 2"
+        successor = start("m = LoopMemory.attach(path).mailbox; print(*(x.sequence for x in iter(m.take, None)))")
+        assert line(successor) == "1 2"
 
 
 # ---------------------------------------------------------------------------------------------------- heartbeat, info

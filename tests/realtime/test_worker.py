@@ -169,7 +169,7 @@ def test_channels_and_calibrate_take_their_readings_from_the_running_server(
         pass
 
 
-FATES: dict[str, tuple[Callable[[Run], None], str]] = {
+FAILURES: dict[str, tuple[Callable[[Run], None], str]] = {
     "killed": (lambda run: run.server.kill("worker"), "killed by SIGKILL"),
     "told to end": (lambda run: run.server.kill("worker", number=signal.SIGTERM), "exit code 0"),
     "stopped": (lambda run: run.server.kill("worker", number=signal.SIGSTOP), "did not answer for"),
@@ -187,9 +187,9 @@ def be(device: ProbeDevice, condition: int) -> None:
     device.condition = condition
 
 
-@pytest.mark.parametrize("fate", list(FATES))
-def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(lasting: Run, fate: str) -> None:
-    strike, reason = FATES[fate]
+@pytest.mark.parametrize("failure", list(FAILURES))
+def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(lasting: Run, failure: str) -> None:
+    strike, reason = FAILURES[failure]
 
     async def watch(user: Panel) -> None:
         await be_running(lasting, user)
@@ -205,7 +205,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(last
         back = await user.see("event", lambda event: event["text"] == "device io: its I/O process runs again", start)
         assert back["kind"] == "info"
         done = actions(lasting.io, number)
-        if fate not in ("killed", "stopped", "hanging driver", "driver that crashes"):
+        if failure not in ("killed", "stopped", "hanging driver", "driver that crashes"):
             assert done[:2] == ["safe", "close"], "whatever ends a worker that can still act, safe values come first"
         assert done[done.index("open") + 1] == "safe", "the first that a new worker writes"
         await recovers(lasting, user)
@@ -336,20 +336,20 @@ def test_an_orderly_end_leaves_safe_values(run: Run) -> None:
     assert actions(run.card)[-2:] == ["safe", "close"]
 
 
-@pytest.mark.parametrize("fate", ["killed", "hangs", "defect", "gives up"])
-def test_a_loop_that_dies_leaves_safe_values(run: Run, fate: str) -> None:
+@pytest.mark.parametrize("failure", ["killed", "hangs", "defect", "gives up"])
+def test_a_loop_that_dies_leaves_safe_values(run: Run, failure: str) -> None:
     in_motion(run)
-    if fate == "killed":
+    if failure == "killed":
         run.server.kill("loop")
     else:
-        run.card.condition = {"hangs": probe.HANGS, "defect": probe.IS_DEFECT, "gives up": probe.GIVES_UP}[fate]
-    if fate == "gives up":  # a fault; the loop goes on without it
+        run.card.condition = {"hangs": probe.HANGS, "defect": probe.IS_DEFECT, "gives up": probe.GIVES_UP}[failure]
+    if failure == "gives up":  # a fault; the loop goes on without it
         eventually(lambda: run.card.output("u") == 0.0)
         run.server.kill("supervisor", number=signal.SIGTERM)
-    elif fate == "hangs":
+    elif failure == "hangs":
         eventually(lambda: "has not ticked for" in run.server.stderr)
         run.card.condition = probe.WORKS
-    assert run.server.wait_exit() == (0 if fate == "gives up" else 1)
+    assert run.server.wait_exit() == (0 if failure == "gives up" else 1)
     assert_safe(run)
     assert run.server.leaves() == []
 

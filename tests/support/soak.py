@@ -209,7 +209,7 @@ async def disk_is_slow(soak: Soak) -> None:
     async with soak.user() as user:
         soak.fake.set(write_delay=0.2)
         await asyncio.sleep(2.0)
-        soak.fake.mend()
+        soak.fake.repair()
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
 
 
@@ -219,7 +219,7 @@ async def disk_is_too_slow(soak: Soak) -> None:
         soak.fake.set(write_delay=2 * RING_SECONDS)
         await user.see("event", lambda event: "was killed" in event["text"])
         await asyncio.sleep(RING_SECONDS)
-        soak.fake.mend()
+        soak.fake.repair()
         event = await user.see("event", lambda event: "are in no log" in event["text"] or "are lost" in event["text"])
         assert event["kind"] == "warning"
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
@@ -232,7 +232,7 @@ async def disk_is_full(soak: Soak) -> None:
         await user.see("event", lambda event: "can't be written" in event["text"])
         state = await user.see("state", lambda state: "not recorded" in str(state["warnings"]))
         assert (state["mode"], state["recording"]["file"]) == ("RUNNING", None)
-        soak.fake.mend()
+        soak.fake.repair()
         await _recorded_again(user)
 
 
@@ -243,7 +243,7 @@ async def disk_fills_up(soak: Soak) -> None:
         await user.see("event", lambda event: "are left free" in event["text"])
         state = await user.see("state", lambda state: "not recorded" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
-        soak.fake.mend()
+        soak.fake.repair()
         await _recorded_again(user)
 
 
@@ -429,7 +429,7 @@ async def live(soak: Soak, faults: list[Fault], end: Fault) -> None:
                 soak.report.append(f"{fault.__name__:32}{time.monotonic() - at:6.1f} s")
         finally:
             watching.cancel()
-            soak.fake.mend()
+            soak.fake.repair()
             soak.fake.set(clock_offset=0.0)
         assert "Traceback" not in soak.server.stderr, soak.server.stderr
         last = int(header(soak.latest_row()).tick)

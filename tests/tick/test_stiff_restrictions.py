@@ -1,4 +1,4 @@
-"""Restrictions that are laminar only near zero drop, at a measured port: no stiffness makes the bridge swing.
+"""Restrictions that are laminar only near zero drop, at a measured port: no stiffness makes the bridge oscillate.
 
 Near zero drop the square root law is the steeper the lower the transition pressure is: circuit and chamber settle in
 a few microseconds. The judge is outside of the bridge, as in `test_port_family`; the circuits, the rigs and the limits

@@ -163,9 +163,10 @@ class Modbus(WireDriver):
         self._single = c.writes == "single"
         self._reads = deque(spans(read, c, c.group.gap, c.group.size))
         self._writes = deque(spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE))
-        dog = c.watchdog_register
-        self._dog: deque[Span] = deque([] if dog is None else [Span(c.unit_of(dog), dog.table, dog.address)])
-        self._food = 0
+        register = c.watchdog_register
+        spans_of_it = [] if register is None else [Span(c.unit_of(register), register.table, register.address)]
+        self._watchdog: deque[Span] = deque(spans_of_it)
+        self._watchdog_value = 0
         self._line: ModbusLine
 
     @classmethod
@@ -197,8 +198,8 @@ class Modbus(WireDriver):
 
     def _connected(self) -> None:
         self._line.start_anew()
-        for dog in self._dog:
-            dog.retry.worked()
+        for watchdog in self._watchdog:
+            watchdog.retry.worked()
 
     def _try_out(self) -> None:
         refused, silent = [], {}
@@ -255,15 +256,15 @@ class Modbus(WireDriver):
         """Write, then trigger the device's watchdog if all outputs have their values."""
         super()._write(values, deadline)
         if all(span.written is not None for span in self._writes):
-            for dog in self._in_turn(self._dog, deadline):
-                self._feed(dog, deadline)
+            for watchdog in self._in_turn(self._watchdog, deadline):
+                self._feed(watchdog, deadline)
 
-    def _feed(self, dog: Span, deadline: float) -> None:
+    def _feed(self, watchdog: Span, deadline: float) -> None:
         settings: WatchdogRegister = self.config.watchdog_register
-        if time.monotonic() - dog.written_at >= settings.period:
-            self._food = (self._food + 1) % (2 if settings.mode == "toggle" else 0x10000)
-            data = bytes([self._food]) if dog.table == "coil" else self._food.to_bytes(2, "big")
-            self._remember(dog, data, self._send(dog, data, deadline))
+        if time.monotonic() - watchdog.written_at >= settings.period:
+            value = self._watchdog_value = (self._watchdog_value + 1) % (2 if settings.mode == "toggle" else 0x10000)
+            data = bytes([value]) if watchdog.table == "coil" else value.to_bytes(2, "big")
+            self._remember(watchdog, data, self._send(watchdog, data, deadline))
 
     def _put(self, job: Span, data: bytes, deadline: float) -> bool:
         return self._send(job, data, deadline) and (not self.config.read_back or self._has(job, data, deadline))
