@@ -1,17 +1,24 @@
 """What holds for every test."""
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_line import Command, command_line
 from fake_nidaqmx import FakeNi
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from modbus_bench import TcpBench
+    from ni_bench import Opened
 
 # A shared machine steals time: no deadline per example.
 # The same examples in every run: a failure in CI is the same failure here.
@@ -111,6 +118,31 @@ def fake_ni(_fake_ni_driver: FakeNi, monkeypatch: pytest.MonkeyPatch) -> FakeNi:
         monkeypatch.setenv(name, value)
     _fake_ni_driver.reset()
     return _fake_ni_driver
+
+
+@pytest.fixture
+def opened(fake_ni: FakeNi) -> Iterator[Opened]:
+    """Makes NI drivers at the fake, opened with just the settings that a test wants."""
+    from ni_bench import opening
+
+    with opening() as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def at_network() -> Iterator[TcpBench]:
+    """A Modbus device, one process for all tests of a module over TCP."""
+    from modbus_bench import TcpBench
+
+    with closing(TcpBench()) as bench:
+        yield bench
+
+
+@pytest.fixture
+def tcp(at_network: TcpBench) -> TcpBench:
+    """The same, as just switched on."""
+    at_network.server.do("anew")
+    return at_network
 
 
 @pytest.fixture

@@ -31,24 +31,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def at_network() -> Iterator[TcpBench]:
-    """One server process for all tests over TCP."""
-    with closing(TcpBench()) as bench:
-        yield bench
-
-
-@pytest.fixture(scope="module")
 def at_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RtuBench]:
     """One server process for all tests over a serial line."""
     with closing(RtuBench(tmp_path_factory.mktemp("line"))) as bench:
         yield bench
-
-
-@pytest.fixture
-def tcp(at_network: TcpBench) -> TcpBench:
-    """As just switched on."""
-    at_network.server.do("anew")
-    return at_network
 
 
 @pytest.fixture

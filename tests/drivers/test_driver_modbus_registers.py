@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,6 @@ from pymodbus.client.mixin import ModbusClientMixin
 from hilserver.errors import DriverError
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def at_network() -> Iterator[TcpBench]:
-    """One server process for all tests over TCP."""
-    with closing(TcpBench()) as bench:
-        yield bench
-
-
-@pytest.fixture
-def tcp(at_network: TcpBench) -> TcpBench:
-    """As just switched on."""
-    at_network.server.do("anew")
-    return at_network
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import both, lift, of_valves
-from rig_bench import bench_rig, merged, program
+from rig_bench import bench_rig, merged
 
 from hilserver.circuit.analysis import LinearModel
 from hilserver.fidelity.strategies import simulate

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from shared_memory_bench import WIDTH, Start, create, kill, line, starting, wait_until
+from shared_memory_bench import WIDTH, Start, create, kill, line, numbered, starting, wait_until
 
 from hilserver.realtime.queues import MailboxFull
 from hilserver.realtime.segment_folder import segment_path
@@ -38,10 +38,6 @@ while True:
     row[:] = ring.published
     ring.publish(row)
 """
-
-
-def numbered(sequence: int, width: int = WIDTH) -> np.ndarray:
-    return np.full(width, float(sequence))
 
 
 def test_ring_is_read_in_order_and_in_batches(path: Path) -> None:

@@ -15,7 +15,7 @@ import probe
 import pytest
 from probe import ProbeDevice
 from probe_rig import CIRCUIT, MAX_AGE, RIG
-from service_harness import Panel, Server, eventually, panel, read_log
+from service_harness import Panel, Server, eventually, read_log, talk
 
 from hilserver.commissioning.calibrate import measure
 from hilserver.commissioning.live import live, readings
@@ -56,14 +56,6 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     started = Run(tmp_path_factory.mktemp("lasting"))
     with started.server:
         yield started
-
-
-def talk(run: Run, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with panel(run.server) as user:
-            await conversation(user)
-
-    asyncio.run(whole())
 
 
 async def be_running(run: Run, user: Panel) -> None:
@@ -135,7 +127,7 @@ def test_values_go_both_ways_with_their_ages(lasting: Run) -> None:
         assert ages.max() <= MAX_AGE
         assert (np.diff(ages) < 0.0).any(), "no other sample came"
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 def logged(run: Run, tick: int) -> dict[str, Any] | None:
@@ -215,7 +207,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(last
         missed, ticks = (state[key] - before[key] for key in ("missed_ticks", "tick"))
         assert missed < ticks / 2
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("io", "p_T.age"), ("card", "p_A.age")])
@@ -243,7 +235,7 @@ def test_a_device_is_unplugged_and_plugged_in_again(lasting: Run, name: str, lim
         assert state["devices"][name]["restarts"] == restarts
         tripped_in_time(await until(lambda: logged(lasting, state["tick"])), name, limit)
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 def tripped_in_time(columns: dict[str, Any], device: str, limit: str) -> None:
@@ -297,7 +289,7 @@ def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) ->
             assert len(after) > 50
             assert set(after) == {0.0}  # in the very tick
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 def test_only_the_defect_has_a_traceback(lasting: Run) -> None:
@@ -322,7 +314,7 @@ def in_motion(run: Run) -> None:
     async def move(user: Panel) -> None:
         await be_running(run, user)
 
-    talk(run, move)
+    talk(run.server, move)
     run.server.note_children()
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from component_bench import program
 from lift_bench import lift
-from rig_bench import bench_rig, program
+from rig_bench import bench_rig
 
 from hilserver.errors import ConfigurationError
 from hilserver.margins.margins import margins

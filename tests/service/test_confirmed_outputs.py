@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from modbus_bench import TcpBench
-from service_harness import Panel, Server, eventually, panel, read_log, rig_text
+from service_harness import Panel, Server, eventually, read_log, rig_text, talk
 
 from hilserver.tick.codes import Mode
 
@@ -80,14 +80,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
         made.bench.close()
 
 
-def talk(run: Run, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with panel(run.server) as user:
-            await conversation(user)
-
-    asyncio.run(whole())
-
-
 async def armed(run: Run, user: Panel) -> None:
     """ARMED, with the pump on."""
     await user.do("arm")
@@ -120,7 +112,7 @@ def test_a_refused_write_trips_and_safe_is_not_reported_before_the_device_has_it
         state = await user.see("state", lambda state: state["mode"] == "SAFE", start)
         assert state["unconfirmed"] == []
 
-    talk(run, watch)
+    talk(run.server, watch)
 
 
 def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
@@ -143,7 +135,7 @@ def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
         await asyncio.to_thread(eventually, lambda: run.pump == 0)
         await user.see("state", lambda state: state["mode"] == "SAFE", start)
 
-    talk(run, watch)
+    talk(run.server, watch)
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 0, run.server.stderr
     columns = read_log(run.server.logs[0]).columns
@@ -155,7 +147,7 @@ def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
 
 
 def test_the_end_of_a_run_is_a_failure_while_a_device_refuses(run: Run) -> None:
-    talk(run, lambda user: armed(run, user))
+    talk(run.server, lambda user: armed(run, user))
     run.refuse(4)
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 1
@@ -175,7 +167,7 @@ def test_a_lost_device_confirms_nothing(run: Run) -> None:
         await asyncio.to_thread(run.bench.plug)
         await user.see("state", lambda state: state["mode"] == "SAFE", start)
 
-    talk(run, watch)
+    talk(run.server, watch)
 
 
 @pytest.mark.parametrize("run", [{"hang_time": "10 min"}], indirect=True)
@@ -190,7 +182,7 @@ def test_the_stand_by_switches_the_pump_off_while_the_worker_stands_still(run: R
         assert any(text in fault["text"] for text in (".age was violated", "does not confirm the command"))
         await asyncio.to_thread(eventually, lambda: run.pump == 0)
 
-    talk(run, watch)
+    talk(run.server, watch)
 
 
 @pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)
@@ -204,4 +196,4 @@ def test_action_warn_reports_and_keeps_the_mode(run: Run) -> None:
         await user.do("disarm")
         await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
 
-    talk(run, watch)
+    talk(run.server, watch)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from service_harness import Panel, Server, panel, read_log
+from service_harness import Panel, Server, read_log, talk
 
 from hilserver.protocol.commands import Arm, Command, Disarm, Start, Stop, Trip
 from hilserver.protocol.published import Answer
@@ -256,14 +256,6 @@ def served(folder: Path, **settings: str) -> Server:
     lines = {"lost_after": "2 s", "buffer": "12 s", **settings}
     text = "\n".join(["[recording]", *(f'{key} = "{value}"' for key, value in lines.items())])
     return Server(folder, changes={"[recording]": text})
-
-
-def talk(server: Server, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with panel(server) as user:
-            await conversation(user)
-
-    asyncio.run(run())
 
 
 def assert_ticks_are_complete(logs: list[Path]) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any
 from mosquitto_lab import PROGRAM_PATH, passwd
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
-from service_harness import Server, eventually
+from service_harness import Server, eventually, listens
 
 from hilserver.client import read_status, where
 from hilserver.protocol.published import CircuitStatus
@@ -69,11 +68,6 @@ class Broker:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager

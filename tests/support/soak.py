@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from fake_system import FakeSystem
 from modbus_bench import TcpBench
-from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, panel, rig_text
+from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, listens, panel, rig_text
 from service_inputs import random_switch
 from soak_logs import look_at_logs
 from soak_usage import Usage
@@ -179,7 +178,7 @@ async def broker_is_killed(soak: Soak) -> None:
     killed = soak.server.pids["broker"]
     soak.server.kill("broker")
     await soak.wait(lambda: children_of(soak.server.pids["supervisor"]).get("broker", killed) != killed)
-    await soak.wait(lambda: _is_listening(soak.server.port))
+    await soak.wait(lambda: listens(soak.server.port))
     async with soak.user() as user:
         assert (await user.see("state", start=0))["mode"] == "RUNNING"
 
@@ -314,12 +313,6 @@ async def slow_device_is_unplugged(soak: Soak) -> None:
 async def _recorded_again(user: Panel) -> None:
     await user.see("event", lambda event: "recording resumed" in event["text"])
     await user.see("state", lambda state: bool(state["recording"]["file"]), len(user.seen))
-
-
-def _is_listening(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-        return True
-    return False
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from port_account import Judgement, judge, run_with, unbalanced
 from port_circuits import KINDS
 from port_family import CLOSED, SOURCE, Case, Ready, closed
 from port_sizes import SIZES, STANDSTILLS
-from rig_bench import program
 
 from hilserver.circuit.library import standard_library
 from hilserver.virtual_commissioning.before_arming import refusals

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import both, hard, lift, of_valves
 from numpy.typing import NDArray
-from rig_bench import program
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig

@@ -12,10 +12,10 @@ from math import pi, sqrt
 from pathlib import Path
 
 import pytest
+from component_bench import program
 from port_account import Judgement, judge
 from port_family import Case
 from port_sizes import SIZES, STANDSTILLS, Table
-from rig_bench import program
 
 from hilserver.circuit.library import standard_library
 from hilserver.rig.build import Rig, assemble
