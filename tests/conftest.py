@@ -36,15 +36,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long, and how, the soak test lasts; how many machines the outside judge judges; pictures by the panel's test.
+    """Length and faults of the soak test, number of machines for the independent reference, pictures of the panel.
 
-    (test_soak.py, test_outside_judge.py, test_panel.py)
+    (test_soak.py, test_independent_reference.py, test_panel.py)
     """
     parser.addoption("--soak", default="60 s", help='length of the soak tests, like "2 h", of each a third')
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
     parser.addoption("--soak-steps", default=None, help="of a chaos run that has failed, as it printed them")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
-    parser.addoption("--judged", type=int, default=25, help="number of random machines of test_outside_judge.py")
+    parser.addoption("--machines", type=int, default=25, help="number of machines in test_independent_reference.py")
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
 
 

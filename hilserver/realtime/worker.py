@@ -188,7 +188,7 @@ class Worker:
         """Whether safe values were written since the last turn: the loop must see that before others are written."""
         period = 1.0 / driver.config.rate
         self._looks = math.ceil(2.0 * period / driver.config.watchdog)
-        """Checks of the commands' age per turn, so that the watchdog is in time at a slow rate too."""
+        """Checks of the commands' age per turn, so that the watchdog acts in time even if the rate is slow."""
         self._clock = GridClock(period / self._looks)
 
     def stop(self, *_: Any) -> None:

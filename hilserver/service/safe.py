@@ -17,7 +17,7 @@ from hilserver.rig.build import Rig
 def make_rig_safe(rig: Rig) -> dict[str, str | None]:
     """Open each device, write its safe values, close it. Returns the failure by device, None if there was none.
 
-    Simulated devices are skipped: their processes have ended, too. Raises HilserverError if the rig's loop is still
+    Simulated devices are skipped: their processes have ended as well. Raises HilserverError if the rig's loop is still
     running: then the devices belong to the loop, and commands are the way to stop it.
     """
     if pid := _running_loop(rig.settings.name):

@@ -31,7 +31,7 @@ WORKER, STAND_BY = "hilserver.realtime.worker", "hilserver.realtime.stand_by"
 LOOK = 0.02
 """Seconds between two checks of a worker's heartbeat."""
 GRACE = 0.06
-"""Seconds for which a worker may be silent beyond the device's own time when the rig must be made safe."""
+"""Seconds by which a worker's silence may exceed the time that its device takes, while the rig is being made safe."""
 OPENING = 10.0
 """Seconds allowed for opening a device, where its ``hang_time`` is not longer."""
 TAKE_OVER = 3.0

@@ -388,7 +388,7 @@ def ended(server: Server) -> Iterator[Path]:
 
 
 def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> None:
-    """One that has ended and the one that is being written come out bit for bit; of one that is none it is said why."""
+    """An ended one and the one being written, bit for bit; a file that is no log is refused with the reason."""
     broken = ended.with_name("2026-01-02T00-00-00_broken.arrow")
     broken.write_bytes(b"ARROW1\0\0" + 500 * b"no such thing")
     anna.opens("Recordings")

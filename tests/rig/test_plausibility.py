@@ -88,7 +88,7 @@ def test_implausible_settings_are_notes() -> None:
 
 @pytest.mark.parametrize(("position", "fits"), [("1.5 m", False), ("-2 mm", False), ("1 m", True), ("-0.5 mm", True)])
 def test_a_piston_begins_within_its_stroke(position: str, fits: bool) -> None:
-    """1.5 m in a stroke of 1 m gave 54 800 bar without a word."""
+    """1.5 m in a stroke of 1 m gave 54 800 bar without any message."""
     changes = {"devices": {"rig": {"machine": {"nodes": {"rod": {"position": position}}}}}}
     if fits:
         lift(changes)

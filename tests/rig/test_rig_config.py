@@ -1,4 +1,4 @@
-"""Loading a rig: everything that is wrong is said at once, with file, key, value and what would be right."""
+"""Loading a rig: everything that is wrong is reported at once, with file, key, value and what would be right."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIMULATED = ("circuits/machine.toml", "circuits/drive.toml", "circuits/lift.toml
 
 
 def problems(changes: Mapping[str, Any], **others: Any) -> str:
-    """What is said about the bench's rig with these changes, one problem per line."""
+    """The problems reported for the bench's rig with these changes, one per line."""
     with pytest.raises(ConfigurationError) as caught:
         bench_rig(changes, **others)
     return str(caught.value)

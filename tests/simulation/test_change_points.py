@@ -96,7 +96,7 @@ def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["absolute", "recursive"])
 def test_forty_parallelograms_say_that_they_pass_their_dead_centre(method: str) -> None:
-    """Whatever bars, masses, speeds and steps: some go wrong, in either method, and none of them without a word."""
+    """Whatever bars, masses, speeds and steps: some go wrong, with either method, and each of them is reported."""
     wrong = 0
     for seed in range(40):
         try:

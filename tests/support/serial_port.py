@@ -89,7 +89,7 @@ class Served:
                 self.port.send(data)
 
     def delayed(self, seconds: float) -> Callable[[bytes], bytes]:
-        """For ``through``: what the device says comes so much later. Everything has come when ``repair`` returns."""
+        """For ``through``: delays the output of the device. All of it has arrived when ``repair`` returns."""
 
         def hold_back(data: bytes) -> bytes:
             if data:

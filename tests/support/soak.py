@@ -66,7 +66,7 @@ action = "trip"
 
 @dataclass
 class Soak:
-    """The present server, and with what it is plagued."""
+    """The present server, and the fakes by which faults are injected."""
 
     folder: Path
     random: np.random.Generator
@@ -401,7 +401,7 @@ ENDING: tuple[Fault, ...] = (
 
 
 async def live(soak: Soak, faults: list[Fault], end: Fault) -> None:
-    """Start a server, plague it with faults, end it with the last; then look at what it has recorded."""
+    """Start a server, inject faults, end it with the last one, then examine what it has recorded."""
     began = time.monotonic()
     with soak.new_server() as soak.server:
         soak.memory = soak.server.memory

@@ -87,7 +87,7 @@ NOT_AT_A_PORT = {
 WRONG: dict[Case | Ready, str] = {
     Ready("regenerative"): "at the workpiece, which the bridge does not know, the rod side oscillates by some bar",
 }
-"""What is not as if it were installed, with the reason."""
+"""Cases in which the machine does not move as if the circuit were installed, with the reason."""
 
 
 @functools.cache
