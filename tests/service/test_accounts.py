@@ -1,4 +1,4 @@
-"""The embedded broker's accounts, and a whole server to which nothing unlawful gets through."""
+"""The embedded broker's accounts, and a whole server that carries out no unauthorised command."""
 
 from __future__ import annotations
 
