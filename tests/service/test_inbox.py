@@ -53,7 +53,7 @@ def run(bench: Bench, work: Coroutine[None, None, None]) -> None:
     async def bounded() -> None:
         working = asyncio.create_task(bench.inbox.work())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await work
         finally:
             working.cancel()

@@ -165,7 +165,7 @@ async def rig(program: Program = "mosquitto", **options: Any) -> AsyncIterator[R
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await work
 
     asyncio.run(bounded())
