@@ -262,8 +262,10 @@ class MqttService:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._connected.clear()
-                await self._publish_offline(client)  # no last will reports the loss of the priority connection alone
-                await _end(tasks)
+                try:  # no last will reports the loss of the priority connection alone
+                    await self._publish_offline(client)
+                finally:
+                    await _end(tasks)
             for task in done:
                 task.result()
 
@@ -366,13 +368,12 @@ def _properties(reply: Reply) -> Properties:
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
     """Cancel these tasks until they are done: `asyncio.wait_for` (Python 3.11) may swallow a cancellation."""
+    for task in tasks:  # the caller raises one exception, and asyncio would report the others
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
     while pending := [task for task in tasks if not task.done()]:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=2.0)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # retrieved: the caller raises one, and asyncio would report the other
 
 
 def _reason(error: aiomqtt.MqttError) -> str:

@@ -197,12 +197,12 @@ class TelemetryReader:
         """Channels whose latest reading is invalid, with the reason."""
         plan = self.rig.plan
         for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
-            slot = int(plan.channel[number].slot)
+            slot, jitter = int(plan.channel[number].slot), plan.channel[number].least_interval
             if slot < 0:
                 continue
             raw, age = row[plan.layout[0].raw + slot], row[plan.layout[0].age + slot]
             reason = settings.why_invalid(raw if math.isfinite(age) else math.nan)
-            if not reason and row[plan.layout[0].stale + number] > age:
+            if not reason and row[plan.layout[0].stale + number] - age > jitter:
                 reason = "it changes faster than valid_rate"
             if reason:
                 yield f"channel {name}: {reason}"

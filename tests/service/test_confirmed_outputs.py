@@ -185,6 +185,29 @@ def test_the_stand_by_switches_the_pump_off_while_the_worker_stands_still(run: R
     talk(run.server, watch)
 
 
+@pytest.mark.parametrize("run", [{"hang_time": "10 min"}], indirect=True)
+def test_a_stand_by_that_hangs_is_replaced_and_a_device_that_is_off_is_tried_often(run: Run) -> None:
+    """Its ``hang_time`` is none for a process that does not even begin."""
+
+    async def watch(user: Panel) -> None:
+        await armed(run, user)
+        await asyncio.to_thread(run.server.note_children)
+        run.server.kill("stand-by", number=signal.SIGSTOP)
+        run.server.kill("worker")
+        await asyncio.to_thread(eventually, lambda: run.pump == 0)
+
+        await user.see("event", lambda event: "its I/O process runs again" in event["text"])
+        start = len(user.seen)
+        await asyncio.to_thread(run.bench.unplug)
+        await asyncio.to_thread(run.server.note_children)
+        run.server.kill("worker")
+        for _ in range(2):
+            event = await user.see("event", lambda event: "Next attempt in 1 s" in event["text"], start)
+            start = user.seen.index(("event", event)) + 1
+
+    talk(run, watch)
+
+
 @pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)
 def test_action_warn_reports_and_keeps_the_mode(run: Run) -> None:
     async def watch(user: Panel) -> None:

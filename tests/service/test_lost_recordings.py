@@ -158,6 +158,25 @@ def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path:
     assert len(recording._files) == 3, "each counts once"
 
 
+@pytest.mark.parametrize("happens", [delete, replace, move_folder, mount_over])
+def test_a_recorded_file_that_is_gone_or_replaced_counts_as_lost(
+    tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
+    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
+    path = tmp_path / "logs" / "run.arrow"
+    path.parent.mkdir()
+    recording._files = [_Written(path)]
+    writer(path).close()
+    recording._files[0].identify()
+    recording._note_vanished()
+    assert recording.vanished == []
+    happens(path)
+    recording._note_vanished()
+    assert recording.vanished == [path]
+    assert recording.last_tick == -1
+
+
 # --- the rules, without a server --------------------------------------------------------------------------------------
 
 
