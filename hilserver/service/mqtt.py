@@ -40,7 +40,7 @@ from hilserver.service.inbox import STOPPING, Arrival, Commands, Inbox, Reply
 
 _log = logging.getLogger(__name__)
 
-INCOMING_LIMIT, OUTBOX_LIMIT = 2000, 1000
+INCOMING_LIMIT, INCOMING_BYTES, OUTBOX_LIMIT = 2000, 8_000_000, 1000
 TELEMETRY_LIMIT = 200
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
@@ -69,14 +69,24 @@ class _Outgoing:
 
 
 class _Incoming(asyncio.Queue[aiomqtt.Message]):
-    """Received messages, a limited number: more are given to ``discard``, with the last level of their topics."""
+    """Received messages, limited in number and bytes: ``discard`` gets the last level of the topics of more."""
 
     def __init__(self, discard: Callable[[str], None], maxsize: int) -> None:
         super().__init__(maxsize)
         self._discard = discard
+        self._bytes = 0
+
+    def _put(self, message: aiomqtt.Message) -> None:
+        self._bytes += len(bytes(message.payload))
+        super()._put(message)
+
+    def _get(self) -> aiomqtt.Message:
+        message = super()._get()
+        self._bytes -= len(bytes(message.payload))
+        return message
 
     def put_nowait(self, message: aiomqtt.Message) -> None:
-        if self.qsize() < INCOMING_LIMIT:
+        if self.qsize() < INCOMING_LIMIT and self._bytes + len(bytes(message.payload)) <= INCOMING_BYTES:
             super().put_nowait(message)
         else:
             self._discard(message.topic.value.rpartition("/")[2])

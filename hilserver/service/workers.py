@@ -139,9 +139,10 @@ class WorkerProcess:
     async def _ended(self, child: Child) -> str:
         """Wait for the end of a worker, and kill it where it hangs; returns why it ended.
 
-        Checks are counted, not seconds: after a pause of the whole machine the worker needs a moment, too.
+        A stand-by that has ended is replaced, once per second. Checks are counted, not seconds: after a pause of the
+        whole machine the worker needs a moment, too.
         """
-        beats, looks, hung = -1, 0, ""
+        beats, looks, all_looks, hung = -1, 0, 0, ""
         ending = asyncio.create_task(child.wait_ended())
         while not ending.done():
             heartbeat = self._memory.heartbeat.beats
@@ -151,6 +152,9 @@ class WorkerProcess:
                 hung = f"the driver did not answer for {looks * LOOK:.2g} s and was killed"
                 child.kill()
                 break
+            all_looks += 1
+            if all_looks % round(1.0 / LOOK) == 0:
+                await self._have_stand_by()
             await asyncio.wait({ending}, timeout=LOOK)
         reason = await ending
         return hung or reason

@@ -243,15 +243,16 @@ def test_watchdog_register_is_not_fed_while_an_output_is_not_as_commanded(tcp: T
     session.driver.close()
 
 
-def test_safe_values_are_written_in_the_order_of_the_outputs(tcp: TcpBench) -> None:
+@pytest.mark.parametrize("pump", [200, 301], ids=["elsewhere", "beside the valve"])
+def test_safe_values_are_written_in_the_order_of_the_outputs(tcp: TcpBench, pump: int) -> None:
     """Valves first, as the rig has them, whatever their addresses, and whatever was written before."""
     outputs = {"valve": {**place(300), "safe": 7}, "block": {"table": "coil", "address": 9, "safe": 0}}
-    outputs["pump"] = {**place(200), "safe": 8}
+    outputs["pump"] = {**place(pump), "safe": 8}
     session = opened(tcp.server, outputs=outputs)
     session.write({"valve": 1, "block": 1, "pump": 1})
     before = len(tcp.server.written())
     session.driver.make_safe()
-    assert [address for _, _, address, _ in tcp.server.written()[before:]] == [300, 9, 200]
+    assert [address for _, _, address, _ in tcp.server.written()[before:]] == [300, 9, pump]
     session.driver.close()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ from service_harness import Panel, Server, eventually, read_log, talk
 
 from hilserver.commissioning.calibrate import measure
 from hilserver.commissioning.live import live, readings
+from hilserver.driver import Floats
 from hilserver.errors import HilserverError
+from hilserver.realtime.worker import WRITE, Worker, WorkerMemory
 from hilserver.record.format import RecordError
 from hilserver.rig.build import load_rig
 from hilserver.tick.codes import Mode
@@ -412,3 +416,27 @@ def test_a_start_without_its_slow_device_is_refused(tmp_path: Path) -> None:
     assert actions(run.io) == []
     assert actions(run.card)[-2:] in ([], ["safe", "close"])
     assert run.server.leaves() == []
+
+
+def test_a_worker_gives_a_sign_of_life_between_writing_and_reading(tmp_path: Path) -> None:
+    """A device that answers neither takes the time of both, and its worker must not count as hanging."""
+    beats: dict[str, int] = {}
+
+    class Device(probe.SlowProbe):
+        def write(self, values: Floats) -> None:
+            beats["write"] = memory.heartbeat.beats
+
+        def read(self, values: Floats, ages: Floats) -> None:
+            if "write" in beats and "read" not in beats:
+                beats["read"] = memory.heartbeat.beats
+                worker.stop()
+
+    config = probe.SlowProbe.Config(file=str(tmp_path / "device"), watchdog="60 s")
+    device = Device("io", config, ["a"], ["u"])
+    memory = WorkerMemory.create(tmp_path / "segment", 1, 1)
+    worker = Worker(device, memory, os.getppid())
+    memory.commands.publish(np.array([time.monotonic(), WRITE, 0.0]))
+    device.open()
+    worker._serve()
+    memory.close()
+    assert beats["read"] == beats["write"] + 1

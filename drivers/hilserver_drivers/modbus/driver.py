@@ -127,12 +127,18 @@ class Span(WriteJob):
         return filter(None, (part.fault(float(values[part.slot])) for part in self.parts))
 
 
-def spans(parts: Sequence[Part], config: ModbusConfig, gap: int, size: int) -> Iterator[Span]:
-    """Group channels that are at most ``gap`` registers apart, at most ``size`` registers per group."""
+def spans(
+    parts: Sequence[Part], config: ModbusConfig, gap: int, size: int, *, in_sequence: bool = False
+) -> Iterator[Span]:
+    """Group channels that are at most ``gap`` registers apart, at most ``size`` registers per group.
+
+    ``in_sequence``: only those that follow each other among the channels, so that groups can be kept in their order.
+    """
     chosen: list[Part] = []
     for part in sorted(parts, key=lambda p: (config.unit_of(p.place), p.place.table, p.place.address)):
         scale = BITS_PER_REGISTER if part.place.is_bit else 1
-        if chosen and not _belongs(part, chosen, config, gap * scale, size * scale):
+        follows = not in_sequence or any(abs(part.slot - other.slot) == 1 for other in chosen)
+        if chosen and not (follows and _belongs(part, chosen, config, gap * scale, size * scale)):
             yield Span.of(chosen, config)
             chosen = []
         chosen.append(part)
@@ -162,7 +168,8 @@ class Modbus(WireDriver):
         written = [Part(n, slot, c.outputs[n], c.order_of(c.outputs[n])) for slot, n in enumerate(outputs)]
         self._single = c.writes == "single"
         self._reads = deque(spans(read, c, c.group.gap, c.group.size))
-        self._writes = deque(spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE))
+        size = 1 if self._single else WRITTEN_AT_ONCE
+        self._writes = deque(spans(written, c, 0, size, in_sequence=True))  # in order: valve, block valve, pump
         register = c.watchdog_register
         spans_of_it = [] if register is None else [Span(c.unit_of(register), register.table, register.address)]
         self._watchdog: deque[Span] = deque(spans_of_it)
