@@ -183,7 +183,10 @@ def rosenbrock(
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
-    at, size, examined = 0, PARTS, 0
+    at, examined, largest = 0, 0, PARTS
+    for _ in range(ix[HALVINGS]):
+        largest //= 2
+    size = largest
     while at < PARTS:
         keep_start(ix, val, z, y, work, chambers, known)
         if not is_linearised:
@@ -206,7 +209,7 @@ def rosenbrock(
         pass_volumes_of_part(ix, val, z, work, chambers)
         known = not count_voids(ix, val, z, work) and known
         at += size
-        size = min(2 * size if examined < MAX_EXAMINED else COARSE, PARTS - at)
+        size = min(2 * size if examined < MAX_EXAMINED else COARSE, largest, PARTS - at)
     return known
 
 
@@ -398,7 +401,7 @@ def is_small(ix: Indices, val: Floats, i: int, error: float, change: float) -> b
     """Whether the error of a state by its linearisation is acceptable in a step in which it changes by ``change``.
 
     It grows with h²: each of the HALVINGS in the header (0 except in the second run with half the step) allows a
-    quarter.
+    quarter, and halves the largest part of a step.
     """
     scale = val[ix[SCALE] + i] if i < np.int64(ix[N_STATES]) else CHAMBER_SCALE
     allowed = BEND_RELATIVE * change + BEND_ABSOLUTE * scale

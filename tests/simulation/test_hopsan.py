@@ -37,7 +37,7 @@ LIBRARY = standard_library()
 
 def table(lift: str) -> Table:
     data = np.genfromtxt(FOLDER / f"{lift}.csv", delimiter=",", names=True)
-    return {name: data[name] for name in data.dtype.names}
+    return {name: data[name] for name in data.dtype.names or ()}
 
 
 def true_errors(run: CircuitRun, lift: str) -> dict[str, float]:
