@@ -147,7 +147,7 @@ def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[Find
         return
     if settings.port_B is not None:
         yield from _leakage(fits, settings.leakage)
-    chambers = {}
+    chambers: dict[str, IdentifiedChamber] = {}
     for found in fits:
         for c in (IdentifiedChamber.of(c, found) for c in found.experiment.chambers if c.cylinder is settings):
             best = chambers.setdefault(c.chamber.port, c)
@@ -172,7 +172,7 @@ def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> I
         stated = Oil(1.0 / line.B_o, line.alpha_0, {})
         oil, deviation = _with_deviation(chambers, stated)
     for side, port in (("A", settings.port_A), ("B", settings.port_B)):
-        if port in oil.dead_volumes:
+        if port is not None and port in oil.dead_volumes:
             value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
             yield Finding(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
 

@@ -123,7 +123,7 @@ def leakage(p_A: float, p_B: float, v: float, m: CylinderRecord) -> float:
 
 
 @compilable
-def volume_into(is_B: bool, k: CylinderState, m: CylinderRecord) -> float:
+def volume_into(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
     """Oil that has entered port A or B since the start, m³.
 
     Behind a restriction the chamber's pressure is not that of the port, by which `add_volumes` counts.

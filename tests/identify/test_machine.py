@@ -47,7 +47,7 @@ def true_compliance(rig: Rig, side: str, x: float, p: float) -> float:
     p_0, kappa = ATMOSPHERE, 1.4
     air = oil["air_fraction"] * (p_0 / (p + p_0)) ** (1.0 / kappa) / (kappa * (p + p_0))
     wall = V_hose / (float(str(hose["wall_coefficient"]).split()[0]) * math.sqrt(p))
-    return V * (1.0 / to_si(oil["bulk_modulus"], "Pa") + air) + wall
+    return float(V * (1.0 / to_si(oil["bulk_modulus"], "Pa") + air) + wall)
 
 
 @pytest.mark.slow
