@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from hilserver.components.base import Datasheet
+from hilserver.components.orifice import FlowAtDrop
 from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSettings
@@ -28,6 +29,7 @@ from hilserver.units import (
     AnyQuantity,
     Force,
     Frequency,
+    LeakageCoefficient,
     Length,
     Mass,
     Number,
@@ -302,12 +304,27 @@ class CylinderSettings(Datasheet):
     )
     dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
     mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
+    leakage: LeakageCoefficient = Field(
+        default="0 l/min/bar", ge=0, examples=["0.005 l/min/bar"], description="leakage past the piston per pressure"
+    )
     bulk_modulus: Pressure | None = Field(
         default=None,
         examples=["1.2e9 Pa"],
         gt=0,
         description="effective value of oil and hoses; default: that of the circuit's oil",
     )
+
+    air_fraction: Number | None = Field(
+        default=None,
+        ge=0,
+        le=0.1,
+        description="volume fraction of free air in the oil at atmospheric pressure; default: that of the circuit's "
+        "oil, 0 where bulk_modulus is given",
+    )
+    restriction_A: FlowAtDrop | None = Field(
+        default=None, description="restriction between port A, where the pressure is measured, and the piston"
+    )
+    restriction_B: FlowAtDrop | None = Field(default=None, description="the same at port B")
 
     @model_validator(mode="after")
     def _has_an_annulus(self) -> CylinderSettings:
@@ -319,6 +336,12 @@ class CylinderSettings(Datasheet):
         """Piston areas at A and B, m²."""
         piston = 0.25 * pi * self.bore**2
         return piston, piston - 0.25 * pi * self.rod_diameter**2
+
+    def drops(self) -> tuple[float, float]:
+        """Pressure drops between port and piston at A and B by the square of the piston's speed, Pa/(m/s)²."""
+        points = zip((self.restriction_A, self.restriction_B), self.areas(), strict=True)
+        drop_A, drop_B = (point.drop * (area / point.flow) ** 2 if point else 0.0 for point, area in points)
+        return drop_A, drop_B
 
 
 class ArmingSettings(Datasheet):

@@ -191,6 +191,7 @@ def _cylinder(s: CylinderSettings, rod: str) -> dict[str, Any]:
     if s.port_B is not None:
         table |= {"type": "cylinder", "ports": {**table["ports"], "B": s.port_B}}
         table |= {"rod_diameter": f"{max(s.rod_diameter, THINNEST_ROD)} m", "dead_volume_B": f"{s.dead_volume_B} m^3"}
+        table["leakage"] = f"{s.leakage} m^3/(s*Pa)"
     return table
 
 
