@@ -18,9 +18,9 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import Arm, CircuitCommand, Command
 from hilserver.protocol.published import Answer
+from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.inbox import STOPPING
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
