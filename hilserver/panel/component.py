@@ -115,7 +115,7 @@ class ComponentDialog:
         self._fields: dict[str, tuple[DatasheetField, ui.input]] = {}
         # next to the page, not over it: the buttons that stop the rig remain accessible
         dialog = ui.dialog().props("seamless position=right")
-        with dialog as self.dialog, ui.column().classes("card component-dialog gap-3").style("width: 27rem"):
+        with dialog as self.dialog, ui.column().classes("card component-dialog gap-3"):
             self._content = ui.column().classes("w-full gap-3")
 
     def open(self, name: str) -> None:

@@ -149,7 +149,19 @@ class Page:
                 action()
         if self._message or not self.is_seen(LONGEST_SILENCE):
             message, self._message = self._message, {}
-            await self._channel.send(message)
+            await self._channel.send(message | {"link": self._link()})
+
+    def _link(self) -> dict[str, Any]:
+        """The connection as the page has to know it (link.js)."""
+        connection = self.connection
+        trouble = connection.status()
+        return {
+            "age": round(connection.silence, 3),
+            "trouble": "" if connection.online else trouble[0].upper() + trouble[1:],
+            "mode": connection.state.mode.replace("_", " ") if connection.state is not None else "",
+            "alarms": len(connection.alarms.open()),
+            "viewer": connection.online and connection.role == "viewer",
+        }
 
 
 def refuse(text: str) -> None:

@@ -7,6 +7,7 @@ this client waits for no description or state, and imports little.
 from __future__ import annotations
 
 import json
+import socket
 import time
 import uuid
 from typing import Any
@@ -34,6 +35,7 @@ def send_stopping(address: BrokerAddress, rig: str, name: str, *, within: float 
     request = _Request(rig, name)
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311)
     client.on_connect, client.on_message = request.connected, request.received
+    client.on_socket_open = _without_delay
     if address.user is not None:
         client.username_pw_set(address.user, address.password())
     if (context := address.tls()) is not None:
@@ -91,6 +93,11 @@ class _Request:
             raise HilserverError(f"the server of rig {self.rig} is {self._availability}.")
         if self._availability is None and elapsed > LOOK_UP and self.answer is None:
             raise HilserverError(f"the MQTT broker {address} knows no rig {self.rig}.")
+
+
+def _without_delay(client: mqtt.Client, userdata: object, sock: Any) -> None:
+    """Nagle's algorithm would hold the command back until the subscription is acknowledged."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _no_broker(address: BrokerAddress, reason: object) -> str:
