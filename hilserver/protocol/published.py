@@ -260,6 +260,12 @@ class DatasheetValue(Published):
     description: str = Field(description="meaning of the value")
     required: bool = Field(description="whether the value is required")
     default: JsonValue = Field(default=None, description="default; null: none")
+    unit: str = Field(default="", description='SI unit, "" for a plain number or what is not a number')
+    example: str = Field(default="", description="how it is written")
+    minimum: float | None = Field(default=None, description="smallest value, in the unit; null: not limited")
+    maximum: float | None = Field(default=None, description="largest value, in the unit; null: not limited")
+    choices: tuple[str, ...] = Field(default=(), description="the only values accepted; empty: any")
+    parts: dict[str, "DatasheetValue"] = Field(default={}, description="values of which a table consists, by key")
 
 
 class TypeInfo(Published):

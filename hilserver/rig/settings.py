@@ -24,7 +24,20 @@ from hilserver.rig.references import (
 )
 from hilserver.rig.scale import Scale
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
-from hilserver.units import BAR, AnyQuantity, Force, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
+from hilserver.units import (
+    BAR,
+    AnyQuantity,
+    Force,
+    Frequency,
+    Length,
+    Mass,
+    Modulus,
+    Number,
+    Pressure,
+    Rate,
+    Time,
+    Volume,
+)
 
 ConfirmationAge = Annotated[
     Time | None,
@@ -284,7 +297,7 @@ class CylinderSettings(Datasheet):
     dead_volume_A: Volume = Field(gt=0, description="oil between valve and piston with the rod in, hoses included")
     dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
     mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
-    bulk_modulus: Pressure | None = Field(
+    bulk_modulus: Modulus | None = Field(
         default=None,
         examples=["1.2e9 Pa"],
         gt=0,
