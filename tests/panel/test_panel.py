@@ -34,7 +34,8 @@ from panel_bench import (
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 from service_harness import Server, eventually
 
-from hilserver.client import connect
+from hilserver.client import CommandRefused, connect
+from hilserver.protocol.commands import Switch
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -194,13 +195,60 @@ def test_a_bad_value_is_refused_with_the_reason(
 ) -> None:
     before = circuit_of(server, broker, folder)
     anna.clicks_component("relief")
-    anna.types("opening_pressure", "120 l/min")
+    wrong = anna.page.locator(".datasheet .wrong:visible")
+    for entry, problem in (("120 l/min", "has the wrong unit"), ("100000 bar", "out of range: 0 … 4000 bar")):
+        anna.types("opening_pressure", entry)
+        expect(wrong).to_contain_text(problem)
+        expect(anna.page.locator(".apply")).to_be_disabled()
+    anna.types("opening_pressure", "0 bar")  # the panel knows the range only
     anna.applies()
-    expect(anna.page.locator(".refusal-reason")).to_contain_text('"120 l/min" has the wrong unit')
+    expect(anna.page.locator(".refusal-reason")).to_contain_text("must be > 0")
     picture(anna, "panel-component", screenshots)
     anna.closes_component()
     now = circuit_of(server, broker, folder)
     assert (now.version, now.source) == (before.version, before.source)
+
+
+def test_a_change_is_taken_back(anna: User, server: Server, broker: Broker, folder: Path) -> None:
+    before = component_of(server, broker, folder, "relief")["opening_pressure"]
+    anna.clicks_component("relief")
+    now = anna.page.locator(".datasheet .now").first
+    expect(now).to_have_text(before)
+    anna.types("opening_pressure", "111 bar")
+    expect(now).to_have_text(before)
+    anna.applies()
+    expect(now).to_have_text("111 bar")
+    anna.presses("Undo")
+    expect(anna.page.locator(".applied")).to_contain_text("Taken back.")
+    expect(now).to_have_text(before)
+    assert component_of(server, broker, folder, "relief")["opening_pressure"] == before
+    expect(anna.page.get_by_role("button", name="Undo")).to_be_hidden()
+    anna.closes_component()
+
+
+def test_what_somebody_else_has_changed_meanwhile_is_shown(
+    anna: User, server: Server, broker: Broker, folder: Path
+) -> None:
+    """The entry is kept, and the range of both is seen before it is applied."""
+    with connect(broker=login(server, broker, folder, "anna")) as other:
+        other.switch("relief", {"opening_pressure": "150 bar"})
+        version = other.circuit.version
+        anna.clicks_component("relief")
+        anna.types("opening_pressure", "140 bar")
+        other.switch("relief", {"opening_pressure": "130 bar"})
+        notice = anna.page.locator(".changed-by-others")
+        expect(notice).to_contain_text("Somebody else changed this meanwhile:\nopening pressure *: 150 bar → 130 bar")
+        expect(anna.page.locator(".datasheet .now").first).to_have_text("130 bar")
+        expect(anna.page.locator('input[data-field="opening_pressure"]')).to_have_value("140 bar")
+        anna.applies()
+        expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+        late = Switch(component="relief", set={"opening_pressure": "99 bar"}, version=version)
+        with pytest.raises(CommandRefused, match="somebody else has changed the circuit meanwhile"):
+            other.do(late)
+        assert component_of(server, broker, folder, "relief")["opening_pressure"] == "140 bar"
+        with pytest.raises(CommandRefused, match="out of range: at most 4000 bar"):
+            other.switch("relief", {"opening_pressure": "100000 bar"})
+    anna.closes_component()
 
 
 def test_another_type_takes_the_place(anna: User, server: Server, broker: Broker, folder: Path) -> None:
@@ -240,8 +288,7 @@ def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, bro
         client.wait(lambda _: leak()["type"] == "annular_gap")
         assert {key: leak()[key] for key in GAP} == GAP
         anna.types("gap", "-1 um")
-        anna.applies()
-        expect(anna.page.locator(".refusal-reason")).to_contain_text("must be > 0")
+        expect(anna.page.locator(".datasheet .wrong:visible")).to_contain_text('"-1 um" is out of range: at least 0 mm')
         anna.closes_component()
         client.switch_circuit(before)
 
@@ -412,12 +459,12 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
 def test_the_panel_survives_a_restart_of_the_broker(anna: User, broker: Broker) -> None:
     anna.runs()
     broker.stop()
-    expect(anna.page.locator(".notes")).to_contain_text("No connection to the broker")
+    expect(anna.page.locator("#lost-link")).to_contain_text("No connection to the broker")
     expect(anna.page.locator(".mode")).to_have_text("OFFLINE")
     expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_disabled()
     broker.start()
     anna.sees_mode("RUNNING")
-    expect(anna.page.locator(".notes")).not_to_contain_text("No connection")
+    expect(anna.page.locator("#lost-link")).to_be_hidden()
     last = eventually(anna.points, 60)[-1][0]
     eventually(lambda: anna.points()[-1][0] > last, 60)
 
@@ -437,7 +484,15 @@ def test_a_trip_is_an_alarm_until_it_is_reset(anna: User) -> None:
     anna.sees_mode("FAULT")
     expect(anna.page.locator(".notes")).to_contain_text("FAULT")
     anna.opens("Alarms")
-    expect(anna.page.locator(".events")).to_contain_text("FAULT")
+    expect(anna.page.locator(".events tbody tr").first).to_contain_text("FAULT")
+    expect(anna.page).to_have_title(re.compile(r"^\(\d+\) "))
+    anna.page.locator(".acknowledge").first.click()
+    expect(anna.page.locator(".events tbody tr", has_text="FAULT").locator(".acknowledge")).to_have_count(0)
+    anna.presses("Acknowledge all")
+    expect(anna.page).to_have_title(re.compile(r"^[^(]"))
+    expect(anna.page.locator(".alarm-count")).to_be_empty()
+    anna.presses("switches")
+    expect(anna.page.locator(".events")).to_contain_text(" → ")
     anna.presses("Reset")
     anna.sees_mode("SAFE")
 
