@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilserver.parameters import MARK
-from hilserver.protocol.published import DatasheetValue, TypeInfo
+from hilserver.protocol.published import DatasheetPart, DatasheetValue, TypeInfo
 from hilserver.units import shown_value, to_si
 
 _UNKNOWN = DatasheetValue(description="", required=False)
@@ -21,7 +21,7 @@ class DatasheetField:
 
     key: str
     given: str
-    info: DatasheetValue = _UNKNOWN
+    info: DatasheetPart = _UNKNOWN
 
     @property
     def title(self) -> str:
@@ -99,11 +99,12 @@ def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[Datasheet
     return found + [DatasheetField(port, as_text(table[port]), signal) for port in kind.inputs if port in table]
 
 
-def _given(key: str, value: object, info: DatasheetValue) -> Iterator[DatasheetField]:
+def _given(key: str, value: object, info: DatasheetPart) -> Iterator[DatasheetField]:
     """The values of a table, those that are not given included; or one value."""
     if isinstance(value, Mapping):
-        for inner in {**value, **info.parts}:
-            part = info.parts.get(inner, DatasheetValue(description=info.description, required=False))
+        parts = info.parts if isinstance(info, DatasheetValue) else {}
+        for inner in {**value, **parts}:
+            part = parts.get(inner, DatasheetPart(description=info.description, required=False))
             yield from _given(f"{key}.{inner}", value.get(inner), part)
     else:
         yield DatasheetField(key, "" if value is None else as_text(value), info)

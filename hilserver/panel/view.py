@@ -68,6 +68,7 @@ class Page:
         self._shown: dict[str, dict[str, Any]] = {}
         self._message: dict[str, dict[str, Any]] = {}
         self._heartbeat: HeartbeatSender | None = None
+        self._mode = (False, "")
 
     def start(self) -> None:
         """Start the updates; to be called within the page."""
@@ -143,7 +144,10 @@ class Page:
         return command.model_copy(update={"client": self._heartbeat.name})
 
     async def _round(self) -> None:
-        slow = self._slow if next(self._rounds) % SLOW == 0 else []
+        state = self.connection.state
+        mode = (self.connection.online, state.mode if state is not None else "")
+        slow = self._slow if next(self._rounds) % SLOW == 0 or mode != self._mode else []  # a new mode is shown at once
+        self._mode = mode
         for tab, action in (*slow, *self._fast):
             if tab in ("", self.tab):
                 action()

@@ -254,8 +254,8 @@ class CircuitStatus(Published):
     tick: int = Field(description="tick at which it took effect")
 
 
-class DatasheetValue(Published):
-    """A datasheet value of a component type."""
+class DatasheetPart(Published):
+    """A datasheet value, or a value of a table of them."""
 
     description: str = Field(description="meaning of the value")
     required: bool = Field(description="whether the value is required")
@@ -265,7 +265,12 @@ class DatasheetValue(Published):
     minimum: float | None = Field(default=None, description="smallest value, in the unit; null: not limited")
     maximum: float | None = Field(default=None, description="largest value, in the unit; null: not limited")
     choices: tuple[str, ...] = Field(default=(), description="the only values accepted; empty: any")
-    parts: dict[str, "DatasheetValue"] = Field(default={}, description="values of which a table consists, by key")
+
+
+class DatasheetValue(DatasheetPart):
+    """A datasheet value of a component type."""
+
+    parts: dict[str, DatasheetPart] = Field(default={}, description="values of which a table consists, by key")
 
 
 class TypeInfo(Published):

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from hilserver.circuit.library import Library
 from hilserver.components.base import Component
-from hilserver.protocol.published import ComponentTypes, DatasheetValue, TypeInfo
+from hilserver.protocol.published import ComponentTypes, DatasheetPart, DatasheetValue, TypeInfo
 from hilserver.units import LARGEST, Unit
 
 
@@ -33,27 +33,31 @@ def _type_info(kind: type[Component]) -> TypeInfo:
 
 
 def _value(info: FieldInfo) -> DatasheetValue:
+    model = next((fact for fact in _facts(info.annotation) if isinstance(fact, type)), None)
+    inner = model.model_fields if model is not None and issubclass(model, BaseModel) else {}
+    parts = {key: DatasheetPart(**_about(part)) for key, part in inner.items()}
+    return DatasheetValue(**_about(info), parts=parts)
+
+
+def _about(info: FieldInfo) -> dict[str, Any]:
+    """What is known about a value, by the keys of a `DatasheetPart`."""
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
-    if default is PydanticUndefined:
-        default = None
     facts = [*info.metadata, *_facts(info.annotation)]
     unit = next((fact for fact in facts if isinstance(fact, Unit)), None)
     lowest = [float(getattr(fact, "ge", getattr(fact, "gt", None))) for fact in facts if isinstance(fact, Ge | Gt)]  # type: ignore[arg-type]
     highest = [float(getattr(fact, "le", getattr(fact, "lt", None))) for fact in facts if isinstance(fact, Le | Lt)]  # type: ignore[arg-type]
     if unit is not None and unit.largest < LARGEST:
         highest.append(unit.largest)
-    model = next((fact for fact in facts if isinstance(fact, type) and issubclass(fact, BaseModel)), None)
-    return DatasheetValue(
-        description=info.description or "",
-        required=info.is_required(),
-        default=to_jsonable_python(default, fallback=str),
-        unit=unit.si if unit is not None else "",
-        example=unit.example if unit is not None else "",
-        minimum=max(lowest, default=None),
-        maximum=min(highest, default=None),
-        choices=tuple(fact for fact in facts if isinstance(fact, str)),
-        parts={key: _value(part) for key, part in model.model_fields.items()} if model is not None else {},
-    )
+    return {
+        "description": info.description or "",
+        "required": info.is_required(),
+        "default": to_jsonable_python(None if default is PydanticUndefined else default, fallback=str),
+        "unit": unit.si if unit is not None else "",
+        "example": unit.example if unit is not None else "",
+        "minimum": max(lowest, default=None),
+        "maximum": min(highest, default=None),
+        "choices": tuple(fact for fact in facts if isinstance(fact, str)),
+    }
 
 
 def _facts(annotation: Any) -> Iterator[Any]:

@@ -28,14 +28,12 @@ from panel_bench import (
     component_of,
     login,
     picture,
-    printed_address,
     served,
 )
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 from service_harness import Server, eventually
 
-from hilserver.client import CommandRefused, connect
-from hilserver.protocol.commands import Switch
+from hilserver.client import connect
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -207,48 +205,6 @@ def test_a_bad_value_is_refused_with_the_reason(
     anna.closes_component()
     now = circuit_of(server, broker, folder)
     assert (now.version, now.source) == (before.version, before.source)
-
-
-def test_a_change_is_taken_back(anna: User, server: Server, broker: Broker, folder: Path) -> None:
-    before = component_of(server, broker, folder, "relief")["opening_pressure"]
-    anna.clicks_component("relief")
-    now = anna.page.locator(".datasheet .now").first
-    expect(now).to_have_text(before)
-    anna.types("opening_pressure", "111 bar")
-    expect(now).to_have_text(before)
-    anna.applies()
-    expect(now).to_have_text("111 bar")
-    anna.presses("Undo")
-    expect(anna.page.locator(".applied")).to_contain_text("Taken back.")
-    expect(now).to_have_text(before)
-    assert component_of(server, broker, folder, "relief")["opening_pressure"] == before
-    expect(anna.page.get_by_role("button", name="Undo")).to_be_hidden()
-    anna.closes_component()
-
-
-def test_what_somebody_else_has_changed_meanwhile_is_shown(
-    anna: User, server: Server, broker: Broker, folder: Path
-) -> None:
-    """The entry is kept, and the range of both is seen before it is applied."""
-    with connect(broker=login(server, broker, folder, "anna")) as other:
-        other.switch("relief", {"opening_pressure": "150 bar"})
-        version = other.circuit.version
-        anna.clicks_component("relief")
-        anna.types("opening_pressure", "140 bar")
-        other.switch("relief", {"opening_pressure": "130 bar"})
-        notice = anna.page.locator(".changed-by-others")
-        expect(notice).to_contain_text("Somebody else changed this meanwhile:\nopening pressure *: 150 bar → 130 bar")
-        expect(anna.page.locator(".datasheet .now").first).to_have_text("130 bar")
-        expect(anna.page.locator('input[data-field="opening_pressure"]')).to_have_value("140 bar")
-        anna.applies()
-        expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
-        late = Switch(component="relief", set={"opening_pressure": "99 bar"}, version=version)
-        with pytest.raises(CommandRefused, match="somebody else has changed the circuit meanwhile"):
-            other.do(late)
-        assert component_of(server, broker, folder, "relief")["opening_pressure"] == "140 bar"
-        with pytest.raises(CommandRefused, match="out of range: at most 4000 bar"):
-            other.switch("relief", {"opening_pressure": "100000 bar"})
-    anna.closes_component()
 
 
 def test_another_type_takes_the_place(anna: User, server: Server, broker: Broker, folder: Path) -> None:
@@ -505,48 +461,3 @@ def test_the_panel_fits_on_a_tablet(browser: Browser, url: str, anna: User) -> N
     assert wide <= 0
     expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_in_viewport()
     anna.page.set_viewport_size({"width": 1400, "height": 1000})
-
-
-@pytest.fixture(scope="module")
-def attended(folder: Path) -> Iterator[Server]:
-    """A rig without accounts that requires its operator, with a hold-to-run input."""
-    changes = {
-        "max_missed": "max_missed = 5000",
-        "max_age": 'max_age = "5 s"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
-        "lost_after =": 'lost_after = "4 s"',
-        "require =": 'require = "client"',
-        "[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "2 s"',
-    }
-    with Server(folder, changes=changes) as server:
-        yield server
-
-
-def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, attended: Server, browser: Browser) -> None:
-    with served(folder, attended.port, attended) as url, connect(attended.name, f"127.0.0.1:{attended.port}") as client:
-        context = browser.new_context(viewport={"width": 1400, "height": 1000})
-        page = context.new_page()
-        page.goto(printed_address(folder, url))
-        page.get_by_role("button", name="Arm", exact=True).click(timeout=WITHIN)
-        expect(page.locator(".mode.ARMED")).to_be_visible()
-        page.get_by_role("button", name="Start", exact=True).click(timeout=WITHIN)
-        expect(page.locator(".mode.RUNNING")).to_be_visible()
-        assert client.wait(lambda state: state.operator is not None, 60.0).operator.startswith("panel on ")  # type: ignore[union-attr]
-
-        slider = page.get_by_role("slider", name="joystick")
-        box = slider.bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] / 2)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2, steps=5)
-        client.wait(lambda state: state.target["input.joystick"] > 0.4, 60.0)
-        time.sleep(5.0)
-        assert client.state.target["input.joystick"] > 0.4, "it is held"
-        page.mouse.up()
-        client.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
-        assert client.state.mode == "RUNNING", "the page has been shown for longer than lost_after"
-
-        page.close()
-        state = client.wait(lambda state: state.mode == "SAFE", within=60.0)
-        assert [text for text in state.warnings if text.startswith("operator lost: no heartbeat of")], state.warnings
-        context.close()
