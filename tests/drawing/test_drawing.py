@@ -184,3 +184,12 @@ def moved(transform: str, x: float, y: float) -> Point:
             assert name == "rotate"
             x, y = {90.0: (-y, x), -90.0: (y, -x), 180.0: (-x, -y)}[numbers[0]]
     return x, y
+
+
+def test_main_lines_are_solid_and_pilot_lines_are_dashed() -> None:
+    """ISO 1219-1: working lines solid, pilot and drain lines dashed. A counterbalance valve's V is its valve side."""
+    path = ROOT / "config/circuits/lowering.toml"
+    dashed = {wire.node for wire in draw(source(path)).wires if wire.kind == "pilot"}
+    ports = source(path)["components"]["holding"]["ports"]
+    assert ports["X"] in dashed
+    assert not dashed & {ports["C"], ports["V"]}
