@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 
@@ -75,10 +74,11 @@ def test_why_there_is_no_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 def test_answers_to_others_are_not_taken_for_its_own() -> None:
     """Another client's command is answered on the same topic, before ours."""
 
-    async def serve(port: int) -> None:
+    async def serve(port: int, ready: asyncio.Event) -> None:
         async with aiomqtt.Client("127.0.0.1", port) as client:
             await client.subscribe("hil/lab/command/stop", qos=1)
             await client.publish("hil/lab/availability", "online", qos=1, retain=True)
+            ready.set()
             async for message in client.messages:
                 own = json.loads(bytes(message.payload))["id"]
                 for id, ok in ((None, False), ("another", False), (own, True)):
@@ -86,12 +86,10 @@ def test_answers_to_others_are_not_taken_for_its_own() -> None:
 
     async def work() -> None:
         async with EmbeddedBroker() as broker:
-            serving = asyncio.create_task(serve(broker.port))
-            address = BrokerAddress(port=broker.port)
-            while True:
-                with contextlib.suppress(HilserverError):  # it is not there yet
-                    answer = await asyncio.to_thread(send_stopping, address, "lab", "stop", within=60.0)
-                    break
+            ready = asyncio.Event()
+            serving = asyncio.create_task(serve(broker.port, ready))
+            await ready.wait()
+            answer = await asyncio.to_thread(send_stopping, BrokerAddress(port=broker.port), "lab", "stop", within=60.0)
             assert answer["ok"]
             serving.cancel()
 
