@@ -257,10 +257,19 @@ def unit_of_value(name: str) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """Pydantic annotation: a text with a unit in the configuration, an SI float in the model."""
+    """Pydantic annotation: a text with a unit in the configuration, an SI float in the model.
+
+    ``most``: what no hydraulic system exceeds; a larger value is a mistake in writing, and refused.
+    """
 
     si: str
     example: str
+    most: str = ""
+
+    @property
+    def largest(self) -> float:
+        """The largest value accepted, in the SI unit."""
+        return to_si(self.most, self.si) if self.most else LARGEST
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._parse, handler(source))
@@ -271,9 +280,12 @@ class Unit:
     def _parse(self, value: object) -> float:
         if isinstance(value, str):
             try:
-                return to_si(value, self.si)
+                amount = to_si(value, self.si)
             except ValueError as error:
                 raise ValueError(f'{error}; write it like "{self.example}"') from None
+            if abs(amount) > self.largest:
+                raise ValueError(f"{shown(value)} is out of range: at most {self.most}")
+            return amount
         raise ValueError(f'{shown(value)} has no unit; write it like "{self.example}"')
 
 
@@ -307,10 +319,11 @@ def finite(value: object) -> float:
 
 
 Number = Annotated[float, PlainNumber()]
-Pressure = Annotated[float, Unit("Pa", "35 bar")]
-Flow = Annotated[float, Unit("m^3/s", "40 l/min")]
+Pressure = Annotated[float, Unit("Pa", "35 bar", most="4000 bar")]
+Modulus = Annotated[float, Unit("Pa", "1.4 GPa")]
+Flow = Annotated[float, Unit("m^3/s", "40 l/min", most="100000 l/min")]
 Volume = Annotated[float, Unit("m^3", "2 l")]
-Displacement = Annotated[float, Unit("m^3", "28 cm^3/rev")]
+Displacement = Annotated[float, Unit("m^3", "28 cm^3/rev", most="100 l/rev")]
 Frequency = Annotated[float, Unit("1/s", "30 Hz")]
 Speed = Annotated[float, Unit("1/s", "1500 rpm")]
 Time = Annotated[float, Unit("s", "20 ms")]

@@ -32,6 +32,7 @@ from hilserver.units import (
     LeakageCoefficient,
     Length,
     Mass,
+    Modulus,
     Number,
     Pressure,
     Rate,
@@ -307,7 +308,7 @@ class CylinderSettings(Datasheet):
     leakage: LeakageCoefficient = Field(
         default="0 l/min/bar", ge=0, examples=["0.005 l/min/bar"], description="leakage past the piston per pressure"
     )
-    bulk_modulus: Pressure | None = Field(
+    bulk_modulus: Modulus | None = Field(
         default=None,
         examples=["1.2e9 Pa"],
         gt=0,

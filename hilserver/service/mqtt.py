@@ -23,7 +23,6 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from hilserver.errors import shown
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import LOST, connection, new_client
-from hilserver.protocol.heartbeat import NAME as HEARTBEAT
 from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
@@ -34,9 +33,10 @@ from hilserver.protocol.published import (
     ServerState,
     Telemetry,
 )
-from hilserver.protocol.topics import Topics
+from hilserver.protocol.stopping import STOPPING
+from hilserver.protocol.topics import HEARTBEAT, Topics
 from hilserver.service.broker_process import PACKET_LIMIT
-from hilserver.service.inbox import STOPPING, Arrival, Commands, Inbox, Reply
+from hilserver.service.inbox import Arrival, Commands, Inbox, Reply
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from hilserver.client import RequestFailed, read_status, request
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Arm
 from hilserver.protocol.connection import connection, new_client
+from hilserver.protocol.description import describe
 from hilserver.protocol.published import CircuitStatus, ComponentTypes, Event, MarginStatus, ServerState, Telemetry
-from hilserver.protocol.topics import describe
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
 from hilserver.service.mqtt import MqttService
 

@@ -9,8 +9,9 @@ import aiomqtt
 import pytest
 from mqtt_bench import NEEDS_MOSQUITTO, PROGRAMS, panel, panel_of_answers, rig, run, serving, until
 
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.broker import Program
-from hilserver.service.inbox import STOPPING, WAITING_LIMIT
+from hilserver.service.inbox import WAITING_LIMIT
 from hilserver.service.mqtt import INCOMING_BYTES, INCOMING_LIMIT, MqttService, _Incoming
 
 pytestmark = pytest.mark.slow

@@ -9,11 +9,11 @@ import pytest
 
 from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.inbox import (
     BURST,
     COPY_TIMEOUT,
     PRIORITY_TIMEOUT,
-    STOPPING,
     WAITING_LIMIT,
     Arrival,
     Commands,

@@ -17,8 +17,8 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Command
 from hilserver.protocol.connection import new_client
 from hilserver.protocol.published import Answer
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.broker import EmbeddedBroker, Program
-from hilserver.service.inbox import STOPPING
 from hilserver.service.mqtt import MqttService
 
 NEEDS_MOSQUITTO = pytest.mark.skipif(

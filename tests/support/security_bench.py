@@ -15,8 +15,9 @@ import aiomqtt
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS, Command
 from hilserver.protocol.connection import new_client
+from hilserver.protocol.description import describe
 from hilserver.protocol.published import Answer, ServerState
-from hilserver.protocol.topics import Topics, describe
+from hilserver.protocol.topics import Topics
 from hilserver.service.mqtt import MqttService
 
 TOPICS = Topics("lab")
