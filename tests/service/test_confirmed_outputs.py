@@ -212,7 +212,7 @@ def test_a_stand_by_that_hangs_is_replaced_and_a_device_that_is_off_is_tried_oft
         run.server.kill("worker")
         await user.see("event", lambda event: "Next attempt in 1 s" in event["text"], start)
 
-    talk(run, watch)
+    talk(run.server, watch)
 
 
 @pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)

@@ -229,7 +229,7 @@ def test_volumes_add_up_to_the_flow() -> None:
         before = cells_of(k)[:3].copy()
         q = 2e-4 * (1 - np.cos(2 * pi * 5 * i * 2.5e-4))
         move_cylinder(q, -0.64 * q, k, m, 2.5e-4)
-        add_volumes(before[0], before[1], before[2], k, m)
+        add_volumes(before[0], before[1], before[2], k, m, 2.5e-4)
         total += 2.5e-4 * q
     assert k.volume_A == pytest.approx(total, rel=1e-4)
     assert k.volume_B == pytest.approx(-0.64 * total, rel=1e-4)
