@@ -135,7 +135,7 @@ def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folde
     their contents.
     """
     circuit = read_part(raw, library, file, folder)
-    if problems := list(_check_connections(circuit, file)):
+    if problems := list(wrong_connections(circuit, file)):
         raise ConfigurationError(problems)
     return circuit
 
@@ -299,7 +299,7 @@ def _signals(
     return signals
 
 
-def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
+def wrong_connections(circuit: Circuit, file: str = "") -> Iterator[Problem]:
     """Each node is of one kind; each signal has one writer; initial values belong to nodes that exist."""
     used: dict[str, str] = {}
     for placed in circuit.placed:

@@ -134,15 +134,15 @@ def _settings(
     from hilserver.simulation.circuit_run import DEFAULT_SETTINGS, RunSettings
 
     return RunSettings(
-        tick=DEFAULT_SETTINGS.tick if tick is None else _seconds("--tick", tick),
-        output_step=None if output_step is None else _seconds("--output-step", output_step),
+        tick=DEFAULT_SETTINGS.tick if tick is None else seconds("--tick", tick),
+        output_step=None if output_step is None else seconds("--output-step", output_step),
         tolerance=DEFAULT_SETTINGS.tolerance if tolerance is None else tolerance,
         hold_inputs=hold_inputs,
         speed=speed,
     )
 
 
-def _seconds(option: str, text: str) -> float:
+def seconds(option: str, text: str) -> float:
     """A time with its unit in s. Raises HilserverError."""
     from hilserver.errors import HilserverError
     from hilserver.units import to_si

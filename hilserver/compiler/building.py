@@ -24,23 +24,27 @@ from numba.core import codegen, types
 
 from hilserver.circuit.library import FIRST_OWN_KIND, MAX_OWN_KINDS, standard_library
 from hilserver.circuit.program import SYMBOL, Parameter, parameters_of
+from hilserver.compiler.levels import levels
 from hilserver.compiler.linking import HEAPLESS, OWN_KERNEL, UNWRAPPED, linked
+from hilserver.compiler.loading import FMI
 from hilserver.compiler.lowering import FRAME, unpacking
-from hilserver.compiler.machine_code import write_shared_library
+from hilserver.compiler.machine_code import compile_c, link, write_object
 from hilserver.compiler.timing import timed
 from hilserver.tick.program import ENTRY_POINTS, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
 
 Progress = Callable[[str, float], None]
 """Called with the present activity and the fraction of the work that is done."""
+FMI_SOURCES = Path(__file__).parent / "fmi"
+"""Folder with the functions of FMI, in C."""
 ABOUT = 480
 """Number of functions that Numba compiles."""
 LAST_SHARE = 0.85
 """Fraction of the time that Numba takes; the rest is LLVM's."""
 
 
-def build(levels: Mapping[str, Path], progress: Progress) -> None:
-    """Compile the program for each CPU level into a shared library at the given path."""
+def build(files: Mapping[str, Path], progress: Progress) -> None:
+    """Compile the program for each CPU level, and for `FMI`, into a shared library at the given path."""
     libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
     with TemporaryDirectory(prefix="hilserver-build-") as folder:
         functions = linked(standard_library(), "built", Path(folder), options=UNWRAPPED)
@@ -51,12 +55,24 @@ def build(levels: Mapping[str, Path], progress: Progress) -> None:
             entry = _entry(functions.get(name) or numba.njit(function, **HEAPLESS), parameters)
             wrappers.append(_wrapper(name, entry))
         module = _one_module(libraries, wrappers)
-    progress("optimising", LAST_SHARE)
-    with ProcessPoolExecutor(len(levels), multiprocessing.get_context("spawn")) as pool:
-        bitcode = module.as_bitcode()
-        for done in [pool.submit(write_shared_library, bitcode, level, path) for level, path in levels.items()]:
-            done.result()
+        progress("optimising", LAST_SHARE)
+        _write(module.as_bitcode(), files, Path(folder))
     progress("ready", 1.0)
+
+
+def _write(bitcode: bytes, files: Mapping[str, Path], folder: Path) -> None:
+    """Compile for each level and link. The library of FMUs runs on every processor: it is that of the first level."""
+    objects = {level: folder / f"{level}.o" for level in levels()}
+    with ProcessPoolExecutor(len(objects), multiprocessing.get_context("spawn")) as pool:
+        for done in [pool.submit(write_object, bitcode, level, path) for level, path in objects.items()]:
+            done.result()
+    for level, path in objects.items():
+        link([path], files[level])
+    first, *_ = objects
+    sources = {source: folder / f"{source.stem}.o" for source in sorted(FMI_SOURCES.glob("*.c"))}
+    for source, path in sources.items():
+        compile_c(source, first, path)
+    link([objects[first], *sources.values()], files[FMI], exported="fmi2*; fmi3*;")
 
 
 def _libraries_of_numba(report: Callable[[int], None]) -> list[Any]:

@@ -17,6 +17,8 @@ from hilserver.tick.program import ENTRY_POINTS
 
 LEVEL_VARIABLE = "HILSERVER_CPU_LEVEL"
 """Environment variable with the level to load, for comparisons."""
+FMI = "fmi"
+"""Name of the shared library of FMUs, among those of the levels: the program with the functions of FMI."""
 FINGERPRINT_FILE = "fingerprint"
 """File beside the shared libraries: the hash of the sources from which they were compiled."""
 
@@ -83,3 +85,13 @@ def folder_in_cache() -> Path:
 def files_in(folder: Path) -> dict[str, Path]:
     """The shared library of each level in a folder."""
     return {level: folder / f"{level}.so" for level in levels()}
+
+
+def all_files_in(folder: Path) -> dict[str, Path]:
+    """All shared libraries in a folder: that of each level, and that of FMUs."""
+    return {**files_in(folder), FMI: folder / f"{FMI}.so"}
+
+
+def fmi_file() -> Path:
+    """The shared library of FMUs; builds it if necessary."""
+    return all_files_in(standard_file().parent)[FMI]

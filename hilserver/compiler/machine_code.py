@@ -1,12 +1,15 @@
-"""From LLVM's intermediate code to a shared library, for one CPU level."""
+"""From LLVM's intermediate code, and from C, to shared libraries."""
 
 from __future__ import annotations
 
 import ctypes.util
 import importlib.util
+import os
+import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +19,11 @@ from hilserver.compiler.levels import X86_64
 from hilserver.errors import HilserverError
 
 
-def write_shared_library(bitcode: bytes, level: str, path: Path) -> None:
-    """Optimise, compile and link. Raises HilserverError if there is no linker, or if it fails."""
+def write_object(bitcode: bytes, level: str, path: Path) -> None:
+    """Optimise and compile for a CPU level."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    code = path.with_suffix(".o")
-    code.write_bytes(_machine_code(llvm.parse_bitcode(bitcode), level))
-    _link(code, path)
-    code.unlink()
+    path.write_bytes(_machine_code(llvm.parse_bitcode(bitcode), level))
 
 
 def _machine_code(module: Any, level: str) -> bytes:
@@ -47,25 +46,63 @@ def _machine_code(module: Any, level: str) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _link(code: Path, path: Path) -> None:
+def link(objects: Sequence[Path], path: Path, exported: str = "") -> None:
+    """Make a shared library of object files. Raises HilserverError if there is no linker, or if it fails.
+
+    ``exported``: the only names that it exports, as in a version script of a linker (``fmi2*; fmi3*;``); default: all.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     mathematics = ctypes.util.find_library("m") or "libm.so.6"
-    command = [*_linker(), "-shared", "-o", str(path), str(code), f"-l:{mathematics}"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = [*_linker(), "-shared", "-o", str(path), *map(str, objects), f"-l:{mathematics}"]
+    if exported:
+        script = objects[-1].with_suffix(".exported")
+        script.write_text(f"{{ global: {exported} local: *; }};\n")
+        option = f"--version-script={script}"
+        command += ["-l:libc.so.6", option if "ld.lld" in command else f"-Wl,{option}"]
+    _run(command, "the compiled program can't be linked")
+
+
+def compile_c(source: Path, level: str, path: Path) -> None:
+    """Compile a file of C for a CPU level. Raises HilserverError if there is no compiler, or if it fails."""
+    options = ["-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-c", str(source), "-o"]
+    _run([*_c_compiler(level), *options, str(path)], f"{source.name} can't be compiled", _cache_beside(path))
+
+
+def _run(command: Sequence[str], problem: str, environment: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
-        raise HilserverError(f"the compiled program can't be linked: {' '.join(command)}: {done.stderr.strip()}")
+        raise HilserverError(f"{problem}: {' '.join(command)}: {done.stderr.strip()}")
+
+
+def _cache_beside(path: Path) -> dict[str, str]:
+    """The environment in which the C compiler of ziglang writes nothing but beside this file."""
+    folder = str(path.parent / "zig")
+    return {**os.environ, "ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+
+
+def _c_compiler(level: str) -> list[str]:
+    if importlib.util.find_spec("ziglang") is not None:
+        machine, cpu = platform.machine(), level.replace("-v", "_v").replace("x86-64", "x86_64")
+        target = ["-target", f"{machine}-linux-gnu", *([f"-mcpu={cpu}"] if level.startswith(X86_64) else [])]
+        return [sys.executable, "-m", "ziglang", "cc", *target, "-fno-sanitize=all"]
+    return [_found_compiler()]
 
 
 def _linker() -> list[str]:
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "ld.lld", *(f"-L{folder}" for folder in _library_folders())]
+    return [_found_compiler()]
+
+
+def _found_compiler() -> str:
     if compiler := shutil.which("cc") or shutil.which("gcc"):
-        return [compiler]
+        return compiler
     text = "A linker is required to compile hilserver: install the Python package ziglang or a C compiler."
     raise HilserverError(text)
 
 
 def _library_folders() -> list[Path]:
-    """Path of this system's C library."""
+    """Folders of this system's C library."""
     with Path("/proc/self/maps").open() as maps:
         files = [line.split()[-1] for line in maps if "libm.so" in line or "libm-" in line or "libc.so" in line]
     return list({Path(file).parent: None for file in files})

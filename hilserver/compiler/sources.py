@@ -16,6 +16,8 @@ from hilserver.compiler.private import flaw, require_private
 PACKAGE = Path(__file__).parents[1]
 COMPILED_FROM = ("numerics", "components", "mechanics", "circuit", "tick", "compiler")
 """Packages with the functions that are compiled, and with those that compile them."""
+SOURCES = (".py", ".c", ".h")
+"""Endings of their names."""
 SHIPPED = PACKAGE / "compiler" / "built"
 """Folder of the program in an installed package."""
 
@@ -25,7 +27,8 @@ def fingerprint() -> str:
     """Hash of all sources of the prebuilt program: a program is used only with the sources it was compiled from."""
     found = hashlib.sha256()
     for package in COMPILED_FROM:
-        for path in sorted((PACKAGE / package).rglob("*.py")):
+        files = (path for path in (PACKAGE / package).rglob("*") if path.suffix in SOURCES)
+        for path in sorted(files):
             found.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
     return found.hexdigest()[:16]
 

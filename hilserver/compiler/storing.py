@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hilserver.compiler.building import build
-from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, folder_in_cache, found_file
+from hilserver.compiler.loading import FINGERPRINT_FILE, all_files_in, folder_in_cache, found_file
 from hilserver.compiler.seal import SEAL, seal
 from hilserver.compiler.sources import fingerprint, only_one
 
@@ -20,7 +20,7 @@ def fill(folder: Path) -> None:
     if (found := found_file()) is not None:
         folder.mkdir(parents=True, exist_ok=True)
         if found.parent.resolve() != folder.resolve():
-            for path in (*files_in(found.parent).values(), found.parent / FINGERPRINT_FILE):
+            for path in (*all_files_in(found.parent).values(), found.parent / FINGERPRINT_FILE):
                 shutil.copy(path, folder)
     else:
         build_in(folder)
@@ -32,13 +32,13 @@ def build_in(folder: Path) -> None:
     began = time.monotonic()
     for name in (FINGERPRINT_FILE, SEAL):
         (folder / name).unlink(missing_ok=True)
-    parts = {level: path.with_suffix(".part") for level, path in files_in(folder).items()}
+    parts = {name: path.with_suffix(".part") for name, path in all_files_in(folder).items()}
     columns = (TextColumn("Compiling hilserver, once for this version: {task.description:<16}"), BarColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task("", total=1.0)
         build(parts, lambda text, share: bar.update(task, description=text, completed=share))
-    for level, path in files_in(folder).items():
-        parts[level].replace(path)
+    for name, path in all_files_in(folder).items():
+        parts[name].replace(path)
     (folder / FINGERPRINT_FILE).write_text(fingerprint())
     console.print(f"Compiled hilserver in {time.monotonic() - began:.0f} s: {folder}")
 

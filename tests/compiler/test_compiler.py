@@ -22,7 +22,7 @@ from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
 from hilserver.compiler import linking, loading, storing
 from hilserver.compiler.levels import NEEDED_FOR_V3, V2, V3, level_of_this_machine, levels
-from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, load
+from hilserver.compiler.loading import FINGERPRINT_FILE, all_files_in, files_in, load
 from hilserver.compiler.seal import seal
 from hilserver.compiler.sources import COMPILED_FROM, cache_root, fingerprint, writable
 from hilserver.errors import HilserverError
@@ -104,7 +104,7 @@ def test_a_package_is_filled_from_what_is_built(where: str, tmp_path: Path, monk
     """Without building it again; also where it is there already."""
     folder = tmp_path / "built"
     folder.mkdir()
-    for path in files_in(folder).values():
+    for path in all_files_in(folder).values():
         path.write_text(path.name)
     (folder / FINGERPRINT_FILE).write_text(fingerprint())
     monkeypatch.setattr(loading, "SHIPPED", folder)
@@ -112,9 +112,10 @@ def test_a_package_is_filled_from_what_is_built(where: str, tmp_path: Path, monk
     storing.fill(tmp_path / where)
     assert {path.name for path in (tmp_path / where).iterdir()} == {
         *(f"{level}.so" for level in levels()),
+        "fmi.so",
         "fingerprint",
     }
-    assert all(path.read_text() == path.name for path in files_in(tmp_path / where).values())
+    assert all(path.read_text() == path.name for path in all_files_in(tmp_path / where).values())
 
 
 def functions_of(function: Callable[..., Any], found: dict[str, Callable[..., Any]]) -> None:

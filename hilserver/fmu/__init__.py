@@ -1,0 +1,1 @@
+"""Circuits as FMUs (functional mock-up units): exported for other simulation programs."""

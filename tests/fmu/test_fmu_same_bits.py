@@ -1,0 +1,30 @@
+"""Circuits run as FMUs in two importers, bit by bit as `hilserver simulate` runs them; the files are valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fmpy.validation import validate_fmu
+from fmu_bench import CONFIG, NAMES, exported, in_c, in_fmpy, in_hilserver, in_motion, needs_compiler
+
+TICKS = 10_000
+"""10 s."""
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("fmi", ["2.0", "3.0"])
+@pytest.mark.parametrize("name", NAMES)
+def test_circuit_runs_as_in_hilserver(name: str, fmi: str, tmp_path: Path) -> None:
+    """Also beside another instance, and with steps that were taken back (fmu_importer.c)."""
+    fmu = exported(CONFIG / f"circuits/{name}.toml", tmp_path, fmi)
+    assert validate_fmu(str(fmu.file)) == []
+    given = in_motion(len(fmu.inputs), TICKS)
+    expected = in_hilserver(fmu.circuit, fmu.inputs, given, fmu.outputs)
+    assert np.ptp(expected, axis=0).max() > 0.0
+    assert np.isfinite(expected).all()
+    for found in (in_fmpy(fmu, given), in_c(fmu, given)):
+        assert found.shape == expected.shape
+        assert found.tobytes() == expected.tobytes()
