@@ -135,6 +135,25 @@ def to_si(text: str, unit: str) -> float:
     return _magnitude(amount, unit, text)
 
 
+_IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "N*m*s")
+"""SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
+_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "revolutions_per_minute"}
+
+
+def _turns(amount: Any, unit: str) -> float:
+    """Factor between radians and revolutions, as pint counts both as 1: ``10 rad/s`` are 1.59 1/s.
+
+    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts.
+    """
+    if unit in _IN_TURNS:
+        return float((2.0 * math.pi) ** -_power(amount.to_root_units(), _ANGLES))
+    return float((2.0 * math.pi) ** _power(amount, _TURNS)) if unit in _IN_RADIANS else 1.0
+
+
+def _power(amount: Any, words: set[str]) -> float:
+    return sum(float(power) for word, power in amount.unit_items() if word in words)
+
+
 LARGEST = 1e20
 """Upper limit of all values, in SI units: larger ones could overflow in calculations and do not occur in hydraulics."""
 
@@ -147,7 +166,7 @@ def _magnitude(amount: Any, unit: str, text: object) -> float:
 def _exact(amount: Any, unit: str, text: object) -> float:
     """The value in SI units as converted; raises ValueError if it is too large."""
     try:
-        value = float(amount.to(unit or "dimensionless").magnitude)
+        value = float(amount.to(unit or "dimensionless").magnitude) * _turns(amount, unit)
     except OverflowError:
         value = math.inf
     if not abs(value) <= LARGEST:
