@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Mapping
-from datetime import date
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,7 +42,9 @@ def identified_rig(name: str, seed: int, seconds: float) -> Rig:
     with TemporaryDirectory() as folder:
         shutil.copytree(CONFIG.parent, Path(folder) / "config")
         file = Path(folder) / "config" / "rigs" / f"{name}.toml"
-        file.write_text(merged(file.read_text(), fragment(results, recording), unused, date.today()))
+        file.write_text(
+            merged(file.read_text(), fragment(results, recording), unused, datetime.now().astimezone().date())
+        )
         return load_rig(file)
 
 

@@ -35,7 +35,8 @@ from hilserver.identify.model import orifice_law
 from hilserver.identify.recorded import widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.settings import CylinderSettings, ValveSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.settings import ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import CylinderRecord
 

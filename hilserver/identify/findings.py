@@ -17,7 +17,7 @@ TYPICAL_LEAKAGE_DROP = 70e5
 
 
 @dataclass(frozen=True)
-class Finding:
+class IdentifiedValue:
     """An identified property: SI value, standard deviation (inf: not identifiable), configured value, and shown unit.
 
     ``key``: of the rig file, empty if there is none; ``factor``: from SI to ``unit``.
@@ -45,7 +45,7 @@ class Finding:
         return joined(f"{self.deviation * self.factor:.2g}", self.unit) if self.known else "not identifiable"
 
 
-def findings(found: Identified) -> list[Finding]:
+def findings(found: Identified) -> list[IdentifiedValue]:
     """The properties of a valve."""
     v, fit, C = found.experiment.settings, found.fit, found.experiment.C_PA
     values, drop = found.values, v.nominal_flow.edge_drop()
@@ -57,29 +57,31 @@ def findings(found: Identified) -> list[Finding]:
     result = []
     if "C_PA" in values:
         result += [
-            Finding(
+            IdentifiedValue(
                 "flow P to port, full command", "nominal_flow",
                 values["C_PA"] * C * sqrt(drop), sd("C_PA", C * sqrt(drop)),
                 v.nominal_flow.flow, *shown_unit("m^3/s"),
             ),
-            Finding(
+            IdentifiedValue(
                 "flow port to T, full command", "nominal_flow_to_tank", values["C_AT"] * C * sqrt(to_tank.edge_drop()),
                 sd("C_AT", C * sqrt(to_tank.edge_drop())), to_tank.flow, *shown_unit("m^3/s"),
             ),
         ]  # fmt: skip
     result += _motion(found)
-    result.append(Finding("delay", "delay", delay_of(values), delay_deviation(found), v.delay, "ms", 1e3))
+    result.append(IdentifiedValue("delay", "delay", delay_of(values), delay_deviation(found), v.delay, "ms", 1e3))
     if "C_PA" in values:
-        result.append(Finding("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
+        result.append(IdentifiedValue("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
         leak = leakage_point(found)
         shown = leak.flow_of(values["leakage"] * C), leak.flow_of(sd("leakage", C))
         configured = v.leakage.flow if v.leakage else 0.0
-        result.append(Finding("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
+        result.append(IdentifiedValue("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
         gone = v.leakage.gone_at if v.leakage else None
-        result.append(Finding("opening at which leakage ends", "gone_at", values["gone_at"], sd("gone_at"), gone))
+        result.append(
+            IdentifiedValue("opening at which leakage ends", "gone_at", values["gone_at"], sd("gone_at"), gone)
+        )
     null = v.null - v.polarity * values["null"]
-    result.append(Finding("null", "null", null, sd("null"), v.null))
-    result.append(Finding("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
+    result.append(IdentifiedValue("null", "null", null, sd("null"), v.null))
+    result.append(IdentifiedValue("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
     return result
 
 
@@ -101,19 +103,19 @@ def leakage_point(found: Identified) -> LeakagePoint:
     return LeakagePoint(leakage.drop, leakage.per) if leakage else LeakagePoint(TYPICAL_LEAKAGE_DROP, "edge")
 
 
-def _motion(found: Identified) -> list[Finding]:
+def _motion(found: Identified) -> list[IdentifiedValue]:
     v, values, fit = found.experiment.settings, found.values, found.fit
     f, d = values["frequency"], values.get("damping", 0.0)
     sd = fit.deviations.get("frequency", inf)
     if not found.second_order:
-        return [Finding("-45° frequency (first order)", "f45", f, sd, v.f45, "Hz")]
+        return [IdentifiedValue("-45° frequency (first order)", "f45", f, sd, v.f45, "Hz")]
     root = sqrt(d * d + 1.0)
     known = {"frequency", "damping"} <= set(fit.deviations)
     sd45 = fit.deviation_of({"frequency": root - d, "damping": f * (d / root - 1.0)}) if known else inf
     return [
-        Finding("-90° frequency", "f90", f, sd, v.f90, "Hz"),
-        Finding("damping", "damping", d, fit.deviations.get("damping", inf), v.damping if v.f90 else None),
-        Finding("-45° frequency", "", f * (root - d), sd45, v.f45, "Hz"),
+        IdentifiedValue("-90° frequency", "f90", f, sd, v.f90, "Hz"),
+        IdentifiedValue("damping", "damping", d, fit.deviations.get("damping", inf), v.damping if v.f90 else None),
+        IdentifiedValue("-45° frequency", "", f * (root - d), sd45, v.f45, "Hz"),
     ]
 
 

@@ -23,14 +23,14 @@ from scipy.optimize import least_squares
 
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
-from hilserver.identify.findings import Finding
+from hilserver.identify.findings import IdentifiedValue
 from hilserver.identify.fit import Values
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.settings import CylinderSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.units import BAR, L_MIN, shown_unit
 
 INFORMED = 0.5
@@ -44,19 +44,19 @@ LEAST_DELAY = 1e-4
 
 
 @dataclass(frozen=True)
-class Restriction(Finding):
+class Restriction(IdentifiedValue):
     """The pressure drop of a restriction at a ``flow``, m³/s."""
 
     flow: float = 0.0
 
 
-Findings = Mapping[str, Sequence[Finding]]
+Findings = Mapping[str, Sequence[IdentifiedValue]]
 """By the table of the rig file to which they belong, such as ``cylinders.lift``."""
 
 
 def machine_findings(results: Sequence[Identified], recording: Recording) -> Findings:
     """Identified properties of the cylinders and channels at these valves."""
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[IdentifiedValue]] = {}
     for name in results[0].experiment.rig.settings.cylinders if results else ():
         found[f"cylinders.{name}"] = list(cylinder_findings(results, name))
     for name in _channels(results):
@@ -139,7 +139,7 @@ def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stat
     return unscaled(least_squares(errors, start, bounds=(low, high)).x)
 
 
-def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[Finding]:
+def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[IdentifiedValue]:
     """Leakage past the piston, restrictions at the ports, oil and dead volumes of a cylinder."""
     settings = results[0].experiment.rig.settings.cylinders[name]
     fits = [found for found in results if any(c.cylinder is settings for c in found.experiment.chambers)]
@@ -158,23 +158,25 @@ def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[Find
             yield from _restriction(chambers[port], side)
 
 
-def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> Iterator[Finding]:
+def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> Iterator[IdentifiedValue]:
     """Bulk modulus and air, if the recording shows them; dead volumes."""
     line = chambers[0].chamber.line
     stated = None
     oil, deviation = _with_deviation(chambers, stated)
     if deviation.softness <= INFORMED * uniform(ELASTICITY) * oil.softness:
         B = 1.0 / oil.softness
-        yield Finding("bulk modulus", "bulk_modulus", B, deviation.softness * B**2, settings.bulk_modulus, "MPa", 1e-6)
+        yield IdentifiedValue(
+            "bulk modulus", "bulk_modulus", B, deviation.softness * B**2, settings.bulk_modulus, "MPa", 1e-6
+        )
         air = max(deviation.air, LEAST_AIR)
-        yield Finding("air in the oil", "air_fraction", oil.air, air, settings.air_fraction)
+        yield IdentifiedValue("air in the oil", "air_fraction", oil.air, air, settings.air_fraction)
     else:
         stated = Oil(1.0 / line.B_o, line.alpha_0, {})
         oil, deviation = _with_deviation(chambers, stated)
     for side, port in (("A", settings.port_A), ("B", settings.port_B)):
         if port is not None and port in oil.dead_volumes:
             value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
-            yield Finding(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
+            yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
 
 
 def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None) -> tuple[Oil, Oil]:
@@ -202,7 +204,7 @@ def _numbers(oil: Oil) -> Floats:
     return np.array([oil.softness, oil.air, *oil.dead_volumes.values()])
 
 
-def _restriction(chamber: IdentifiedChamber, side: str) -> Iterator[Finding]:
+def _restriction(chamber: IdentifiedChamber, side: str) -> Iterator[IdentifiedValue]:
     """The restriction between port and piston, where it is significant: the drop at a rod speed of ROD_SPEED."""
     fit, key = chamber.found.fit, f"restriction {chamber.chamber.port}"
     value, deviation = chamber.found.values.get(key, 0.0), fit.deviations.get(key, inf)
@@ -214,13 +216,13 @@ def _restriction(chamber: IdentifiedChamber, side: str) -> Iterator[Finding]:
         yield Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow)
 
 
-def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[Finding]:
+def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[IdentifiedValue]:
     """From the fit that knows it best."""
     deviation, value = min((f.fit.deviations.get("piston_leakage", inf), f.values["piston_leakage"]) for f in fits)
     prior = fits[0].experiment.parameters(True)["piston_leakage"].prior
     if deviation <= INFORMED * prior:
         unit = "l/min/bar", BAR / L_MIN
-        yield Finding("leakage past the piston", "leakage", max(value, 0.0), deviation, configured, *unit)
+        yield IdentifiedValue("leakage past the piston", "leakage", max(value, 0.0), deviation, configured, *unit)
 
 
 # --- channels ---------------------------------------------------------------------------------------------------------
@@ -237,15 +239,15 @@ def _channels(results: Sequence[Identified]) -> list[str]:
     return [name for name in names if results[0].experiment.rig.settings.channels[name].device is not None]
 
 
-def channel_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[Finding]:
+def channel_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[IdentifiedValue]:
     """Noise of a channel, and its delay where it differs from the stated one (relative to the sensor of the flow)."""
     rig: Rig = results[0].experiment.rig
     settings, noise = rig.settings.channels[name], recording.noise.get(name)
     unit = shown_unit(settings.unit)
     if noise is not None:
         stated = settings.noise.value if settings.noise is not None else None
-        yield Finding("noise", "noise", noise.value, noise.deviation, stated, *unit)
+        yield IdentifiedValue("noise", "noise", noise.value, noise.deviation, stated, *unit)
     known = [(f.fit.deviations[key], f.values[key]) for f in results if (key := f"delay {name}") in f.fit.deviations]
     deviation, more = min(known, default=(inf, 0.0))
     if abs(more) > max(SIGNIFICANT * deviation, LEAST_DELAY):
-        yield Finding("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)
+        yield IdentifiedValue("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)

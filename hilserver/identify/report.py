@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 
 from hilserver.components.shared.edges import NominalFlow
-from hilserver.identify.findings import Finding, delay_deviation, findings, joined, leakage_point, rounded
+from hilserver.identify.findings import IdentifiedValue, delay_deviation, findings, joined, leakage_point, rounded
 from hilserver.identify.fit import FitResult
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.machine import Restriction, machine_findings
@@ -100,28 +100,28 @@ def obsolete(found: Identified) -> tuple[str, ...]:
     return ("f45",) if found.second_order else ("f90", "damping")
 
 
-def _machine_value(f: Finding) -> str:
+def _machine_value(f: IdentifiedValue) -> str:
     """A value of a cylinder or channel; a restriction as its drop at a flow."""
     if not isinstance(f, Restriction):
         return _toml(f, f.value)
     return f'{{ flow = "{shown_value(f.flow, "m^3/s", 5)}", drop = {_toml(f, f.value)} }}'
 
 
-def _line(f: Finding, value: str) -> str:
+def _line(f: IdentifiedValue, value: str) -> str:
     return f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}"
 
 
-def _toml(f: Finding, value: float) -> str:
+def _toml(f: IdentifiedValue, value: float) -> str:
     text = rounded(value * f.factor, f.deviation * f.factor)
     return f'"{text} {f.unit}"' if f.unit else text
 
 
-def _point(f: Finding, point: NominalFlow) -> str:
+def _point(f: IdentifiedValue, point: NominalFlow) -> str:
     drop = shown_value(point.drop, "Pa", 6)
     return f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}" }}'
 
 
-def _leakage_value(found: Identified, f: Finding, gone: Finding) -> str:
+def _leakage_value(found: Identified, f: IdentifiedValue, gone: IdentifiedValue) -> str:
     point = leakage_point(found)
     drop = shown_value(point.drop, "Pa", 6)
     text = f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}"'
@@ -189,7 +189,7 @@ def table(found: Identified) -> Grid:
     return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in findings(found)))
 
 
-def _cells(f: Finding) -> tuple[str, str, str]:
+def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
     """Identified value, its deviation, configured value."""
     configured = "" if f.configured is None else joined(f"{f.configured * f.factor:.5g}", f.unit)
     return f.text() if f.known else "-", f.deviation_text(), configured
@@ -203,7 +203,7 @@ def notes(found: Identified) -> list[str]:
     sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
     lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
     if not all(name in fit.deviations for name in ("frequency", *(["damping"] if found.second_order else []))):
-        lag = Finding("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
+        lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."
