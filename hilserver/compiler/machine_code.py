@@ -77,7 +77,8 @@ def _run(command: Sequence[str], problem: str, environment: Mapping[str, str] | 
 def _cache_beside(path: Path) -> dict[str, str]:
     """The environment in which the C compiler of ziglang writes nothing but beside this file."""
     folder = str(path.parent / "zig")
-    return {**os.environ, "ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+    own = {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+    return os.environ | own
 
 
 def _c_compiler(level: str) -> list[str]:

@@ -382,6 +382,7 @@ def test_external_links_are_few_and_well_formed() -> None:
     assert {urlsplit(link).scheme for link in found} == {"https"}
     assert {urlsplit(link).netloc for link in found} == {
         "keepachangelog.com", "semver.org", "reveng.sourceforge.io", "plotjuggler.io", "www.apache.org",
+        "fmi-standard.org",
     }  # fmt: skip
 
 
