@@ -26,7 +26,7 @@ from reference_pages.messages import log_page, mqtt_page
 from reference_pages.places import DOCS, ROOT
 
 from hilserver.circuit.library import standard_library
-from hilserver.protocol import topics
+from hilserver.protocol import description
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -126,7 +126,7 @@ def repository_pages() -> dict[str, str]:
 
 def write_schemas() -> None:
     """Write the JSON Schema of every message into docs/schemas/; run this after a change of a message."""
-    for name, text in topics.schema_files().items():
+    for name, text in description.schema_files().items():
         file = DOCS / "schemas" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")

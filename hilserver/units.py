@@ -28,9 +28,15 @@ BAR = 1e5
 """Pa."""
 L_MIN = 1.0 / 6e4
 """A litre per minute, m^3/s."""
+GAL_MIN = 3.785411784e-3 / 60.0
+"""A US gallon per minute, m^3/s."""
+PSI = 6894.757293168
+"""A pound-force per square inch, Pa; exact to the digits given."""
+RPM = 1.0 / 60.0
+"""A revolution per minute, 1/s."""
 
 
-USUAL_UNITS = {
+COMMON_UNITS = {
     "m": "[length]", "km": "1000 m", "cm": "0.01 m", "mm": "0.001 m", "µm": "1e-6 m",
     "s": "[time]", "ms": "0.001 s", "µs": "1e-6 s", "us": "1e-6 s", "ns": "1e-9 s", "min": "60 s", "h": "3600 s",
     "Hz": "1 / s", "kHz": "1000 Hz", "MHz": "1e6 Hz",
@@ -52,7 +58,7 @@ them: pint's own differs in the last digits, which logs of earlier versions cont
 """
 _NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")
-_USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
+_COMMON_WORDS = {*COMMON_UNITS, "%", "dimensionless"}
 
 
 def registry(*units: str) -> pint.UnitRegistry[Any]:
@@ -61,14 +67,14 @@ def registry(*units: str) -> pint.UnitRegistry[Any]:
     A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
     """
     words = {word for unit in units for word in _WORD.findall(unit)}
-    return _usual_units() if words <= _USUAL_WORDS else _all_units()
+    return _common_units() if words <= _COMMON_WORDS else _all_units()
 
 
 @functools.cache
-def _usual_units() -> pint.UnitRegistry[Any]:
+def _common_units() -> pint.UnitRegistry[Any]:
     import pint  # only where units are read: clients do not need it, and it takes 0.1 s
 
-    return pint.UnitRegistry([f"{word} = {definition}" for word, definition in USUAL_UNITS.items()])
+    return pint.UnitRegistry([f"{word} = {definition}" for word, definition in COMMON_UNITS.items()])
 
 
 @functools.cache
@@ -81,7 +87,7 @@ def _all_units() -> pint.UnitRegistry[Any]:
 
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
     for word in _NOT_IN_PINT:
-        units.define(f"{word} = {USUAL_UNITS[word]}")
+        units.define(f"{word} = {COMMON_UNITS[word]}")
     units.define("revolution = rev")
     units.define("psig = psi")
     return units
@@ -129,6 +135,25 @@ def to_si(text: str, unit: str) -> float:
     return _magnitude(amount, unit, text)
 
 
+_IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "N*m*s")
+"""SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
+_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "revolutions_per_minute"}
+
+
+def _turns(amount: Any, unit: str) -> float:
+    """Factor between radians and revolutions, as pint counts both as 1: ``10 rad/s`` are 1.59 1/s.
+
+    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts.
+    """
+    if unit in _IN_TURNS:
+        return float((2.0 * math.pi) ** -_power(amount.to_root_units(), _ANGLES))
+    return float((2.0 * math.pi) ** _power(amount, _TURNS)) if unit in _IN_RADIANS else 1.0
+
+
+def _power(amount: Any, words: set[str]) -> float:
+    return sum(float(power) for word, power in amount.unit_items() if word in words)
+
+
 LARGEST = 1e20
 """Upper limit of all values, in SI units: larger ones could overflow in calculations and do not occur in hydraulics."""
 
@@ -141,7 +166,7 @@ def _magnitude(amount: Any, unit: str, text: object) -> float:
 def _exact(amount: Any, unit: str, text: object) -> float:
     """The value in SI units as converted; raises ValueError if it is too large."""
     try:
-        value = float(amount.to(unit or "dimensionless").magnitude)
+        value = float(amount.to(unit or "dimensionless").magnitude) * _turns(amount, unit)
     except OverflowError:
         value = math.inf
     if not abs(value) <= LARGEST:
@@ -176,7 +201,7 @@ def unit_of(dimension: Dimension) -> str:
     >>> unit_of({"kg": 1, "m": -1, "s": -2}), unit_of({"m": 2}), unit_of({})
     ('Pa', 'm^2', '')
     """
-    return _usual_names().get(frozenset(dimension.items()), _product(dimension))
+    return _common_names().get(frozenset(dimension.items()), _product(dimension))
 
 
 def with_unit(value: float, dimension: Dimension) -> float | str:
@@ -190,7 +215,7 @@ def _product(dimension: Dimension) -> str:
 
 
 @functools.cache
-def _usual_names() -> dict[frozenset[tuple[str, float]], str]:
+def _common_names() -> dict[frozenset[tuple[str, float]], str]:
     return {frozenset(dimensional(f"1 {name}")[1].items()): name for name in _NAMED}
 
 
@@ -251,10 +276,19 @@ def unit_of_value(name: str) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """Pydantic annotation: a text with a unit in the configuration, an SI float in the model."""
+    """Pydantic annotation: a text with a unit in the configuration, an SI float in the model.
+
+    ``most``: what no hydraulic system exceeds; a larger value is a mistake in writing, and refused.
+    """
 
     si: str
     example: str
+    most: str = ""
+
+    @property
+    def largest(self) -> float:
+        """The largest value accepted, in the SI unit."""
+        return to_si(self.most, self.si) if self.most else LARGEST
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._parse, handler(source))
@@ -265,9 +299,12 @@ class Unit:
     def _parse(self, value: object) -> float:
         if isinstance(value, str):
             try:
-                return to_si(value, self.si)
+                amount = to_si(value, self.si)
             except ValueError as error:
                 raise ValueError(f'{error}; write it like "{self.example}"') from None
+            if abs(amount) > self.largest:
+                raise ValueError(f"{shown(value)} is out of range: at most {self.most}")
+            return amount
         raise ValueError(f'{shown(value)} has no unit; write it like "{self.example}"')
 
 
@@ -301,10 +338,11 @@ def finite(value: object) -> float:
 
 
 Number = Annotated[float, PlainNumber()]
-Pressure = Annotated[float, Unit("Pa", "35 bar")]
-Flow = Annotated[float, Unit("m^3/s", "40 l/min")]
+Pressure = Annotated[float, Unit("Pa", "35 bar", most="4000 bar")]
+Modulus = Annotated[float, Unit("Pa", "1.4 GPa")]
+Flow = Annotated[float, Unit("m^3/s", "40 l/min", most="100000 l/min")]
 Volume = Annotated[float, Unit("m^3", "2 l")]
-Displacement = Annotated[float, Unit("m^3", "28 cm^3/rev")]
+Displacement = Annotated[float, Unit("m^3", "28 cm^3/rev", most="100 l/rev")]
 Frequency = Annotated[float, Unit("1/s", "30 Hz")]
 Speed = Annotated[float, Unit("1/s", "1500 rpm")]
 Time = Annotated[float, Unit("s", "20 ms")]

@@ -1,17 +1,24 @@
 """What holds for every test."""
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_line import Command, command_line
 from fake_nidaqmx import FakeNi
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from modbus_bench import TcpBench
+    from ni_bench import Opened
 
 # A shared machine steals time: no deadline per example.
 # The same examples in every run: a failure in CI is the same failure here.
@@ -29,15 +36,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long, and how, the soak test lasts; how many machines the outside judge judges; pictures by the panel's test.
+    """Length and faults of the soak test, number of machines for the independent reference, pictures of the panel.
 
-    (test_soak.py, test_outside_judge.py, test_panel.py)
+    (test_soak.py, test_independent_reference.py, test_panel.py)
     """
     parser.addoption("--soak", default="60 s", help='length of the soak tests, like "2 h", of each a third')
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
     parser.addoption("--soak-steps", default=None, help="of a chaos run that has failed, as it printed them")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
-    parser.addoption("--judged", type=int, default=25, help="number of random machines of test_outside_judge.py")
+    parser.addoption("--machines", type=int, default=25, help="number of machines in test_independent_reference.py")
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
 
 
@@ -111,6 +118,31 @@ def fake_ni(_fake_ni_driver: FakeNi, monkeypatch: pytest.MonkeyPatch) -> FakeNi:
         monkeypatch.setenv(name, value)
     _fake_ni_driver.reset()
     return _fake_ni_driver
+
+
+@pytest.fixture
+def opened(fake_ni: FakeNi) -> Iterator[Opened]:
+    """Makes NI drivers at the fake, opened with just the settings that a test wants."""
+    from ni_bench import opening
+
+    with opening() as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def at_network() -> Iterator[TcpBench]:
+    """A Modbus device, one process for all tests of a module over TCP."""
+    from modbus_bench import TcpBench
+
+    with closing(TcpBench()) as bench:
+        yield bench
+
+
+@pytest.fixture
+def tcp(at_network: TcpBench) -> TcpBench:
+    """The same, as just switched on."""
+    at_network.server.do("anew")
+    return at_network
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def compared(rig: Rig, found: Identified) -> Iterator[Finding]:
 
 
 def recording_of(rig: Rig, name: str, seconds: float, kept: Path | None) -> Recording:
-    """The recording of the sequence, from the folder ``kept`` where it is there."""
+    """The recording of the sequence, from the folder ``kept`` if it exists there."""
     file = kept / f"{name}.pickle" if kept else None
     if file and file.exists():
         loaded: Recording = pickle.loads(file.read_bytes())

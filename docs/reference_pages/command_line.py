@@ -15,7 +15,7 @@ def commands_page() -> str:
     """Reference of the command line, from the program itself."""
     from typer.main import get_command
 
-    program: Any = get_command(importlib.import_module("hilserver.cli").app)
+    program: Any = get_command(importlib.import_module("hilserver.cli").program())
     parts = ["# Commands", f"{program.help}", "`hilserver COMMAND --help` prints the same in the terminal."]
     for name, command in program.commands.items():
         if hasattr(command, "commands"):

@@ -100,8 +100,10 @@ def default(field: FieldInfo) -> str:
     if field.is_required():
         return "**required**"
     value = field.default
-    if field.default_factory is not None or value is None or value in ("", ()):
+    if field.default_factory is not None or isinstance(value, BaseModel) or value in (None, "", (), {}):
         return "–"
+    if isinstance(value, dict):
+        return "`{ " + ", ".join(f"{key} = {json.dumps(part)}" for key, part in value.items()) + " }`"
     if isinstance(value, bool | str):
         return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{json.dumps(value)}`"
     return "`" + str(list(value) if isinstance(value, tuple) else value) + "`"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hilserver.protocol import commands, heartbeat, topics
+from hilserver.protocol import commands, description, topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.tick import codes
 from hilserver.tick.bridge.ladder import Strategy
@@ -39,8 +39,8 @@ pressures; *SI* stands for the unit of the channel, *raw* for that of the device
 
 def mqtt_page() -> str:
     """Reference of the MQTT protocol, from the schemas that the server itself publishes."""
-    described = topics.describe("<rig>", "", channels={}, inputs={}, valves={})
-    schemas = topics.schemas()
+    described = description.describe("<rig>", "", channels={}, inputs={}, valves={})
+    schemas = description.schemas()
     intro = """\
 [MQTT](../mqtt.md) explains how to use these messages, what is refused and who may do what. Every payload is one JSON
 object in UTF-8; only `availability` is plain text. A number that is not finite is written as `null`. Readers ignore
@@ -62,7 +62,7 @@ keys that they do not know; commands with unknown keys are refused."""
         own = [row for row in message_keys(schema, schema) if row not in every]
         parts += [f"### `command/{name}`", f"`{command.topic}`", schema["description"]]
         parts += [table(head, own) if own else "No keys of its own: `{}`."]
-    schema = schemas[f"command/{heartbeat.NAME}"]
+    schema = schemas[f"command/{topics.HEARTBEAT}"]
     keys = list(message_keys(schema, schema))
     parts += ["## The heartbeat of an operator", f"`{cell('hil/<rig>/command/heartbeat')}`".replace("&lt;", "<")]
     parts += [schema["description"], table(head, keys)]

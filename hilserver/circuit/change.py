@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,34 @@ def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, 
             raise ConfigurationError([Problem(text, f"{component}.{path}")])
         _set(table, path, value, f"components.{component}.{path}")
     return changed
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The values that differ between two circuits' tables: dotted key, old and new text, "–" where there is none."""
+    old, new = dict(as_lines(before)), dict(as_lines(after))
+    return [(key, old.get(key, "–"), new.get(key, "–")) for key in {**old, **new} if old.get(key) != new.get(key)]
+
+
+def as_lines(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The values of a table by dotted key, as they are written in a file, texts without quotation marks."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from as_lines(value, f"{prefix}{key}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield f"{prefix}{key}", text
+
+
+def change_text(before: Mapping[str, Any], after: Mapping[str, Any], most: int = 4) -> str:
+    """What a switch changes, in a line: ``relief.opening_pressure: 150 bar → 120 bar``; at most so many values.
+
+    >>> circuit = {"components": {"relief": {"type": "relief_valve", "opening_pressure": "150 bar"}}}
+    >>> change_text(circuit, with_values(circuit, "relief", {"opening_pressure": "120 bar"}))
+    'relief.opening_pressure: 150 bar → 120 bar'
+    """
+    found = [f"{key.removeprefix('components.')}: {old} → {new}" for key, old, new in differences(before, after)]
+    more = [f"{len(found) - most} more values"] if len(found) > most else []
+    return "; ".join([*found[:most], *more]) or "no value was changed"
 
 
 def _set(table: dict[str, Any], path: str, value: Any, key: str) -> None:

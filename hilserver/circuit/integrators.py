@@ -55,8 +55,6 @@ PARTS, COARSE, MAX_EXAMINED = 2**14, 2**8, 64
 """Units into which a step can be divided; size of its parts once so many of them have been examined, which then are not
 examined any longer, so that the computing time of a step is bounded."""
 RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow, see flow_of_step
-RETURN = 0.5
-"""A step that changes a state by less than this fraction of what its stage does leads back."""
 BEND_RELATIVE, BEND_ABSOLUTE = 0.3, 0.05  # of the change of a state in the step, of its typical size: 0.05 bar
 PRESSURE_AT, SUM_AT, CAPACITANCE, SWEPT = 0, 1, 2, 3
 """Of a chamber: places of its pressure in z and of its port's sum in d; m³/Pa; m³/s that its piston takes up."""
@@ -185,7 +183,10 @@ def rosenbrock(
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
-    at, size, examined = 0, PARTS, 0
+    at, examined, largest = 0, 0, PARTS
+    for _ in range(ix[HALVINGS]):
+        largest //= 2
+    size = largest
     while at < PARTS:
         keep_start(ix, val, z, y, work, chambers, known)
         if not is_linearised:
@@ -208,7 +209,7 @@ def rosenbrock(
         pass_volumes_of_part(ix, val, z, work, chambers)
         known = not count_voids(ix, val, z, work) and known
         at += size
-        size = min(2 * size if examined < MAX_EXAMINED else COARSE, PARTS - at)
+        size = min(2 * size if examined < MAX_EXAMINED else COARSE, largest, PARTS - at)
     return known
 
 
@@ -382,21 +383,15 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
 
 
 def is_accurate_stage(ix: Indices, val: Floats, work: Floats, n: int, h: float) -> bool:
-    """The same at the stage of a step that leads back towards its start, although the stage leads away.
+    """The same at the stage of a step, where the linearisation predicts the rates k1.
 
-    Where a restriction is stiff, steps can lead past the equilibrium and back to their start, where there is no
-    difference: it would be a false equilibrium. Linear equations of first order change further after the stage.
+    A step can end where there is no difference although its stage saw one: back at its start, where a restriction is
+    stiff (a false equilibrium), or before an end stop that the stage has met (thrown back faster than it came).
     """
     m = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
     k1, change, pivots, bend = work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :], work[m + 5 * n :]
-    matrix, back = work[m + 6 * n + n * n :], 0
-    for i in range(n):
-        away = abs(GAMMA * h * k1[i])
-        back += abs(change[i]) < RETURN * away and not is_small(ix, val, i, away, 0.0)
-    if back == 0:
-        return True
+    matrix, small = work[m + 6 * n + n * n :], 0
     solve(matrix, bend, int(n), pivots)
-    small = 0
     for i in range(n):
         small += is_small(ix, val, i, h * bend[i], max(abs(change[i]), abs(GAMMA * h * k1[i])))
     return bool(small == n)
@@ -406,7 +401,7 @@ def is_small(ix: Indices, val: Floats, i: int, error: float, change: float) -> b
     """Whether the error of a state by its linearisation is acceptable in a step in which it changes by ``change``.
 
     It grows with h²: each of the HALVINGS in the header (0 except in the second run with half the step) allows a
-    quarter.
+    quarter, and halves the largest part of a step.
     """
     scale = val[ix[SCALE] + i] if i < np.int64(ix[N_STATES]) else CHAMBER_SCALE
     allowed = BEND_RELATIVE * change + BEND_ABSOLUTE * scale

@@ -17,7 +17,7 @@ from hilserver.circuit.own import OwnFile
 from hilserver.components.base import Component, Datasheet, Fluid
 from hilserver.components.synonyms import SYNONYMS
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.units import Angle, Length, Pressure, Speed, Velocity
+from hilserver.units import Angle, Length, Pressure, Speed, Velocity, shown_value
 
 RIG = subcircuits.RIG
 
@@ -343,7 +343,8 @@ def _wrong_starts(circuit: Circuit, used: Mapping[str, str], file: str) -> Itera
         fluids = (circuit.fluid, *(placed.fluid for placed in circuit.placed if placed.fluid))
         lowest = min(fluid.vapour_pressure for fluid in fluids)
         if start.pressure < lowest:
-            text = f"{start.pressure / 1e5:g} bar is below the vapour pressure of the oil, {lowest / 1e5:g} bar."
+            text = f"{shown_value(start.pressure, 'Pa')} is below the vapour pressure of the oil, "
+            text += f"{shown_value(lowest, 'Pa')}."
             yield Problem(text, f"nodes.{name}.pressure", file)
 
 
@@ -353,8 +354,8 @@ def _starts_outside_stroke(circuit: Circuit, file: str) -> Iterator[Problem]:
             node = placed.ports[port]
             start = circuit.starts.get(node)
             if start is not None and not low - BEYOND_END <= start.position <= high + BEYOND_END:
-                stroke = f"{1e3 * low:g} … {1e3 * high:g} mm"
-                text = f"{1e3 * start.position:g} mm is outside the stroke of {placed.name}, {stroke}."
+                stroke = f"{shown_value(low, 'm')} … {shown_value(high, 'm')}"
+                text = f"{shown_value(start.position, 'm')} is outside the stroke of {placed.name}, {stroke}."
                 yield Problem(text, f"nodes.{node}.position", file)
 
 

@@ -136,8 +136,8 @@ class _Packer:
 
     def _find_owners(self) -> None:
         """Nodes with a state (volume, mass), prescribed nodes (tank, source), and the nodes that have neither."""
-        volumes, masses = self._givers(Role.CAPACITANCE), self._givers(Role.MASS) | self._givers(Role.INERTIA)
-        prescribed = self._givers(Role.PRESSURE) | self._givers(Role.POSITION) | self._givers(Role.ANGLE)
+        volumes, masses = self._by_role(Role.CAPACITANCE), self._by_role(Role.MASS) | self._by_role(Role.INERTIA)
+        prescribed = self._by_role(Role.PRESSURE) | self._by_role(Role.POSITION) | self._by_role(Role.ANGLE)
         fixed = {**prescribed, **dict(self._moved(prescribed))}
         for node in self.circuit.hydraulic_nodes():
             if node.startswith(RIG) or node in prescribed:
@@ -188,19 +188,19 @@ class _Packer:
         straight = dict.fromkeys(self.circuit.mechanical_nodes(), STRAIGHT)
         return straight | dict.fromkeys(self.circuit.rotational_nodes(), TURNING)
 
-    def _givers(self, role: Role) -> dict[str, Placed]:
+    def _by_role(self, role: Role) -> dict[str, Placed]:
         """Node -> the component with this role there; only one may prescribe a value, none a measured one."""
-        givers: dict[str, Placed] = {}
+        found: dict[str, Placed] = {}
         for placed, contract in self.calls:
             if role is Role.MASS and not placed.component.has_mass():
                 continue
             for node in (placed.ports[term.name] for term in contract.results if term.role is role):
-                other = givers.setdefault(node, placed)
+                other = found.setdefault(node, placed)
                 if role in WRITTEN and other is not placed:
                     self._problem(f'"{node}" is also prescribed by {other.name}.', placed)
                 if role in WRITTEN and node.startswith(RIG):
                     self._problem(f'"{node}" is measured at the machine: nothing else can prescribe it.', placed)
-        return givers
+        return found
 
     def _problem(self, text: str, placed: Placed | None = None) -> None:
         self.problems.append(Problem(text, f"components.{placed.name}" if placed else "", self.file))

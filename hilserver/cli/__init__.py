@@ -1,96 +1,63 @@
 """The command ``hilserver``: one module per command, no logic in them.
 
-The modules import heavy libraries (Numba, pyarrow, matplotlib) inside their functions, so that ``hilserver --help`` is
-fast.
+Only the module of the command that is called is imported, and the modules import heavy libraries (Numba, pyarrow,
+matplotlib) inside their functions: ``hilserver send stop`` and ``hilserver --help`` have to be fast.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from hilserver.cli import (
-    bench,
-    calibrate,
-    channels,
-    check,
-    components,
-    demo,
-    doctor,
-    experiment,
-    export,
-    fidelity,
-    identify,
-    latency,
-    log,
-    new,
-    panel,
-    plotjuggler,
-    replay,
-    report,
-    rths,
-    run,
-    safe,
-    simulate,
-    status,
-    switch,
-    test,
-)
 from hilserver.errors import ConfigurationError, HilserverError
 
-app = typer.Typer(
-    name="hilserver",
-    help="Virtual hydraulics on a real servo valve: hardware in the loop for hydraulic test rigs.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+COMMANDS = (
+    *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "fidelity", "rths", "identify", "run"),
+    *("safe", "status", "switch", "send", "panel", "replay", "test", "plotjuggler", "report", "export", "log"),
+    *("experiment", "bench", "latency", "doctor"),
 )
+"""All commands, in the order of the help."""
+ELSEWHERE = {"send": ("switch", "send"), "test": ("test", "run_sequences")}
+"""Module and function of the commands that are not in a function of their name in the module of their name."""
+
+
+def program(only: str | None = None) -> typer.Typer:
+    """The command line; only with this one of its commands, if there is one of that name: the others take time."""
+    app = typer.Typer(
+        name="hilserver",
+        help="Virtual hydraulics on a real servo valve: hardware in the loop for hydraulic test rigs.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in (only,) if only in COMMANDS else COMMANDS:
+        module, function = ELSEWHERE.get(name, (name, name))
+        command = getattr(importlib.import_module(f"hilserver.cli.{module}"), function)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"hilserver {version('hilserver')}")
         raise typer.Exit
 
 
-app.command("demo")(demo.demo)
-app.command("new")(new.new)
-app.command("check")(check.check)
-app.command("components")(components.components)
-app.command("channels")(channels.channels)
-app.command("calibrate")(calibrate.calibrate)
-app.command("simulate")(simulate.simulate)
-app.command("fidelity")(fidelity.fidelity)
-app.command("rths")(rths.rths)
-app.command("identify")(identify.identify)
-app.command("run")(run.run)
-app.command("safe")(safe.safe)
-app.command("status")(status.status)
-app.command("switch")(switch.switch)
-app.command("send")(switch.send)
-app.command("panel")(panel.panel)
-app.command("replay")(replay.replay)
-app.command("test")(test.run_sequences)
-app.command("plotjuggler")(plotjuggler.plotjuggler)
-app.command("report")(report.report)
-app.command("export")(export.export)
-app.add_typer(log.log, name="log")
-app.add_typer(experiment.experiment, name="experiment")
-app.command("bench")(bench.bench)
-app.command("latency")(latency.latency)
-app.command("doctor")(doctor.doctor)
-
-
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
@@ -105,7 +72,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with no_interrupt_lost():
-            app()
+            program(next(iter(sys.argv[1:]), None))()
     except ConfigurationError as error:
         count = len(error.problems)
         fail(f"{error}\n{count} problem{'s' if count != 1 else ''}. Nothing was changed.")

@@ -180,9 +180,9 @@ def _sweep(
     rig: Rig, name: str | None, frequency: list[float] | None, amplitude: float, mean: float | None
 ) -> tuple[str, dict[str, object]]:
     """The swept input and the table of its sweep."""
-    from hilserver.fidelity.sweeps import sweep_of, usual_input
+    from hilserver.fidelity.sweeps import default_input, sweep_of
 
-    chosen = name or usual_input(rig)
+    chosen = name or default_input(rig)
     return chosen, sweep_of(rig, chosen, frequency or (), amplitude, mean)
 
 

@@ -41,10 +41,10 @@ def panel(
     """
     import sys
 
-    from hilserver.client.place import where
     from hilserver.errors import HilserverError
     from hilserver.panel.app import serve
     from hilserver.panel.settings import PORT, PanelSettings, free_port, new_token
+    from hilserver.protocol.place import where
 
     if (certificate is None) != (key is None):
         raise HilserverError("--certificate and --key belong together: give both or neither.")

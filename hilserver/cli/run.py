@@ -52,12 +52,13 @@ def run(
     notifier, restarts = Notifier.from_environment(), Restarts.of_service()
     restarts.wait(notifier)
 
-    from hilserver.service.children import USUAL, Prepared
+    from hilserver.service.children import USUAL_CHILDREN, Prepared
 
     async def serve() -> int:
         prepared = Prepared()
         try:
-            await prepared.start(*USUAL)  # before the imports of _serve, which take as long as those of these processes
+            # Before the imports of _serve, which take as long as those of these processes.
+            await prepared.start(*USUAL_CHILDREN)
             return await _serve(rig, speed, report, notifier, restarts, prepared)
         finally:
             await prepared.end()

@@ -131,12 +131,12 @@ def _settings(
     tick: str | None, output_step: str | None, tolerance: float | None, hold_inputs: bool, speed: float | None
 ) -> RunSettings:
     """The options as settings of a circuit run. Raises HilserverError."""
-    from hilserver.simulation.circuit_run import USUAL, RunSettings
+    from hilserver.simulation.circuit_run import DEFAULT_SETTINGS, RunSettings
 
     return RunSettings(
-        tick=USUAL.tick if tick is None else seconds("--tick", tick),
+        tick=DEFAULT_SETTINGS.tick if tick is None else seconds("--tick", tick),
         output_step=None if output_step is None else seconds("--output-step", output_step),
-        tolerance=USUAL.tolerance if tolerance is None else tolerance,
+        tolerance=DEFAULT_SETTINGS.tolerance if tolerance is None else tolerance,
         hold_inputs=hold_inputs,
         speed=speed,
     )

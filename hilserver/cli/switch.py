@@ -78,13 +78,35 @@ def send(
     Examples: hilserver send arm  |  hilserver send start  |  hilserver send cycle action=start  |
     hilserver send set_input input=joystick value=0.3  |  hilserver send strategy valve=main strategy=flow_servo
     """
+    from hilserver.protocol.stopping import STOPPING
+
+    given = _assignments(values or [])
+    result = _stop(command, rig, broker) if command in STOPPING and not given else _sent(command, given, rig, broker)
+    shown = {key: value for key, value in result.items() if key != "warnings"}
+    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in shown.items()))
+    for text in _texts(result.get("warnings")):
+        typer.echo(f"- {text}")
+
+
+def _sent(command: str, values: dict[str, Any], rig: str | None, broker: str | None) -> dict[str, Any]:
+    """The result of any command."""
     from hilserver.protocol.parsing import read_command
 
-    answer = ask(read_command(command, json.dumps(_assignments(values or [])).encode()), rig, broker)
-    shown = {key: value for key, value in answer.result.items() if key != "warnings"}
-    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in shown.items()))
-    for text in _texts(answer.result.get("warnings")):
-        typer.echo(f"- {text}")
+    return ask(read_command(command, json.dumps(values).encode()), rig, broker).result
+
+
+def _stop(command: str, rig: str | None, broker: str | None) -> dict[str, Any]:
+    """The result of a command that stops the rig: sent without waiting for anything."""
+    from hilserver.errors import HilserverError
+    from hilserver.protocol.place import where
+    from hilserver.protocol.stopping import send_stopping
+
+    name, address = where(rig, broker)
+    answer = send_stopping(address, name, command)
+    if not answer["ok"]:
+        raise HilserverError(f"refused: {answer['reason']}")
+    result: dict[str, Any] = answer["result"]
+    return result
 
 
 def ask(command: Command, rig: str | None, broker: str | None) -> Answer:

@@ -5,9 +5,9 @@
 
 from hilserver.client.asking import Status, read_status, request, send, status
 from hilserver.client.live import Client, CommandRefused, connect
-from hilserver.client.place import where
 from hilserver.client.samples import Samples, TelemetryRecorder
 from hilserver.client.session import RequestFailed, Session, open_session
+from hilserver.protocol.place import where
 
 __all__ = [
     "Client",

@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from hilserver.client.place import where
 from hilserver.client.samples import Samples, TelemetryRecorder
 from hilserver.client.session import RequestFailed, open_session
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.protocol import commands
+from hilserver.protocol.place import where
 from hilserver.protocol.published import Answer, CircuitStatus, Description, MarginStatus, ServerState
 
 _Result = TypeVar("_Result")

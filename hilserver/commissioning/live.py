@@ -206,7 +206,7 @@ def readings(rig: Rig, row: Floats) -> list[Reading]:
         raw = raw if math.isfinite(age) else math.nan
         stale = float(row[plan.layout[0].stale + number])
         trouble = settings.why_invalid(raw)
-        if not trouble and stale > age:
+        if not trouble and stale - age > plan.channel[number].least_interval:  # more than jitter
             trouble = "it changes faster than valid_rate"
         trouble = trouble or _too_old(rig, row, number)
         value = float(row[plan.layout[0].channel + number]) if math.isfinite(stale) else math.nan

@@ -18,9 +18,6 @@ import llvmlite.binding as llvm
 from hilserver.compiler.levels import X86_64
 from hilserver.errors import HilserverError
 
-_ZIG_CACHES = ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
-"""Variables of the environment that set its folders."""
-
 
 def write_object(bitcode: bytes, level: str, path: Path) -> None:
     """Optimise and compile for a CPU level."""
@@ -79,7 +76,9 @@ def _run(command: Sequence[str], problem: str, environment: Mapping[str, str] | 
 
 def _cache_beside(path: Path) -> dict[str, str]:
     """The environment in which the C compiler of ziglang writes nothing but beside this file."""
-    return {**os.environ, **dict.fromkeys(_ZIG_CACHES, str(path.parent / "zig"))}
+    folder = str(path.parent / "zig")
+    own = {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+    return os.environ | own
 
 
 def _c_compiler(level: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hilserver.units import ATMOSPHERE, Density, KinematicViscosity, Number, Pressure
+from hilserver.units import ATMOSPHERE, Density, KinematicViscosity, Modulus, Number, Pressure
 
 Parameters = Mapping[str, Any]
 """Kernel parameters by name: floats, and Tables under names that begin with ``table_``."""
@@ -30,7 +30,7 @@ class Datasheet(BaseModel):
 class Fluid(Datasheet):
     """The oil of a circuit, shared by its volumes and lines."""
 
-    bulk_modulus: Pressure = Field(default="1.5e9 Pa", gt=0, description="bulk modulus of the oil without air, B_o")
+    bulk_modulus: Modulus = Field(default="1.5e9 Pa", gt=0, description="bulk modulus of the oil without air, B_o")
     air_fraction: Number = Field(
         default=0.0, ge=0, lt=0.5, description="volume fraction of free air at atmospheric pressure, alpha_0"
     )

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Component, Fluid, Parameters, kernel
 from hilserver.numerics.shape import clip
-from hilserver.units import Acceleration, Angle, Length, Mass
+from hilserver.units import Acceleration, Angle, Length, Mass, shown_value
 
 SHARPEST = 0.9999
 """Largest cosine of the triangle's angle: beyond that the cylinder is in line with the pivot and has no arm."""
@@ -53,9 +53,9 @@ class CraneArm(Component):
         p, q = self.base_distance, self.rod_distance
         shortest, longest = (sqrt(p * p + q * q - 2 * p * q * c) for c in (SHARPEST, -SHARPEST))
         if not shortest < self.retracted < longest:
-            apart = f"{shortest * 1e3:.4g} to {longest * 1e3:.4g} mm apart"
             raise ValueError(
-                f"retracted {self.retracted * 1e3:.4g} mm does not fit between its pins, which are {apart}"
+                f"retracted {shown_value(self.retracted, 'm')} does not fit between its pins, which are "
+                f"{shown_value(shortest, 'm')} to {shown_value(longest, 'm')} apart"
             )
         return self
 

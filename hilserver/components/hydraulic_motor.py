@@ -13,7 +13,7 @@ from hilserver.components.shared.suction import Suction
 from hilserver.numerics.motion import smooth_sign
 from hilserver.numerics.pump import filling
 from hilserver.numerics.shape import clip
-from hilserver.units import Displacement, Inertia, Number, Pressure, Speed
+from hilserver.units import RPM, Displacement, Inertia, Number, Pressure, Speed
 
 
 class HydraulicMotor(Suction, Component):
@@ -72,8 +72,8 @@ class HydraulicMotor(Suction, Component):
     def _rated_point_is_past_the_reversal(self) -> HydraulicMotor:
         if self.rated_speed < 5 * self.reversal_speed:
             raise ValueError(
-                f"rated_speed {self.rated_speed * 60:g} rpm must be at least 5 times the reversal_speed of "
-                f"{self.reversal_speed * 60:g} rpm: below it the friction is not yet that of the datasheet"
+                f"rated_speed {self.rated_speed / RPM:g} rpm must be at least 5 times the reversal_speed of "
+                f"{self.reversal_speed / RPM:g} rpm: below it the friction is not yet that of the datasheet"
             )
         return self
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from hilserver.components.base import Component, Fluid, Parameters, kernel
 from hilserver.components.shared.line import LineSize
 from hilserver.numerics.fluid import capacitance
-from hilserver.units import Length, Pressure
+from hilserver.units import Length, Modulus, shown_value
 
 
 class Pipe(LineSize, Component):
@@ -23,7 +23,7 @@ class Pipe(LineSize, Component):
     hydraulic = ("P",)
 
     wall_thickness: Length = Field(gt=0, description="thickness of the wall, t")
-    elastic_modulus: Pressure = Field(
+    elastic_modulus: Modulus = Field(
         default="210 GPa", gt=0, description="Young's modulus of the wall, E; steel 210 GPa"
     )
 
@@ -31,7 +31,7 @@ class Pipe(LineSize, Component):
     def _thin_wall(self) -> Pipe:
         if self.wall_thickness > 0.25 * self.inner_diameter:
             raise ValueError(
-                f"wall_thickness {self.wall_thickness * 1e3:g} mm is more than a quarter of the inner diameter: "
+                f"wall_thickness {shown_value(self.wall_thickness, 'm')} is more than a quarter of the inner diameter: "
                 "the formula for thin walls doesn't hold; use a volume (rigid walls) instead"
             )
         return self

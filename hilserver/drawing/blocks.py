@@ -13,7 +13,7 @@ STUB = 16.0
 """From a port to its tank."""
 LETTER = 6.6
 """Width of a letter of the names."""
-_PILOT_PORTS = {"X", "Y", "L", "LS", "V"}
+_PILOT_PORTS = {"X", "Y", "L", "LS"}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:
     kind, ports = str(table.get("type", "")), {port: str(node) for port, node in table.get("ports", {}).items()}
     hydraulic = {port: node for port, node in ports.items() if port[0].isupper()}
     mechanical = {port: node for port, node in ports.items() if port not in hydraulic}
-    drawn = symbol(kind)
+    drawn = symbol(kind, str(table.get("centre", "closed")))
     if drawn is None or not ports.keys() <= drawn.ports.keys():
         drawn = box(tuple(hydraulic), tuple(mechanical))
     signals = {port: table[port] for port in drawn.ports if port not in ports and isinstance(table.get(port), str)}

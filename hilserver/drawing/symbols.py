@@ -50,9 +50,26 @@ class Symbol:
         return Symbol(width, height, ports, f'<g transform="{transform}">{self.body}</g>')
 
 
+_CENTRES: Mapping[str, Mapping[str, str]] = {
+    "directional_valve_4_3": {
+        "closed": "M130 20V48M126 48h8M150 20V48M146 48h8M130 100V72M126 72h8M150 100V72M146 72h8",
+        "open": "M130 20V100M150 20V100M130 60H150",
+        "tandem": "M130 20V48M126 48h8M150 20V48M146 48h8M130 100V64H150V100",
+        "float": "M130 20V60H150M150 20V100M130 100V72M126 72h8",
+    },
+    "load_sensing_valve": {
+        "closed": "M140 20V48M136 48h8M170 20V48M166 48h8M140 100V72M136 72h8M150 100V68",
+        "open": "M140 20V100M170 20V58H140M150 58V100",
+        "tandem": "M140 20V48M136 48h8M170 20V48M166 48h8M140 100V60H150V100",
+        "float": "M140 20V58H170V20M150 58V100M140 100V72M136 72h8",
+    },
+}
+"""The paths in the middle square of a valve by its ``centre``; the file shows the closed one."""
+
+
 @functools.cache
-def symbol(kind: str) -> Symbol | None:
-    """The symbol of a component type; None if there is none (a custom component)."""
+def symbol(kind: str, centre: str = "closed") -> Symbol | None:
+    """The symbol of a component type, of a 4/3 valve with this centre; None if there is none (a custom component)."""
     file = files("hilserver.components").joinpath("symbols", f"{kind}.svg")
     if not kind.isidentifier() or not file.is_file():
         return None
@@ -66,7 +83,10 @@ def symbol(kind: str) -> Symbol | None:
         elif tag != "title" and not (tag == "text" and letter_follows):
             body.append(ElementTree.tostring(element, encoding="unicode").replace(f' xmlns="{_SVG}"', "").strip())
         letter_follows = port is not None
-    return Symbol(float(root.get("width", "0")), float(root.get("height", "0")), ports, "".join(body))
+    text, centres = "".join(body), _CENTRES.get(kind, {})
+    if centre in centres:
+        text = text.replace(f'd="{centres["closed"]}"', f'd="{centres[centre]}"')
+    return Symbol(float(root.get("width", "0")), float(root.get("height", "0")), ports, text)
 
 
 def box(hydraulic: tuple[str, ...], others: tuple[str, ...]) -> Symbol:

@@ -255,7 +255,7 @@ class Fidelity:
         return {v.name: v.cycle.tracking[quantity] for v in self.variants if v.cycle and quantity in v.cycle.tracking}
 
     def valve_tracking(self, valve: str) -> dict[str, Deviation]:
-        """The same of the flow of a valve; empty if `cycle_errors` already says it."""
+        """The same for the flow of a valve; empty if `cycle_errors` contains it."""
         return self.tracking(f"flow {self.valves[valve]}") if self.reference else {}
 
     def unachievable(self) -> dict[float, float]:

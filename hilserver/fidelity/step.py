@@ -24,7 +24,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.rig.build import Rig, assemble
-from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, deviations, step_error
+from hilserver.simulation.step_error import HALVINGS, TOLERANCE, Quantity, StepError, deviations, step_error
 
 REFERENCE = "reference"
 
@@ -87,7 +87,7 @@ def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float 
     """
     names = [v.name for v in result.variants if v.name != NO_BRIDGE]
     solver, tick = rig.circuit.solver, 1.0 / rig.settings.loop.rate
-    given, finer = _common(result, _tried(run_at, IntegrationStep(2, halvings=1), names))
+    given, finer = _common(result, _tried(run_at, IntegrationStep(2, halvings=HALVINGS), names))
     time = tick * np.arange(1.0, _length(given) + 1.0)
     error = StepError(tick / solver.substeps, solver.integrator, deviations(time, given, finer), tolerance)
     if error.too_long:

@@ -19,7 +19,15 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Look, Paced, Pacing
 from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 
-USUAL = ("inverse_static", "inverse_lag_leakage", "second_order", "null_region", "prediction", "feedback", "flow_servo")
+DEFAULT_STRATEGIES = (
+    "inverse_static",
+    "inverse_lag_leakage",
+    "second_order",
+    "null_region",
+    "prediction",
+    "feedback",
+    "flow_servo",
+)
 """Strategies that `fidelity` compares by default, together with the one in the rig file."""
 Watch = Callable[[str, float], object]
 """Called from time to time during a paced run, with the strategy and the simulated time since the rig's start, s."""
@@ -143,7 +151,7 @@ def selected(rig: Rig, named: Sequence[str] | None) -> list[str]:
     if named and list(named) != ["all"]:
         return list(named)
     own = {valve.bridge.strategy for valve in rig.settings.valves.values()} - {"manual"}
-    return [name for name in possible(rig.settings) if named or name in USUAL or name in own]
+    return [name for name in possible(rig.settings) if named or name in DEFAULT_STRATEGIES or name in own]
 
 
 def usable(rig: Rig, strategies: Sequence[str], by_user: bool) -> tuple[list[str], dict[str, str]]:

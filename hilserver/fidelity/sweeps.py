@@ -14,7 +14,7 @@ AMPLITUDE = 0.3
 """Default amplitude of the sines: share of half the input's range."""
 
 
-def usual_input(rig: Rig) -> str:
+def default_input(rig: Rig) -> str:
     """The input that commands the virtual valve at the port of the rig's first valve, or the rig's only input.
 
     Raises HilserverError if there is neither.

@@ -19,6 +19,7 @@ from hilserver.fidelity.step import IntegrationStep
 from hilserver.fidelity.strategies import usable
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
 from hilserver.rig.build import Rig, assemble
+from hilserver.simulation.step_error import HALVINGS
 
 DRAWS = 3
 """Number of random values of each unknown alone."""
@@ -191,7 +192,7 @@ class _Bench:
         found = self.run_on(changed, seed)
         if found.trip:
             return found
-        finer = self.run_on(IntegrationStep(2, halvings=1).rig(changed), seed).figures
+        finer = self.run_on(IntegrationStep(2, halvings=HALVINGS).rig(changed), seed).figures
         errors = {name: abs(value - finer.get(name, inf)) for name, value in found.figures.items()}
         return replace(found, step_errors=errors)
 

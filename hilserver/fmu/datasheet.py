@@ -38,7 +38,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class CircuitValue:
+class DatasheetParameter:
     """A value of the circuit file in SI units."""
 
     path: Path
@@ -92,7 +92,7 @@ def parameters(circuit: Circuit, packed: PackedCircuit, library: Library) -> lis
     return found
 
 
-def _parameter(given: CircuitValue, effect: _Effect, packed: PackedCircuit) -> Variable:
+def _parameter(given: DatasheetParameter, effect: _Effect, packed: PackedCircuit) -> Variable:
     """A parameter with its places in the memory of an instance: an initial value is also that of the row."""
     n, first = len(packed.names), int(packed.index[e.INITIAL])
     follows = list(zip(effect.cells, effect.factors.tolist(), strict=True))
@@ -118,7 +118,7 @@ class _Trial:
         self.circuit, self.library = circuit, library
         self.index, self.value = packed.index, packed.value
 
-    def packed(self, given: CircuitValue, x: float) -> Floats | None:
+    def packed(self, given: DatasheetParameter, x: float) -> Floats | None:
         """``value`` of the circuit packed with ``x``; None if that is not possible, or needs another index."""
         try:
             circuit = given.changed(self.circuit, x)
@@ -130,7 +130,7 @@ class _Trial:
         same = np.array_equal(packed.index, self.index) and packed.value.shape == self.value.shape
         return packed.value if same else None
 
-    def effect(self, given: CircuitValue) -> _Effect | None:
+    def effect(self, given: DatasheetParameter) -> _Effect | None:
         """The cells that are this value or a multiple of it; None if it has any other effect, or none."""
         for x in _near(given):
             if (value := self.packed(given, x)) is not None:
@@ -142,7 +142,7 @@ class _Trial:
                 return _Effect(cells, factors, lower, upper) if lower < upper else None
         return None
 
-    def _end(self, given: CircuitValue, cells: Sequence[int], factors: Floats, up: bool) -> float:
+    def _end(self, given: DatasheetParameter, cells: Sequence[int], factors: Floats, up: bool) -> float:
         """The end of the range in which the cells follow the value: the last one tried before one where they don't."""
         end = given.value
         for k in FACTORS:
@@ -155,14 +155,14 @@ class _Trial:
             end = x
         return end
 
-    def _follows(self, given: CircuitValue, cells: Sequence[int], factors: Floats, x: float) -> bool:
+    def _follows(self, given: DatasheetParameter, cells: Sequence[int], factors: Floats, x: float) -> bool:
         """Whether the circuit with this value differs from the original by the cells alone, as expected."""
         expected = self.value.copy()
         expected[cells] = x * factors
         value = self.packed(given, x)
         return value is not None and np.allclose(value, expected, rtol=ROUNDING, atol=0.0)
 
-    def accepts(self, given: CircuitValue, effect: _Effect) -> bool:
+    def accepts(self, given: DatasheetParameter, effect: _Effect) -> bool:
         """Change the circuit for all further trials, if the cells follow this value there, too."""
         x = round_trip(0.5 * (given.value + (effect.upper if effect.upper > given.value else effect.lower)))
         if not self._follows(given, effect.cells, effect.factors, x):
@@ -172,7 +172,7 @@ class _Trial:
         return True
 
 
-def _near(given: CircuitValue) -> Iterator[float]:
+def _near(given: DatasheetParameter) -> Iterator[float]:
     """Powers of two near a value, of which a multiple shows its factor without rounding error; otherwise others."""
     x = given.value or TYPICAL.get(given.unit, 1.0)
     _, exponent = frexp(x)
@@ -187,19 +187,19 @@ def _near(given: CircuitValue) -> Iterator[float]:
 # --- the values of a circuit -----------------------------------------------------------------------------------------
 
 
-def datasheet_values(circuit: Circuit) -> Iterator[CircuitValue]:
+def datasheet_values(circuit: Circuit) -> Iterator[DatasheetParameter]:
     """The named values of oil, components and nodes, with defaults; neither curves nor mechanisms."""
     for path, value, unit, text in _leaves(circuit.source.get("fluid", {}), circuit.fluid):
-        yield CircuitValue(("fluid", *path), value, unit, text)
+        yield DatasheetParameter(("fluid", *path), value, unit, text)
     for placed in circuit.placed:
         who = f"{placed.name} ({type(placed.component).type_name})"
         for path, value, unit, text in _leaves(_own_values(placed, circuit.source), placed.component):
             about = f"{text}, of {who}" if text else f"value of {who}"
-            yield CircuitValue(("components", placed.name, *path), value, unit, about)
+            yield DatasheetParameter(("components", placed.name, *path), value, unit, about)
     for node, start in circuit.starts.items():
         table = circuit.source["nodes"][node]
         for path, value, unit, text in _leaves(table, start, with_defaults=False):
-            yield CircuitValue(("nodes", node, *path), value, unit, f"{text}: {node}")
+            yield DatasheetParameter(("nodes", node, *path), value, unit, f"{text}: {node}")
 
 
 def _leaves(

@@ -19,7 +19,7 @@ from hilserver.fmu.datasheet import parameters
 from hilserver.fmu.description import FMI_2, VERSIONS, Model, model_description
 from hilserver.fmu.packed import circuit_bytes
 from hilserver.fmu.variables import Causality, Variable, derivatives, quantities
-from hilserver.simulation.circuit_run import TICK, USUAL_DURATION, RunSettings, read_circuit_file
+from hilserver.simulation.circuit_run import DEFAULT_DURATION, TICK, RunSettings, read_circuit_file
 
 LICENCE = """The shared library in this FMU is a part of hilserver, which is licensed under the Apache License, Version
 2.0: https://www.apache.org/licenses/LICENSE-2.0
@@ -67,7 +67,7 @@ def export_circuit(file: Path, out: Path, fmi: str = FMI_2, tick: float = TICK) 
         description=circuit.description,
         tool=f"hilserver {version('hilserver')}",
         tick=tick,
-        duration=USUAL_DURATION,
+        duration=DEFAULT_DURATION,
         variables=variables,
     )
     contents = {

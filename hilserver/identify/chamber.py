@@ -35,8 +35,10 @@ from hilserver.identify.model import orifice_law
 from hilserver.identify.recorded import widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.settings import CylinderSettings, ValveSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.settings import ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
+from hilserver.tick.plan import CylinderRecord
 
 MIN_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
@@ -70,7 +72,7 @@ class Chamber:
 
     def __init__(self, rig: Rig, valve: ValveSettings, port: str, turn: float, number: int, dt: float) -> None:
         self.port, self.turn, self.dt = port, turn, dt
-        self._rig, self._valve, self._line = rig, valve, rig.plan.cylinder[number]
+        self._rig, self._valve, self.line = rig, valve, rig.plan.cylinder[number]
         self.cylinder: CylinderSettings = list(rig.settings.cylinders.values())[number]
         self._at_B = port == self.cylinder.port_B
         other = self.cylinder.port_A if self._at_B else self.cylinder.port_B
@@ -86,9 +88,8 @@ class Chamber:
         area_A, area_B = self.cylinder.areas()
         change = np.diff(smoothed(p, round(SMOOTH_PRESSURE / self.dt)))
         middle = np.maximum(_middle(p), MIN_PRESSURE)
-        dead, line = (self._line.dead_B if self._at_B else self._line.dead_A), self._line
+        dead, line = self.dead, self.line
         V = capacitance / self._oil_compliance(middle)
-        absolute = middle + line.p_0
         law_port, law_tank = laws(self._valve, self.pressure, channels)
         return ChamberSignals(
             law_port=law_port,
@@ -96,24 +97,42 @@ class Chamber:
             volume=(-area_B if self._at_B else area_A) * np.diff(x) + capacitance * np.diff(p),
             compressed=capacitance * change,
             hose=dead / (HOSE_MODULUS * np.sqrt(middle)) * change,
-            air=V * (line.p_0 / absolute) ** (1.0 / line.kappa) / (line.kappa * absolute) * change,
+            air=V * free_air(middle, line) * change,
             dead=dead * self._oil_compliance(middle) * change,
             past=_middle(p - p_other) * self.dt,
         )
 
     def _oil_compliance(self, p: Floats) -> Floats:
         """1/B_e of the oil as it is stated, 1/Pa (:func:`hilserver.numerics.fluid.capacitance`)."""
-        m = self._line
-        absolute = p + m.p_0
-        air = m.alpha_0 * (m.p_0 / absolute) ** (1.0 / m.kappa) / (m.kappa * absolute)
-        return np.asarray(1.0 / m.B_o + air, dtype=np.float64)
+        m = self.line
+        return np.asarray(1.0 / m.B_o + m.alpha_0 * free_air(p, m), dtype=np.float64)
+
+    def compliances(self, x: Floats, p: Floats) -> dict[str, Floats]:
+        """What the parameters of the fit contribute to the compliance at positions and pressures, m³/Pa, per unit."""
+        V, oil = self.dead + self.swept(x), self._oil_compliance(p)
+        return {
+            f"elasticity {self.port}": V * oil,
+            f"air {self.port}": V * free_air(p, self.line),
+            f"hose {self.port}": self.dead / (HOSE_MODULUS * np.sqrt(p)),
+            f"dead volume {self.port}": self.dead * oil,
+        }
+
+    @property
+    def dead(self) -> float:
+        """The stated dead volume, m³."""
+        return float(self.line.dead_B if self._at_B else self.line.dead_A)
+
+    def swept(self, x: Floats) -> Floats:
+        """Volume between piston and end of the stroke, m³."""
+        area_A, area_B = self.cylinder.areas()
+        return area_B * (self.cylinder.stroke - x) if self._at_B else area_A * x
 
     def capacitance(self, channels: Mapping[str, Floats]) -> Floats:
         """The stated capacitance in the middle of each tick, m³/Pa."""
         of = chamber_B if self._at_B else chamber_A
         x, p = channels[str(self.cylinder.position)], channels[self.pressure]
         middle = zip(_middle(x).tolist(), _middle(p).tolist(), strict=True)
-        return np.array([of(x_now, p_now, self._line) for x_now, p_now in middle])
+        return np.array([of(x_now, p_now, self.line) for x_now, p_now in middle])
 
     def used(self, channels: Mapping[str, Floats], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The ticks with the piston away from its ends, and without cavitation."""
@@ -172,6 +191,12 @@ def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) ->
     """Orifice law of the drops from supply to port and from port to tank, sqrt(Pa)."""
     p, p_S, p_T = (channels[name] for name in (pressure, valve.supply, valve.tank))
     return orifice_law(p_S - p, valve.transition_pressure), orifice_law(p - p_T, valve.transition_pressure)
+
+
+def free_air(p: Floats, line: CylinderRecord) -> Floats:
+    """Compliance of a volume of 100 % free air (at atmospheric pressure) per volume of oil, 1/Pa."""
+    absolute = p + line.p_0
+    return np.asarray((line.p_0 / absolute) ** (1.0 / line.kappa) / (line.kappa * absolute), dtype=np.float64)
 
 
 def _middle(values: Floats) -> Floats:

@@ -80,7 +80,7 @@ class Experiment:
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
-        self._channels = CorrectedChannels(recording, self._pressures())
+        self._channels = CorrectedChannels(recording, self.pressures())
         self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
         self.signals = self._signals()
         self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
@@ -220,7 +220,7 @@ class Experiment:
 
     # --- influences of the sensors ------------------------------------------------------------------------------------
 
-    def _pressures(self) -> list[str]:
+    def pressures(self) -> list[str]:
         """The channels of pressures on which the flow of the valve depends."""
         v, ports = self.settings, self.rig.settings.ports
         chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
@@ -230,7 +230,7 @@ class Experiment:
         """Errors of the sensors of pressures."""
         if not self.chambers and self.flow is None:
             return {}
-        return sensor_influences(self.rig, self.dt, self._pressures())
+        return sensor_influences(self.rig, self.dt, self.pressures())
 
     def _key(self, values: Values) -> tuple[float, ...]:
         return tuple(values.get(name, 0.0) for name in self._errors)

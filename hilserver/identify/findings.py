@@ -1,4 +1,4 @@
-"""The identified properties of a valve as in datasheet and rig file, with standard deviations."""
+"""Identified properties as in datasheet and rig file, with standard deviations; those of a valve."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hilserver.units import shown_unit
 
 MAX_DIGITS = 5
 """After the decimal point."""
-USUAL_LEAK_DROP = 70e5
+TYPICAL_LEAKAGE_DROP = 70e5
 """Pa, at which leakage is stated where the rig file has none."""
 
 
 @dataclass(frozen=True)
-class ValveFinding:
-    """A property of a valve: SI value, standard deviation (inf: not identifiable), configured value, and shown unit.
+class IdentifiedValue:
+    """An identified property: SI value, standard deviation (inf: not identifiable), configured value, and shown unit.
 
     ``key``: of the rig file, empty if there is none; ``factor``: from SI to ``unit``.
     """
@@ -45,7 +45,7 @@ class ValveFinding:
         return joined(f"{self.deviation * self.factor:.2g}", self.unit) if self.known else "not identifiable"
 
 
-def findings(found: Identified) -> list[ValveFinding]:
+def findings(found: Identified) -> list[IdentifiedValue]:
     """The properties of a valve."""
     v, fit, C = found.experiment.settings, found.fit, found.experiment.C_PA
     values, drop = found.values, v.nominal_flow.edge_drop()
@@ -57,29 +57,31 @@ def findings(found: Identified) -> list[ValveFinding]:
     result = []
     if "C_PA" in values:
         result += [
-            ValveFinding(
+            IdentifiedValue(
                 "flow P to port, full command", "nominal_flow",
                 values["C_PA"] * C * sqrt(drop), sd("C_PA", C * sqrt(drop)),
                 v.nominal_flow.flow, *shown_unit("m^3/s"),
             ),
-            ValveFinding(
+            IdentifiedValue(
                 "flow port to T, full command", "nominal_flow_to_tank", values["C_AT"] * C * sqrt(to_tank.edge_drop()),
                 sd("C_AT", C * sqrt(to_tank.edge_drop())), to_tank.flow, *shown_unit("m^3/s"),
             ),
         ]  # fmt: skip
     result += _motion(found)
-    result.append(ValveFinding("delay", "delay", delay_of(values), delay_deviation(found), v.delay, "ms", 1e3))
+    result.append(IdentifiedValue("delay", "delay", delay_of(values), delay_deviation(found), v.delay, "ms", 1e3))
     if "C_PA" in values:
-        result.append(ValveFinding("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
+        result.append(IdentifiedValue("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
         leak = leakage_point(found)
         shown = leak.flow_of(values["leakage"] * C), leak.flow_of(sd("leakage", C))
         configured = v.leakage.flow if v.leakage else 0.0
-        result.append(ValveFinding("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
+        result.append(IdentifiedValue("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
         gone = v.leakage.gone_at if v.leakage else None
-        result.append(ValveFinding("opening at which leakage ends", "gone_at", values["gone_at"], sd("gone_at"), gone))
+        result.append(
+            IdentifiedValue("opening at which leakage ends", "gone_at", values["gone_at"], sd("gone_at"), gone)
+        )
     null = v.null - v.polarity * values["null"]
-    result.append(ValveFinding("null", "null", null, sd("null"), v.null))
-    result.append(ValveFinding("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
+    result.append(IdentifiedValue("null", "null", null, sd("null"), v.null))
+    result.append(IdentifiedValue("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
     return result
 
 
@@ -98,22 +100,22 @@ class LeakagePoint:
 def leakage_point(found: Identified) -> LeakagePoint:
     """The drop at which the leakage is stated: that of the rig file, or the usual one."""
     leakage = found.experiment.settings.leakage
-    return LeakagePoint(leakage.drop, leakage.per) if leakage else LeakagePoint(USUAL_LEAK_DROP, "edge")
+    return LeakagePoint(leakage.drop, leakage.per) if leakage else LeakagePoint(TYPICAL_LEAKAGE_DROP, "edge")
 
 
-def _motion(found: Identified) -> list[ValveFinding]:
+def _motion(found: Identified) -> list[IdentifiedValue]:
     v, values, fit = found.experiment.settings, found.values, found.fit
     f, d = values["frequency"], values.get("damping", 0.0)
     sd = fit.deviations.get("frequency", inf)
     if not found.second_order:
-        return [ValveFinding("-45° frequency (first order)", "f45", f, sd, v.f45, "Hz")]
+        return [IdentifiedValue("-45° frequency (first order)", "f45", f, sd, v.f45, "Hz")]
     root = sqrt(d * d + 1.0)
     known = {"frequency", "damping"} <= set(fit.deviations)
     sd45 = fit.deviation_of({"frequency": root - d, "damping": f * (d / root - 1.0)}) if known else inf
     return [
-        ValveFinding("-90° frequency", "f90", f, sd, v.f90, "Hz"),
-        ValveFinding("damping", "damping", d, fit.deviations.get("damping", inf), v.damping if v.f90 else None),
-        ValveFinding("-45° frequency", "", f * (root - d), sd45, v.f45, "Hz"),
+        IdentifiedValue("-90° frequency", "f90", f, sd, v.f90, "Hz"),
+        IdentifiedValue("damping", "damping", d, fit.deviations.get("damping", inf), v.damping if v.f90 else None),
+        IdentifiedValue("-45° frequency", "", f * (root - d), sd45, v.f45, "Hz"),
     ]
 
 

@@ -8,7 +8,8 @@ the valve.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,34 @@ LONGEST_GAP = 20
 """Ticks without a sample of a channel, or without a row, over which values are interpolated."""
 SETTLING = 0.1
 """s after a gap in the commands until they no longer affect the spool."""
+PART = 200
+"""Number of successive samples from which a value of the noise is calculated."""
+FOURTH_DIFFERENCE = 70.0
+"""Variance of the fourth difference of white noise of variance 1: 1 + 16 + 36 + 16 + 1."""
+LEAST_NOISE = 2e-5
+"""Fraction of the span of the samples below which they count as noiseless (16 bits: 1.5e-5)."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviation of a sensor's white noise, and that of this value, SI."""
+
+    value: float
+    deviation: float
+
+    @classmethod
+    def of(cls, samples: Floats) -> Noise | None:
+        """From successive samples; None if they are too few, without noise, or repeat each other.
+
+        The fourth difference of a motion is small beside that of noise; of many parts the median counts.
+        """
+        if len(samples) < 4 * PART or np.mean(np.diff(samples) == 0.0) > 0.5:
+            return None
+        rough = np.diff(samples, 4)[: (len(samples) - 4) // PART * PART]
+        parts = np.sqrt(np.mean(rough.reshape(-1, PART) ** 2, axis=1) / FOURTH_DIFFERENCE)
+        value, span = float(np.median(parts)), float(np.ptp(samples))
+        deviation = value / sqrt(2.0 * PART)
+        return cls(value, deviation) if value > LEAST_NOISE * span else None
 
 
 @dataclass(frozen=True)
@@ -32,7 +61,7 @@ class Recording:
     """Commands and measured values on a grid of ticks, SI.
 
     ``commands``: by valve, -1 … 1, positive opens P to the port, held from its tick to the next; ``channels``: by name,
-    at the ticks; ``known``: where both are known.
+    at the ticks; ``known``: where both are known; ``noise``: of the channels, as far as it can be determined.
     """
 
     source: str
@@ -40,6 +69,7 @@ class Recording:
     commands: Mapping[str, Floats]
     channels: Mapping[str, Floats]
     known: NDArray[np.bool_]
+    noise: Mapping[str, Noise] = field(default_factory=dict)
 
     @property
     def duration(self) -> float:
@@ -78,16 +108,20 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
     row = np.searchsorted(ticks, grid, side="right") - 1
     lost, fault = grid > ticks[row], columns["mode"][row] == Mode.FAULT
     known = ~widened(lost | fault, 0, round(SETTLING / dt))
-    channels = {}
+    channels, noise = {}, {}
     for name in _measured(rig):
         taken = ticks * dt - columns[f"age.{name}"] - rig.settings.channels[name].delay
-        channels[name] = _on_grid(rig, name, taken, columns[f"raw.{name}"], grid * dt, known, dt)
+        time, value = _samples(rig, name, taken, columns[f"raw.{name}"], dt)
+        known &= _near(time, grid * dt, LONGEST_GAP * dt)
+        channels[name] = np.interp(grid * dt, time, value)
+        if (found := Noise.of(value)) is not None:
+            noise[name] = found
     commands = {}
     for number, (name, valve) in enumerate(rig.settings.valves.items()):
         line = rig.plan.valve[number]
         share = (columns[f"valve.{name}.output"][row] - line.raw_offset) / line.raw_gain
         commands[name] = valve.polarity * (share - valve.null)
-    return Recording(source, dt, commands, channels | _fixed(rig, len(grid)), known)
+    return Recording(source, dt, commands, channels | _fixed(rig, len(grid)), known, noise)
 
 
 def _measured(rig: Rig) -> list[str]:
@@ -98,10 +132,8 @@ def _fixed(rig: Rig, ticks: int) -> dict[str, Floats]:
     return {name: np.full(ticks, s.fixed()) for name, s in rig.settings.channels.items() if s.value is not None}
 
 
-def _on_grid(
-    rig: Rig, name: str, time: Floats, raw: Floats, grid: Floats, known: NDArray[np.bool_], dt: float
-) -> Floats:
-    """A channel's values at the times of the grid, interpolated linearly; clears ``known`` where it has none.
+def _samples(rig: Rig, name: str, time: Floats, raw: Floats, dt: float) -> tuple[Floats, Floats]:
+    """Times and values of a channel's samples.
 
     A repeated sample with a greater age counts once; an invalid one is left out.
     """
@@ -115,8 +147,7 @@ def _on_grid(
     time, value = time[new], value[new]
     if len(time) < 2:
         raise HilserverError(f"{rig.file}: channel {name} has no samples in this recording.")
-    known &= _near(time, grid, LONGEST_GAP * dt)
-    return np.interp(grid, time, value)
+    return time, value
 
 
 def _near(time: Floats, grid: Floats, longest: float) -> NDArray[np.bool_]:

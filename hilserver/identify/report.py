@@ -8,9 +8,10 @@ from math import inf
 import numpy as np
 
 from hilserver.components.shared.edges import NominalFlow
-from hilserver.identify.findings import ValveFinding, delay_deviation, findings, joined, leakage_point, rounded
+from hilserver.identify.findings import IdentifiedValue, delay_deviation, findings, joined, leakage_point, rounded
 from hilserver.identify.fit import FitResult
 from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.machine import Restriction, machine_findings
 from hilserver.identify.model import delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.recorded import Recording
@@ -40,6 +41,12 @@ ABOUT_SERVO = (
     "virtual to measured flow. At smaller pressure drops the margins are larger, and the servo is slower."
 )
 
+ABOUT_MACHINE = (
+    "Properties of the machine and its sensors that the same recording shows. A dead volume contains everything that "
+    "makes its chamber softer than oil and air do, such as hoses. Noise is that of successive samples."
+)
+COLUMNS = ("", "identified", "standard deviation", "rig file")
+
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
 
 
@@ -52,6 +59,8 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
     for found in results:
         lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found)]
         lines += servo_lines(found, tuned_servo(found, recording))
+    for table, values in machine_findings(results, recording).items():
+        lines += ["", f"[{table}]", *(_line(f, _machine_value(f)) for f in values)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +83,7 @@ def _valve_lines(found: Identified) -> list[str]:
             value = _toml(f, max(f.value, 0.0))
         else:
             value = _toml(f, f.value)
-        lines.append(f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}")
+        lines.append(_line(f, value))
     if keys := obsolete(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspicions(found)]
@@ -91,17 +100,28 @@ def obsolete(found: Identified) -> tuple[str, ...]:
     return ("f45",) if found.second_order else ("f90", "damping")
 
 
-def _toml(f: ValveFinding, value: float) -> str:
+def _machine_value(f: IdentifiedValue) -> str:
+    """A value of a cylinder or channel; a restriction as its drop at a flow."""
+    if not isinstance(f, Restriction):
+        return _toml(f, f.value)
+    return f'{{ flow = "{shown_value(f.flow, "m^3/s", 5)}", drop = {_toml(f, f.value)} }}'
+
+
+def _line(f: IdentifiedValue, value: str) -> str:
+    return f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}"
+
+
+def _toml(f: IdentifiedValue, value: float) -> str:
     text = rounded(value * f.factor, f.deviation * f.factor)
     return f'"{text} {f.unit}"' if f.unit else text
 
 
-def _point(f: ValveFinding, point: NominalFlow) -> str:
+def _point(f: IdentifiedValue, point: NominalFlow) -> str:
     drop = shown_value(point.drop, "Pa", 6)
     return f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}" }}'
 
 
-def _leakage_value(found: Identified, f: ValveFinding, gone: ValveFinding) -> str:
+def _leakage_value(found: Identified, f: IdentifiedValue, gone: IdentifiedValue) -> str:
     point = leakage_point(found)
     drop = shown_value(point.drop, "Pa", 6)
     text = f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}"'
@@ -134,7 +154,18 @@ def document(results: Sequence[Identified], recording: Recording) -> Document:
             Picture(f"{name}-residuals", residual_figure(found), ABOUT_RESIDUALS),
             *_servo_blocks(found, recording),
         ]
+    blocks += machine_blocks(results, recording)
     return Document(f"{rig.settings.name}: identified valves", blocks)
+
+
+def machine_blocks(results: Sequence[Identified], recording: Recording) -> list[Block]:
+    """Cylinders and sensors, as far as the recording shows them."""
+    rows = [
+        (table, f.name, *_cells(f)) for table, values in machine_findings(results, recording).items() for f in values
+    ]
+    if not rows:
+        return []
+    return [Heading("Cylinders and sensors"), ABOUT_MACHINE, Grid(("", *COLUMNS), tuple(rows))]
 
 
 def _suspicion_blocks(found: Identified) -> list[Block]:
@@ -155,11 +186,13 @@ def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
 
 def table(found: Identified) -> Grid:
     """Identified and configured values."""
-    rows = []
-    for f in findings(found):
-        configured = "" if f.configured is None else joined(f"{f.configured * f.factor:.5g}", f.unit)
-        rows.append((f.name, f.text() if f.known else "-", f.deviation_text(), configured))
-    return Grid(("", "identified", "standard deviation", "rig file"), tuple(rows))
+    return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in findings(found)))
+
+
+def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
+    """Identified value, its deviation, configured value."""
+    configured = "" if f.configured is None else joined(f"{f.configured * f.factor:.5g}", f.unit)
+    return f.text() if f.known else "-", f.deviation_text(), configured
 
 
 def notes(found: Identified) -> list[str]:
@@ -170,7 +203,7 @@ def notes(found: Identified) -> list[str]:
     sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
     lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
     if not all(name in fit.deviations for name in ("frequency", *(["damping"] if found.second_order else []))):
-        lag = ValveFinding("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
+        lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."

@@ -21,7 +21,7 @@ from hilserver.errors import HilserverError
 from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
-from hilserver.rig.settings import CylinderSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, ResultCode
 from hilserver.tick.row import header

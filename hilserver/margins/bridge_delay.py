@@ -11,11 +11,10 @@ from hilserver.rig.build import Rig
 from hilserver.rig.hold import hold_of
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import time_constant, valve_delay
+from hilserver.tick.bridge.effects import Compensates, includes
+from hilserver.tick.bridge.kinds import FLOW_SERVO, INVERSE
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.estimator import TREND_TIME
-
-LEADING = ("inverse_lag", "inverse_lag_leakage")
-PREDICTING = ("prediction", "feedback", "adaptive")
-"""Strategies that predict over the whole delay; those in between lead the circuit's own states only."""
 
 
 def bridge_delay(
@@ -27,7 +26,7 @@ def bridge_delay(
     devices then have their largest lag. A prediction knows the ages of their samples and the mean lag of their
     commands. ``rates``: how often slow devices are read and written, 1/s, if not as in the rig file.
     """
-    settings, v = rig.settings, rig.settings.valves[valve]
+    settings, v, kind = rig.settings, rig.settings.valves[valve], Strategy[strategy].kind
     sensor = settings.channels[settings.ports[v.port]]
     rates = rig.rates if rates is None else rates
     read, write = (hold_of(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
@@ -37,16 +36,21 @@ def bridge_delay(
     known = sensor.delay + read.at(off) + planned + tick + spool_lag(v, omega)
     sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
     delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
-    if strategy in PREDICTING:
+    if predicts(strategy):
         if any(v.port in (cylinder.port_A, cylinder.port_B) for cylinder in settings.cylinders.values()):
             return delay - known
         lead = planned + tick + time_constant(v)
         return delay - _lead(omega, lead, TREND_TIME)  # the pressure is extrapolated linearly
-    if strategy in LEADING:
+    if kind is INVERSE and includes(Strategy[strategy].compensates, Compensates.LAG):
         return delay - _lead(omega, time_constant(v) + tick, v.bridge.lead_filter)
-    if strategy == "flow_servo":
+    if kind is FLOW_SERVO:
         return sensed + servo_lag(rig, valve, omega, off, rates)
     return delay
+
+
+def predicts(strategy: str) -> bool:
+    """Whether a strategy predicts over the whole delay; one that only looks ahead leads the circuit's own states."""
+    return includes(Strategy[strategy].compensates, Compensates.DELAY)
 
 
 def _lead(omega: float, lead: float, filtered: float) -> float:

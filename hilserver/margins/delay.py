@@ -33,7 +33,7 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError
-from hilserver.margins.bridge_delay import PREDICTING, bridge_delay
+from hilserver.margins.bridge_delay import bridge_delay, predicts
 from hilserver.margins.loop import DelayedLoop
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -221,7 +221,7 @@ def _rates_between(rig: Rig, valves: Sequence[str]) -> dict[str, float]:
 
 def _certain_delay(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates: Mapping[str, float]) -> float:
     """The delay by which slow devices are judged: its mean; of a prediction, which knows the mean, its uncertainty."""
-    off, omega = PARAMETER_ERROR if margin.strategy in PREDICTING else 0.0, 2.0 * pi * margin.frequency
+    off, omega = PARAMETER_ERROR if predicts(margin.strategy) else 0.0, 2.0 * pi * margin.frequency
     return max(bridge_delay(rig, name, margin.strategy, omega, off, rates) for name in valves)
 
 

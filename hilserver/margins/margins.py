@@ -10,6 +10,8 @@ from hilserver.margins import capacity, delay, flow_servo
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
+from hilserver.tick.bridge.kinds import FLOW_SERVO
+from hilserver.tick.bridge.ladder import Strategy
 
 SENSOR_ERROR = 1e5
 """Pa by which a supply that is off may seem to be below its tank."""
@@ -31,7 +33,7 @@ class RigMargins:
             yield f"valves.{name}: the supply pressure is below that of the tank: are supply and tank swapped?"
         yield from capacity.warnings(self.capacity)
         yield from delay.warnings(self.delay, strategies)
-        if "flow_servo" in strategies:
+        if any(Strategy[strategy].kind is FLOW_SERVO for strategy in strategies):
             yield from flow_servo.warnings(self.servos)
 
     def refusals(self, rig: Rig, strategies: Collection[str]) -> Iterator[str]:

@@ -33,7 +33,7 @@ def energy_of(mechanism: Mechanism, states: Mapping[str, float]) -> float:
     return energy
 
 
-def usual_energy(mechanism: Mechanism, states: Mapping[str, float]) -> float:
+def reference_energy(mechanism: Mechanism, states: Mapping[str, float]) -> float:
     """What the energy of a mechanism is to be compared with, J: motion in this state, and weights times its size."""
     weightless = replace(mechanism, gravity=(0.0,) * len(mechanism.gravity))
     weight = sum(body.mass for body in mechanism.bodies.values()) * hypot(*mechanism.gravity)

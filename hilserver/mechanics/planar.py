@@ -147,19 +147,19 @@ def planar_lines(ix: Indices, val: Floats, d: Floats, m: int, first: int, end: i
                 b += (vx * vx + vy * vy - rate * rate) / x
         d[t], d[t + 1], d[t + 2] = x - val[v + 6], rate, b
         d[t + 3], d[t + 4], d[t + 5], d[t + 6], d[t + 7], d[t + 8] = -ex, -ey, turn, ex, ey, turned
-        planar_weigh(val, d, t, 0, masses + BODY_WIDTH * one, one < bodies)
-        planar_weigh(val, d, t, 3, masses + BODY_WIDTH * other, other < bodies)
+        planar_times_inverse_mass(val, d, t, 0, masses + BODY_WIDTH * one, one < bodies)
+        planar_times_inverse_mass(val, d, t, 3, masses + BODY_WIDTH * other, other < bodies)
         row += LINE_ENTRIES
         v += LINE_WIDTH
         t += TERMS
 
 
-def planar_weigh(val: Floats, d: Floats, t: int, side: int, mass: int, moves: bool) -> None:
+def planar_times_inverse_mass(val: Floats, d: Floats, t: int, side: int, mass: int, moves: bool) -> None:
     """J M^-1 of one body's part of a line; 0 for the ground."""
-    lightness, quickness = (val[mass], val[mass + 1]) if moves else (0.0, 0.0)
-    d[t + W + side] = d[t + J + side] * lightness
-    d[t + W + side + 1] = d[t + J + side + 1] * lightness
-    d[t + W + side + 2] = d[t + J + side + 2] * quickness
+    per_mass, per_inertia = (val[mass], val[mass + 1]) if moves else (0.0, 0.0)
+    d[t + W + side] = d[t + J + side] * per_mass
+    d[t + W + side + 1] = d[t + J + side + 1] * per_mass
+    d[t + W + side + 2] = d[t + J + side + 2] * per_inertia
 
 
 def planar_matrix(ix: Indices, d: Floats, m: int, loaded: bool) -> None:

@@ -2,98 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from nicegui import ui
 
 from hilserver.drawing.symbols import symbol
+from hilserver.panel.datasheet import DatasheetField, as_text, as_value, fields_of, fitting_types, parameter_tables
 from hilserver.panel.view import Page
 from hilserver.protocol.commands import Switch
-from hilserver.protocol.published import Answer, TypeInfo
-
-
-@dataclass(frozen=True)
-class DatasheetField:
-    """A datasheet value: dotted key, description, text as given ("" if not given), default."""
-
-    key: str
-    description: str
-    given: str
-    default: str
-    required: bool
-
-
-def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[DatasheetField]:
-    """The datasheet values of a component of this type, as given in its table.
-
-    For a type that the server does not describe, only the given ones.
-    """
-    if kind is None:
-        skipped = ("type", "ports", "description")
-        return [f for key, value in table.items() if key not in skipped for f in _given(key, value, "")]
-    found: list[DatasheetField] = []
-    for key, info in kind.values.items():
-        if isinstance(value := table.get(key), Mapping):
-            found.extend(_given(key, value, info.description))
-        else:
-            given = "" if value is None else as_text(value)
-            default = "" if info.default is None else as_text(info.default)
-            found.append(DatasheetField(key, info.description, given, default, info.required))
-    signals = [DatasheetField(p, "signal or number", as_text(table[p]), "", False) for p in kind.inputs if p in table]
-    return found + signals
-
-
-def _given(key: str, value: object, description: str) -> Iterator[DatasheetField]:
-    if isinstance(value, Mapping):
-        for inner, part in value.items():
-            yield from _given(f"{key}.{inner}", part, description)
-    else:
-        yield DatasheetField(key, description, as_text(value), "", False)
-
-
-def as_text(value: object) -> str:
-    """A value as it is entered: texts unchanged, everything else as JSON."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def as_value(text: str) -> Any:
-    """The value of an entry: parsed as JSON if possible (numbers, lists), otherwise a text such as ``120 bar``.
-
-    >>> as_value("120 bar"), as_value("0.8"), as_value('[["5 bar", "20 l/min"]]')
-    ('120 bar', 0.8, [['5 bar', '20 l/min']])
-    """
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text.strip()
-
-
-def parameter_tables(written: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Parameters that a circuit lets one set, by the component that a `switch` names.
-
-    ``parameters`` are those of the circuit itself; each sub-circuit and each mechanism may have its own.
-    """
-    if not name and written.get("parameters"):
-        yield "parameters", written["parameters"]
-    for kind in ("components", "mechanisms"):
-        for own, part in written.get(kind, {}).items():
-            if kind == "components" and part.get("type") != "subcircuit":
-                continue
-            called, definition = f"{name}{own}", part.get("definition", {})
-            if values := {**definition.get("parameters", {}), **part.get("parameters", {})}:
-                yield called, values
-            if kind == "components":
-                yield from parameter_tables(definition, f"{called}.")
-
-
-def fitting_types(types: Mapping[str, TypeInfo], table: Mapping[str, Any]) -> list[str]:
-    """The types that can replace a component: those with ports of the same names."""
-    return [name for name, kind in types.items() if {*kind.ports} == {*table.get("ports", {})}]
+from hilserver.protocol.published import Answer
 
 
 def picture(kind: str) -> str:
@@ -108,15 +26,23 @@ def picture(kind: str) -> str:
 
 
 class ComponentDialog:
-    """Opened by a click on a component in the schematic."""
+    """Opened by a click on a component in the schematic. It follows the circuit while it is open.
+
+    A change is sent with the version of the circuit for which it was made: the server refuses it if somebody else has
+    changed the circuit meanwhile.
+    """
 
     def __init__(self, page: Page) -> None:
-        self.page, self.name = page, ""
-        self._fields: dict[str, tuple[DatasheetField, ui.input]] = {}
-        # next to the page, not over it: the buttons that stop the rig remain accessible
+        self.page, self.name, self._kind = page, "", ""
+        self._version: int | None = None
+        self._rows: dict[str, ValueRow] = {}
+        self._undo: dict[str, Switch] = {}
+        """By component, the command that takes back the change last made here."""
+        # next to the page, not over it
         dialog = ui.dialog().props("seamless position=right")
-        with dialog as self.dialog, ui.column().classes("card component-dialog gap-3").style("width: 27rem"):
-            self._content = ui.column().classes("w-full gap-3")
+        with dialog as self.dialog, ui.column().classes("card component-dialog gap-3"):
+            self._content = ui.column().classes("w-full gap-3 no-wrap")
+        page.each_round(self._follow)
 
     def open(self, name: str) -> None:
         """Show a component of the running circuit, or parameters."""
@@ -135,12 +61,15 @@ class ComponentDialog:
             return dict(parameter_tables(circuit.written)).get(name)
         return table if isinstance(table, Mapping) else None
 
+    # --- what is shown -----------------------------------------------------------------------------------------------
+
     def _build(self, kind: str) -> None:
         table = self._table(self.name) or {}
         running = str(table.get("type", ""))
-        self._kind = kind
+        circuit = self.page.connection.circuit
+        self._kind, self._version = kind, circuit.version if circuit is not None else None
         self._content.clear()
-        self._fields.clear()
+        self._rows.clear()
         with self._content:
             with ui.row().classes("w-full items-start no-wrap"):
                 with ui.column().classes("gap-0 grow"):
@@ -152,67 +81,125 @@ class ComponentDialog:
             about = self.page.connection.types.get(kind)
             ui.label(about.description if about is not None else "").classes("text-sm text-slate-500")
             given = table if kind == running else {"type": kind, **self._kept(kind, table)}
-            with ui.column().classes("w-full gap-2 overflow-auto").style("max-height: 46vh"):
-                for field in fields_of(about, given):
-                    self._add_input(field)
+            with ui.element("div").classes("datasheet w-full"):
+                for head in ("", "now", "new"):
+                    ui.label(head).classes("heading")
+                self._rows |= {field.key: ValueRow(field, self._look) for field in fields_of(about, given)}
+            self._notice = ui.label().classes("note warn w-full changed-by-others whitespace-pre-line")
             self._reason = ui.label().classes("note fault w-full refusal-reason whitespace-pre-line")
-            self._reason.visible = False
             self._done = ui.label().classes("note good w-full applied")
-            self._done.visible = False
-            with ui.row().classes("w-full justify-end gap-2"):
-                ui.button("Close", on_click=self.dialog.close).props("flat no-caps")
-                text = "Apply live" if kind == running else f"Switch to {kind}"
-                button = ui.button(text, on_click=self._apply).props("unelevated no-caps").classes("apply")
-                button.set_enabled(self.page.may_command)
-                if not self.page.may_command:
-                    button.tooltip("This login is read-only, or the server is offline.")
+            self._add_buttons("Apply live" if kind == running else f"Switch to {kind}")
+        for note in (self._notice, self._reason, self._done):
+            note.visible = False
+        self._look()
 
     def _add_types(self, kind: str, types: set[str]) -> None:
         choice = ui.select(sorted(types), value=kind, label="Type", on_change=lambda e: self._build(e.value))
         choice.props("outlined dense options-dense").classes("w-full component-type")
+
+    def _add_buttons(self, apply: str) -> None:
+        with ui.row().classes("w-full justify-end gap-2"):
+            self._undo_button = ui.button("Undo", icon="undo", on_click=self._take_back).props("flat no-caps")
+            self._undo_button.tooltip("Take back the change that was last made here.")
+            ui.button("Close", on_click=self.dialog.close).props("flat no-caps")
+            self._apply_button = ui.button(apply, on_click=self._apply).props("unelevated no-caps").classes("apply")
+            if not self.page.may_command:
+                self._apply_button.tooltip("This login is read-only, or the server is offline.")
+
+    def _look(self) -> None:
+        """What can be pressed now."""
+        wrong = any(row.problem for row in self._rows.values())
+        self._apply_button.set_enabled(self.page.may_command and not wrong)
+        self._undo_button.visible = self.name in self._undo
+        self._undo_button.set_enabled(self.page.may_command)
 
     def _kept(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
         """Values and signals of the running component that the new type also has."""
         other = self.page.connection.types[kind]
         return {key: table[key] for key in (*other.values, *other.inputs, *other.outputs) if key in table}
 
-    def _add_input(self, field: DatasheetField) -> None:
-        title = field.key.replace("_", " ").replace(".", " · ")
-        box = ui.input(title + (" *" if field.required else ""), value=field.given, placeholder=field.default)
-        box.props(f'outlined dense stack-label data-field="{field.key}" hide-bottom-space').classes("w-full")
-        if field.description:
-            ui.label(field.description).classes("text-xs text-slate-500 -mt-1 mb-1 px-1")
-        self._fields[field.key] = field, box
+    def _follow(self) -> None:
+        """Show what somebody else has changed, and keep what was entered here."""
+        circuit = self.page.connection.circuit
+        if not self.dialog.value or circuit is None or circuit.version == self._version:
+            return
+        self._version = circuit.version
+        table = self._table(self.name)
+        if table is None or str(table.get("type", "")) != self._kind:
+            self._undo.pop(self.name, None)
+            if table is not None and self._kind:
+                self._build(str(table.get("type", "")))
+            self._tell(f"Somebody else has {'removed' if table is None else 'replaced'} this meanwhile.")
+            return
+        about = self.page.connection.types.get(self._kind)
+        now = {field.key: field for field in fields_of(about, table)}
+        changes = [
+            f"{row.field.title}: {row.field.given or row.field.default or '–'} → {now[key].given or '–'}"
+            for key, row in self._rows.items()
+            if key in now and now[key].given != row.field.given
+        ]
+        for key, row in self._rows.items():
+            if key in now:
+                row.follow(now[key])
+        if changes:
+            self._undo.pop(self.name, None)
+            self._tell("Somebody else changed this meanwhile:\n" + "\n".join(changes))
+        self._look()
 
-    def _changes(self) -> dict[str, Any]:
-        return {
-            k: as_value(box.value) for k, (field, box) in self._fields.items() if box.value and box.value != field.given
-        }
+    def _tell(self, text: str) -> None:
+        self._notice.set_text(text)
+        self._notice.visible = True
+
+    # --- what is sent ------------------------------------------------------------------------------------------------
 
     async def _apply(self) -> None:
-        running = str((self._table(self.name) or {}).get("type", ""))
-        self._reason.visible = self._done.visible = False
-        if self._kind == running:
-            changes = self._changes()
+        table = self._table(self.name) or {}
+        if self._kind == str(table.get("type", "")):
+            changes = {key: as_value(row.entry) for key, row in self._rows.items() if row.is_changed}
             if not changes:
                 self._refuse("No value was changed.")
                 return
-            command = Switch(component=self.name, set=changes)
+            command = Switch(component=self.name, set=changes, version=self._version)
         else:
-            values: dict[str, Any] = {}
-            for key, (_, box) in self._fields.items():
-                if box.value:
-                    *parents, last = key.split(".")
-                    target = values
-                    for parent in parents:
-                        target = target.setdefault(parent, {})
-                    target[last] = as_value(box.value)
-            command = Switch(component=self.name, type=self._kind, values=values)
+            values = nested({key: as_value(row.entry) for key, row in self._rows.items() if row.entry})
+            command = Switch(component=self.name, type=self._kind, values=values, version=self._version)
+        if await self._send(command):
+            self._undo[self.name] = self._reverse(command, table)
+            self._look()
+
+    async def _take_back(self) -> None:
+        command = self._undo[self.name].model_copy(update={"version": self._version})
+        if await self._send(command):
+            del self._undo[self.name]
+            text = self._done.text
+            self._build(command.type or self._kind)
+            for key, value in (command.set or {}).items():
+                self._rows[key].put(value)
+            self._done.set_text(f"Taken back. {text}")
+            self._done.visible = True
+
+    def _reverse(self, command: Switch, before: Mapping[str, Any]) -> Switch:
+        """The command that takes back this one, which was carried out on the component as it was before."""
+        given = {key: self._rows[key].before for key in command.set or {} if key in self._rows}
+        if not before.get("type") or (command.set is not None and all(given.values())):
+            return Switch(component=self.name, set={key: as_value(text) for key, text in given.items()})
+        values = {key: value for key, value in before.items() if key not in ("type", "ports")}
+        return Switch(component=self.name, type=str(before["type"]), values=values)
+
+    async def _send(self, command: Switch) -> bool:
+        """Send a change, and show its answer; returns whether it was carried out."""
+        self._reason.visible = self._done.visible = self._notice.visible = False
         answer = await self.page.command(command, quiet=True)
-        if answer is not None and answer.ok:
-            self._report(answer)
-        elif answer is not None:
+        if answer is None:
+            return False
+        if not answer.ok:
             self._refuse("\n".join(answer.problems) or str(answer.reason))
+            return False
+        self._version = int(str(answer.result.get("version", self._version)))
+        for row in self._rows.values():
+            row.applied()
+        self._report(answer)
+        return True
 
     def _report(self, answer: Answer) -> None:
         moved = answer.result.get("command_moved_percent")
@@ -223,12 +210,81 @@ class ComponentDialog:
             f"Active since tick {answer.tick}{within}. Command moved by {percent or 'nothing'} of its range."
         )
         self._done.visible = True
-        for key, (field, box) in list(self._fields.items()):
-            self._fields[key] = (
-                DatasheetField(key, field.description, box.value or "", field.default, field.required),
-                box,
-            )
 
     def _refuse(self, reason: str) -> None:
         self._reason.set_text(reason)
         self._reason.visible = True
+
+
+class ValueRow:
+    """A datasheet value: name, value now, new value, range and meaning. ``changed`` is called with each entry."""
+
+    def __init__(self, field: DatasheetField, changed: Any) -> None:
+        self.field, self.before, self.problem = field, field.given, ""
+        self._changed = changed
+        ui.label(field.title).classes("title")
+        self._now = ui.label(field.given or field.default or "–").classes("now")
+        if field.info.choices:
+            self._box: Any = ui.select([*field.info.choices], value=field.given or None)
+        else:
+            self._box = ui.input(value=field.given, placeholder=field.default)
+        self._box.props(f'outlined dense data-field="{field.key}" hide-bottom-space aria-label="{field.title}"')
+        self._box.classes("new")
+        about = " · ".join(text for text in (field.range, field.info.description) if text)
+        self._about = ui.label(about).classes("about")
+        self._wrong = ui.label().classes("wrong")
+        self._wrong.visible = False
+        self._box.on_value_change(self._look)
+
+    @property
+    def entry(self) -> str:
+        """What is entered."""
+        return str(self._box.value or "")
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something else than the present value is entered."""
+        return bool(self.entry) and self.entry != self.field.given
+
+    def follow(self, field: DatasheetField) -> None:
+        """Show another present value; an entry of the user is kept."""
+        untouched = not self.is_changed
+        self.field = field
+        self._now.set_text(field.given or field.default or "–")
+        if untouched:
+            self._box.set_value(field.given)
+        self._look()
+
+    def put(self, value: object) -> None:
+        """Show a value that was just made the present one here."""
+        text = value if isinstance(value, str) else as_text(value)
+        self.follow(DatasheetField(self.field.key, text, self.field.info))
+
+    def applied(self) -> None:
+        """The entry is the present value now."""
+        if self.is_changed:
+            self.before = self.field.given
+            self.put(self.entry)
+
+    def _look(self) -> None:
+        self.problem = self.field.problem(self.entry) if self.is_changed else ""
+        self._box.classes(add="changed" if self.is_changed else "", remove="" if self.is_changed else "changed")
+        self._wrong.set_text(self.problem)
+        self._wrong.visible = bool(self.problem)
+        self._changed()
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted key as tables.
+
+    >>> nested({"nominal_flow.flow": "60 l/min", "f90": "30 Hz"})
+    {'nominal_flow': {'flow': '60 l/min'}, 'f90': '30 Hz'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        target = found
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = value
+    return found

@@ -10,18 +10,18 @@ import contextlib
 import json
 import time
 import uuid
-from collections import deque
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 from pydantic import PrivateAttr, ValidationError
 
 from hilserver.errors import HilserverError
+from hilserver.panel.alarms import Alarms
 from hilserver.panel.history import History
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.commands import Command
+from hilserver.protocol.commands import Command, Disarm, Stop
 from hilserver.protocol.connection import connection, new_client
 from hilserver.protocol.published import (
     Answer,
@@ -29,6 +29,7 @@ from hilserver.protocol.published import (
     ComponentTypes,
     Description,
     Event,
+    Mode,
     ServerState,
     Telemetry,
     TypeInfo,
@@ -39,7 +40,10 @@ RETRY = 1.0
 """Seconds between two attempts to reach the broker."""
 PROBE_WITHIN, PROBE_AGAIN = 2.0, 5.0
 """Seconds that the server has to answer a probe, and after which one that was not answered is repeated."""
-EVENTS_KEPT = 1000
+STOP_WAITS = 10.0
+"""Seconds for which a stop waits for a lost connection to the broker to be there again."""
+FRESH = 2.0
+"""Seconds after the server's latest message within which its mode counts as known."""
 _LOGIN_REFUSED = (4, 5, 134, 135, 140)  # bad user or password, not authorised: MQTT 3.1.1 and 5
 
 Role = Literal["unknown", "viewer", "operator"]
@@ -79,10 +83,10 @@ class Connection:
         self.description: Description | None = None
         self.state: ServerState | None = None
         self.state_at = 0.0
+        self.heard_at = time.monotonic()
         self.circuit: CircuitStatus | None = None
         self.types: Mapping[str, TypeInfo] = {}
-        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self.events_seen = 0
+        self.alarms = Alarms()
         self.history = History()
         self._topics = Topics(rig)
         self._client: aiomqtt.Client | None = None
@@ -123,6 +127,33 @@ class Connection:
         except aiomqtt.MqttError as error:
             raise HilserverError(f"{command.name} was not sent: {error}.") from None
 
+    async def stop(self) -> Answer:
+        """Bring the valve to rest: by ``stop`` if the rig is known to run, otherwise by ``disarm``, which always does.
+
+        Sent as soon as there is a connection to the broker, whatever is known of the server: late is better than
+        never. Raises HilserverError without an answer.
+        """
+        until = time.monotonic() + STOP_WAITS
+        while True:
+            runs = self.state is not None and self.state.mode == "RUNNING" and self.silence < FRESH
+            command: Command = Stop() if runs else Disarm()
+            id = uuid.uuid4().hex
+            try:
+                if self._client is not None:
+                    return await self._ask(command.name, id, json.dumps({"id": id}), command.patience)
+            except TimeoutError:
+                raise HilserverError(f"{command.name} was sent, but not answered") from None
+            except aiomqtt.MqttError:
+                pass  # the connection was lost; it may be carried out twice, which does no harm
+            if time.monotonic() > until:
+                raise HilserverError(f"not sent: {self.status()}")
+            await asyncio.sleep(0.02)
+
+    @property
+    def silence(self) -> float:
+        """Time since the server's latest message, s."""
+        return time.monotonic() - self.heard_at
+
     def status(self) -> str:
         """The state of the connection, in words."""
         if not self.connected:
@@ -143,6 +174,8 @@ class Connection:
             await client.subscribe(wanted)
             self._client, self.connected, self.trouble = client, True, ""
             async for message in client.messages:
+                if not message.retain:
+                    self.heard_at = time.monotonic()
                 with contextlib.suppress(ValidationError):  # from another version: unreadable messages are skipped
                     self._take(message.topic.value.removeprefix(self._topics.prefix), bytes(message.payload))
 
@@ -159,15 +192,21 @@ class Connection:
             case "types":
                 self.types = ComponentTypes.model_validate_json(payload).types
             case "event":
-                self.events.append(Event.model_validate_json(payload))
-                self.events_seen += 1
+                self.alarms.add(Event.model_validate_json(payload))
             case "description":
                 self.description = Description.model_validate_json(payload)
             case "answer":
                 answer = Answer.model_validate_json(payload)
+                self._adopt(answer)
                 waiting = self._waiting.get(answer.id or "")
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
+
+    def _adopt(self, answer: Answer) -> None:
+        """The mode that an answer reports, before the next state does."""
+        mode = answer.result.get("mode")
+        if self.state is not None and mode in get_args(Mode):
+            self.state = self.state.model_copy(update={"mode": mode, "tick": answer.tick or self.state.tick})
 
     def _set_online(self, online: bool) -> None:
         if online == self.online:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hilserver.protocol.published import Description
-from hilserver.units import BAR, L_MIN, unit_of_value
+from hilserver.units import BAR, GAL_MIN, L_MIN, PSI, unit_of_value
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ CHOICES: Mapping[str, tuple[Shown, ...]] = {
     "Pa": (
         Shown("bar", BAR, 1),
         Shown("MPa", 1e6, 3),
-        Shown("psi", 6894.757293168, 0),  # pound-force per square inch, exact to the digits given
+        Shown("psi", PSI, 0),
         Shown("Pa", 1.0, 0),
     ),
     "m^3/s": (
         Shown("l/min", L_MIN, 2),
         Shown("m³/h", 1 / 3600, 3),
-        Shown("US gal/min", 3.785411784e-3 / 60, 2),
+        Shown("US gal/min", GAL_MIN, 2),
         Shown("m³/s", 1.0, 7),
     ),
     "m^3": (Shown("ml", 1e-6, 2), Shown("l", 1e-3, 3), Shown("m³", 1.0, 7)),

@@ -1,9 +1,6 @@
-"""Timing health of the loop, and alarms with their history."""
+"""Timing health of the loop."""
 
 from __future__ import annotations
-
-import datetime
-from typing import Any
 
 from nicegui import ui
 
@@ -69,54 +66,3 @@ class TimingView:
 
 def _figure_texts(figures: DurationFigures, units: Units) -> list[str]:
     return [units.number(getattr(figures, key), "s") for key in _FIGURES]
-
-
-class AlarmsView:
-    """Present faults and warnings, and the events since this panel connected."""
-
-    def __init__(self, page: Page) -> None:
-        self.page, self._seen = page, -1
-        with ui.column().classes("card w-full gap-2"):
-            heading("Now")
-            self._now = ui.html("", sanitize=False).classes("w-full")
-        with ui.column().classes("card w-full gap-2"):
-            with ui.row().classes("w-full items-center"):
-                heading("History")
-                ui.space()
-                kinds = {"all": "all", "fault": "faults", "warning": "warnings", "switch": "switches", "info": "info"}
-                self._kind = ui.toggle(kinds, value="all", on_change=self._refill).props("no-caps unelevated size=sm")
-            columns: list[dict[str, Any]] = [
-                {"name": "time", "label": "time", "field": "time", "align": "left", "sortable": True},
-                {"name": "kind", "label": "kind", "field": "kind", "align": "left"},
-                {"name": "text", "label": "event", "field": "text", "align": "left"},
-                {"name": "tick", "label": "tick", "field": "tick", "align": "right"},
-            ]
-            self._table = ui.table(rows=[], columns=columns, row_key="key", pagination=20)
-            self._table.props("flat dense wrap-cells no-data-label='No events yet.'").classes("w-full events")
-        page.each_round(self._follow, "Alarms")
-
-    def _follow(self) -> None:
-        connection = self.page.connection
-        state = connection.state
-        if state is not None:
-            notes = [("fault", state.fault)] if state.fault else []
-            notes += [("warn", text) for text in (*state.warnings, *state.degradations)]
-            self._now.set_content(piece("notes", texts=notes or [("good", "No fault, no warning.")]))
-        if connection.events_seen != self._seen:
-            self._refill()
-
-    def _refill(self) -> None:
-        connection = self.page.connection
-        self._seen = connection.events_seen
-        first = connection.events_seen - len(connection.events)
-        self._table.rows = [
-            {
-                "key": first + number,
-                "time": datetime.datetime.fromtimestamp(event.time).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
-                "kind": event.kind,
-                "text": event.text,
-                "tick": event.tick,
-            }
-            for number, event in enumerate(connection.events)
-            if self._kind.value in ("all", event.kind)
-        ][::-1]

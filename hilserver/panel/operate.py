@@ -11,7 +11,8 @@ from nicegui import background_tasks, ui
 
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import schematic
-from hilserver.panel.component import ComponentDialog, parameter_tables
+from hilserver.panel.component import ComponentDialog
+from hilserver.panel.datasheet import parameter_tables
 from hilserver.panel.display import Units, percent
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels

@@ -8,9 +8,10 @@ from pathlib import Path
 from nicegui import ui
 
 from hilserver.drawing.schematic import STYLE
+from hilserver.panel.alarms_view import AlarmsView
 from hilserver.panel.connection import Connection
 from hilserver.panel.display import CHOICES, QUANTITIES, Units
-from hilserver.panel.health import AlarmsView, TimingView
+from hilserver.panel.health import TimingView
 from hilserver.panel.operate import OperateView
 from hilserver.panel.plots import PlotsView
 from hilserver.panel.recordings import RecordingsView
@@ -18,11 +19,18 @@ from hilserver.panel.view import Page
 from hilserver.protocol import commands
 
 HERE = Path(__file__).parent
+STOP = """
+<button id="stop" type="button" aria-label="STOP" title="Running: valve to null within its slew limit. Armed: disarm."
+  ><b>STOP</b><small></small></button>
+<div id="lost-link" role="alert" hidden><b></b> <span></span></div>
+"""
+"""Outside of what NiceGUI manages (link.js): they work and are seen whatever else is on the page."""
 
 
 def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:
     """Build a page. Called once for each page that is opened."""
     assets()
+    ui.add_body_html(STOP + f"<script>{(HERE / 'link.js').read_text()}</script>")
     page = Page(connection, units, "Operate")
     Header(page, log_out)
     with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1700px] mx-auto"):
@@ -32,6 +40,8 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
             plots = ui.tab("Plots", icon="show_chart")
             timing = ui.tab("Timing", icon="timer")
             alarms = ui.tab("Alarms", icon="notifications")
+            with alarms:
+                ui.html('<span class="alarm-count" data-value="alarms"></span>', sanitize=False)
             recorded = ui.tab("Recordings", icon="folder")
         with ui.tab_panels(tabs, value=operate, animated=False, keep_alive=True).classes("w-full bg-transparent"):
             with ui.tab_panel(operate).classes("p-0"):
@@ -51,6 +61,10 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
         if page.tab == "Recordings":
             await view.refresh()
 
+    def count_alarms() -> None:
+        page.show("texts", {"alarms": str(len(connection.alarms.open()) or "")})
+
+    page.each_round(count_alarms)
     tabs.on_value_change(switch_tab)
     page.start()
 
@@ -91,9 +105,8 @@ class Header:
                 "color=negative outline",
             )
             trip.tooltip("FAULT immediately, latched. This does not replace an emergency stop.")
-            self._stop = ui.button("STOP", icon="stop", on_click=self._stop_now).props("color=negative unelevated")
-            self._stop.classes("big-stop").tooltip("Running: valve to null within its slew limit. Armed: disarm.")
             self._menu(log_out)
+            ui.element("div").classes("room-for-stop")
         page.each_round(self._follow)
 
     def _button(
@@ -105,11 +118,6 @@ class Header:
         button = ui.button(text, icon=icon, on_click=send).props(f"no-caps {look}").classes("command")
         self._buttons[text] = button, modes
         return button
-
-    async def _stop_now(self) -> None:
-        """Send the command that brings the valve to rest in the present mode."""
-        state = self.page.connection.state
-        await self.page.command(commands.Stop() if state is None or state.mode == "RUNNING" else commands.Disarm())
 
     def _menu(self, log_out: Callable[[], None] | None) -> None:
         with (
@@ -147,11 +155,10 @@ class Header:
         allowed = self.page.may_command
         for button, modes in self._buttons.values():
             button.set_enabled(allowed and mode in modes)
-        self._stop.set_enabled(allowed and mode in ("ARMED", "RUNNING"))
 
 
 class Notes:
-    """Fault, warnings, and a lost broker or server, above all else."""
+    """Fault and warnings, above all else."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -162,10 +169,7 @@ class Notes:
     def _follow(self) -> None:
         connection, state = self.page.connection, self.page.connection.state
         notes: list[tuple[str, str]] = []
-        if not connection.online:
-            what = connection.status()
-            notes.append(("fault", f"{what[0].upper()}{what[1:]}: values are outdated. Reconnecting automatically."))
-        elif state is not None:
+        if connection.online and state is not None:
             notes += [("fault", f"FAULT: {state.fault}")] if state.fault else []
             notes += [("fault" if text in state.unconfirmed else "warn", text) for text in state.warnings]
         if notes != self._shown:

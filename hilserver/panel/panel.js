@@ -167,6 +167,7 @@ window.panel = (() => {
   });
 
   function update(message) {
+    window.link.hear(message.link);
     if (message.resend) found.clear();
     if (message.texts) texts(message.texts);
     if (message.lines) lines(message.lines);

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hilserver.panel.display import label
 from hilserver.panel.pieces import piece
 from hilserver.panel.view import Page, heading
+from hilserver.units import BAR, L_MIN
 
 Floats = NDArray[np.float64]
 WINDOWS = {10: "10 s", 30: "30 s", 60: "1 min", 300: "5 min"}
@@ -21,7 +22,7 @@ COLOURS = (
     *("#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2"),
     *("#be185d", "#4d7c0f", "#475569", "#a16207", "#4338ca", "#0d9488"),
 )
-MIN_SPANS = {"": 0.02, "Pa": 5e5, "m^3/s": 2e-3 / 60, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
+MIN_SPANS = {"": 0.02, "Pa": 5.0 * BAR, "m^3/s": 2.0 * L_MIN, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
 """Smallest range of an axis, in SI units, so that noise at standstill looks like noise."""
 FLOWS = ("flow_virtual", "flow_measured")
 MAX_POINTS = 3000
@@ -217,7 +218,7 @@ def flow_channels(page: Page) -> list[str]:
     return [channel for channel in channels if now.get(channel) is not None]
 
 
-def usual_plots(page: Page) -> dict[str, list[str]]:
+def default_plots(page: Page) -> dict[str, list[str]]:
     """Titles and channels of the initial plots: pressures, flows, commands, positions, inputs."""
     description = page.connection.description
     if description is None:
@@ -257,7 +258,7 @@ class PlotsView:
 
     def _start(self) -> None:
         if not self.plots and self.page.connection.history.count:
-            for title, channels in usual_plots(self.page).items():
+            for title, channels in default_plots(self.page).items():
                 self._append(title, channels)
 
     def _add(self) -> None:

@@ -68,6 +68,7 @@ class Page:
         self._shown: dict[str, dict[str, Any]] = {}
         self._message: dict[str, dict[str, Any]] = {}
         self._heartbeat: HeartbeatSender | None = None
+        self._mode = (False, "")
 
     def start(self) -> None:
         """Start the updates; to be called within the page."""
@@ -143,13 +144,28 @@ class Page:
         return command.model_copy(update={"client": self._heartbeat.name})
 
     async def _round(self) -> None:
-        slow = self._slow if next(self._rounds) % SLOW == 0 else []
+        state = self.connection.state
+        mode = (self.connection.online, state.mode if state is not None else "")
+        slow = self._slow if next(self._rounds) % SLOW == 0 or mode != self._mode else []  # a new mode is shown at once
+        self._mode = mode
         for tab, action in (*slow, *self._fast):
             if tab in ("", self.tab):
                 action()
         if self._message or not self.is_seen(LONGEST_SILENCE):
             message, self._message = self._message, {}
-            await self._channel.send(message)
+            await self._channel.send(message | {"link": self._link()})
+
+    def _link(self) -> dict[str, Any]:
+        """The connection as the page has to know it (link.js)."""
+        connection = self.connection
+        trouble = connection.status()
+        return {
+            "age": round(connection.silence, 3),
+            "trouble": "" if connection.online else trouble[0].upper() + trouble[1:],
+            "mode": connection.state.mode.replace("_", " ") if connection.state is not None else "",
+            "alarms": len(connection.alarms.open()),
+            "viewer": connection.online and connection.role == "viewer",
+        }
 
 
 def refuse(text: str) -> None:

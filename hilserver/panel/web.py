@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
+from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection, Login
 from hilserver.panel.display import Units
 from hilserver.panel.guard import Guard, own_names
@@ -53,6 +54,7 @@ class Panel:
         app.on_startup(self._start)
         app.add_middleware(Guard, names=own_names(settings.host, settings.names))
         app.get(DOWNLOADS + "/{name}")(self._download)
+        app.post("/stop")(self._stop)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
         with contextlib.suppress(LocalProtocolError):  # at shutdown uvicorn closes what browsers have closed
@@ -110,6 +112,21 @@ class Panel:
         own = session.task is not None
         build(session.connection, session.units, self._settings.recordings, log_out if own else None)
         return None
+
+    async def _stop(self, request: Request) -> JSONResponse:
+        """STOP: a request of its own, for those who are logged in; the broker checks their right to command."""
+        session = self._sessions.get(str(request.session.get("id")))
+        if session is None:
+            return JSONResponse({"ok": False, "text": "not sent: this page is not logged in any more, reload it"}, 401)
+        try:
+            answer = await session.connection.stop()
+        except HilserverError as error:
+            return JSONResponse({"ok": False, "text": str(error)})
+        mode = session.connection.state.mode if session.connection.state is not None else ""
+        if answer.ok:
+            return JSONResponse({"ok": True, "text": f"{answer.command}: done in tick {answer.tick}"})
+        at_rest = mode in ("STARTUP", "SAFE", "FAULT")
+        return JSONResponse({"ok": at_rest, "text": f"nothing to stop: {mode}" if at_rest else f"{answer.reason}"})
 
     async def _download(self, name: str, request: Request) -> Response:
         """A recording, for those who are logged in."""

@@ -137,7 +137,20 @@ class SetInput(Command):
     value: float = Field(description="new value in the input's unit, within its range (see the description topic)")
 
 
-class SetParameter(Command):
+class _OfCircuit(Command):
+    """A command that changes the virtual circuit."""
+
+    name = ""
+
+    version: int | None = Field(
+        default=None,
+        ge=1,
+        description="version of the circuit that the change was made for (see the circuit topic); refused if another "
+        "one is active",
+    )
+
+
+class SetParameter(_OfCircuit):
     """Change datasheet values of one component of the virtual circuit while it runs."""
 
     name = "set_parameter"
@@ -145,7 +158,7 @@ class SetParameter(Command):
     set: Values = Field(description='new values by key, such as {"nominal_flow.flow": "60 l/min"}')
 
 
-class Switch(Command):
+class Switch(_OfCircuit):
     """Change one component of the virtual circuit while it runs: new values (`set`) or a new type (`type`)."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["set"]}, {"required": ["type"]}]})
@@ -170,7 +183,7 @@ class Switch(Command):
         return self
 
 
-class SwitchCircuit(Command):
+class SwitchCircuit(_OfCircuit):
     """Replace the whole virtual circuit while it runs; states are carried over by name."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["circuit"]}, {"required": ["file"]}]})

@@ -104,8 +104,7 @@ async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
             raise aiomqtt.MqttError(LOST)
         yield client
     finally:
+        for future in (disconnected, client._disconnected):  # otherwise asyncio reports them as never retrieved
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
         with contextlib.suppress(aiomqtt.MqttError):  # it ends anyway; a cancellation must not get lost
             await client.__aexit__(None, None, None)
-        for future in (disconnected, client._disconnected):
-            if future.done() and not future.cancelled():
-                future.exception()  # retrieved, otherwise asyncio reports it as never retrieved

@@ -4,10 +4,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.protocol.commands import Id
 
-NAME = "heartbeat"
-"""Last level of its topic, beside those of the commands: anyone who may send commands may send it, without any further
-right."""
-
 
 class OperatorHeartbeat(BaseModel):
     """A heartbeat of a client, or the message that its connection has ended. It is never answered.

@@ -254,12 +254,23 @@ class CircuitStatus(Published):
     tick: int = Field(description="tick at which it took effect")
 
 
-class DatasheetValue(Published):
-    """A datasheet value of a component type."""
+class DatasheetPart(Published):
+    """A datasheet value, or a value of a table of them."""
 
     description: str = Field(description="meaning of the value")
     required: bool = Field(description="whether the value is required")
     default: JsonValue = Field(default=None, description="default; null: none")
+    unit: str = Field(default="", description='SI unit, "" for a plain number or what is not a number')
+    example: str = Field(default="", description="how it is written")
+    minimum: float | None = Field(default=None, description="smallest value, in the unit; null: not limited")
+    maximum: float | None = Field(default=None, description="largest value, in the unit; null: not limited")
+    choices: tuple[str, ...] = Field(default=(), description="the only values accepted; empty: any")
+
+
+class DatasheetValue(DatasheetPart):
+    """A datasheet value of a component type."""
+
+    parts: dict[str, DatasheetPart] = Field(default={}, description="values of which a table consists, by key")
 
 
 class TypeInfo(Published):

@@ -80,8 +80,8 @@ class Segment:
     def attach(cls, path: str | Path) -> Self:
         """Map an existing segment, even if its owner has died.
 
-        Raises SharedMemoryError if there is none, if it is not one, of another version, another user's (root may attach
-        to anybody's), or accessible to others.
+        Raises SharedMemoryError if the file does not exist or is no segment, if its version is another one, if it
+        belongs to another user (root may attach to any), or if others can access it.
         """
         _require_x86_64()
         path = Path(path)

@@ -11,15 +11,18 @@ import sys
 from pathlib import Path
 
 from hilserver.driver import Driver
+from hilserver.realtime.reports import send_report
 from hilserver.realtime.worker import serve
 
 WAITING, WORKING = "hil-stand-by", "hil-worker"
+"""Names of the process; the first one is also the key of its report that it waits."""
 
 
 def wait(driver: Driver) -> bool:
     """Prepare everything but the device, then wait; False if the supervisor has ended or no longer needs a stand-by."""
     _call_itself(WAITING)
     driver.prepare()
+    send_report(**{WAITING: True})
     needed = bool(sys.stdin.readline())
     _call_itself(WORKING)
     return needed

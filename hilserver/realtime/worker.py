@@ -188,7 +188,7 @@ class Worker:
         """Whether safe values were written since the last turn: the loop must see that before others are written."""
         period = 1.0 / driver.config.rate
         self._looks = math.ceil(2.0 * period / driver.config.watchdog)
-        """Checks of the commands' age per turn, so that the watchdog is in time at a slow rate too."""
+        """Checks of the commands' age per turn, so that the watchdog acts in time even if the rate is slow."""
         self._clock = GridClock(period / self._looks)
 
     def stop(self, *_: Any) -> None:
@@ -220,6 +220,7 @@ class Worker:
                 turn = clock.tick // self._looks
                 if not self._is_news:
                     self._write()
+                    self._memory.heartbeat.beat()  # silence longer than one call is the driver's fault
                 self._is_news = False
                 self._read()
                 report.send_if_due()
@@ -288,6 +289,7 @@ def serve(file: Path, supervisor: int, wait: Callable[[Driver], bool] = lambda d
             signal.signal(signal.SIGTERM, worker.stop)
             prepare(Scheduling(max(text["priority"] - PRIORITY_BELOW_LOOP, 1), lock_memory=False, freeze_gc=False))
             if wait(driver):
+                memory.heartbeat.beat()  # a stand-by shows that it has begun
                 worker.run()
     except HilserverError as error:
         send_report(error=str(error))

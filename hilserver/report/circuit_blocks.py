@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hilserver.circuit.change import as_lines, differences
 from hilserver.drawing.parts import RIG
 from hilserver.drawing.schematic import picture
 from hilserver.errors import HilserverError
@@ -40,21 +40,12 @@ def components(source: Source) -> Grid:
     for name, table in source.get("components", {}).items():
         rest = {key: value for key, value in table.items() if key not in ("type", "ports", "description")}
         ports = ", ".join(f"{port} → {node}" for port, node in table.get("ports", {}).items())
-        rows.append((name, str(table.get("type", "")), ports, "\n".join(_values(rest))))
+        values = "\n".join(f"{key} = {value}" for key, value in as_lines(rest))
+        rows.append((name, str(table.get("type", "")), ports, values))
     return Grid(("component", "type", "ports", "datasheet values"), tuple(rows))
 
 
 def changes(before: Source, after: Source) -> Block:
     """The datasheet values that differ between two circuits."""
-    old, new = (dict(line.split(" = ", 1) for line in _values(circuit)) for circuit in (before, after))
-    rows = tuple((key, old.get(key, "–"), new.get(key, "–")) for key in {**old, **new} if old.get(key) != new.get(key))
-    return Grid(("key", "before", "after"), rows) if rows else "No datasheet value was changed."
-
-
-def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _values(value, f"{prefix}{key}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-            yield f"{prefix}{key} = {text}"
+    rows = differences(before, after)
+    return Grid(("key", "before", "after"), tuple(rows)) if rows else "No datasheet value was changed."

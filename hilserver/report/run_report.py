@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
@@ -20,14 +21,14 @@ from hilserver.record.run import recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
+from hilserver.report.event_list import EventList, Kind, Listed
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.row import RowHeader, command_in
 from hilserver.units import shown_unit
 
-MAX_EVENTS = 200
-"""Maximum number of events in a report."""
+FAULTS = (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED)
 QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
 """The quantity that is measured in a unit."""
 SATURATED = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE
@@ -108,8 +109,7 @@ class _Run:
     last: float = 0.0
     envelope: Envelope = field(default_factory=Envelope)
     valves: dict[str, _Valve] = field(default_factory=dict)
-    listed_events: list[tuple[float, int, str]] = field(default_factory=list)
-    count: int = 0
+    events: EventList = field(default_factory=EventList)
     circuits: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
     _before: Floats | None = None
 
@@ -148,7 +148,7 @@ class _Run:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
         self._changes_in(column)
-        self.listed_events = sorted(self.listed_events, key=lambda entry: entry[:2])[:MAX_EVENTS]
+        self.events.shorten()
 
     def _sampled(self, column: Mapping[str, Floats], name: str) -> Floats:
         """A column; NaN for a channel that has no sample yet."""
@@ -163,19 +163,16 @@ class _Run:
         for row in map(int, np.flatnonzero(change[:, 0])):
             fault = self._fault(int(column["fault"][row]))
             text = Mode(int(now[row, 0])).name + (f": {fault}" if fault else "")
-            self._add_row_event(column, row, text)
+            self._add(column, row, text, "fault" if int(now[row, 0]) in FAULTS else "")
         for place, name in enumerate(self._limits, 1):
             for row in map(int, np.flatnonzero(change[:, place] > 0)):
-                self._add_row_event(column, row, f"{name.replace('.', ' ')} is violated")
+                self._add(column, row, f"{name.replace('.', ' ')} is violated", "warning")
         for row in map(int, np.flatnonzero(column["missed"])):
-            self._add_row_event(column, row, f"{column['missed'][row]:.0f} missed ticks compensated")
+            count = int(column["missed"][row])
+            self._add(column, row, "one tick missed" if count == 1 else f"{count} ticks missed", "warning")
 
-    def _add_row_event(self, column: Mapping[str, Floats], row: int, text: str) -> None:
-        self._add(float(column["time"][row]), int(column["tick"][row]), text)
-
-    def _add(self, time: float, tick: int, text: str) -> None:
-        self.count += 1
-        self.listed_events.append((time, tick, text))
+    def _add(self, column: Mapping[str, Floats], row: int, text: str, kind: Kind) -> None:
+        self.events.add(Listed(float(column["time"][row]), int(column["tick"][row]), text, kind))
 
     def _fault(self, number: int) -> str:
         if number >= FIRST_LIMIT_FAULT:
@@ -185,14 +182,16 @@ class _Run:
     def _event(self, time: float, tick: int, result: int, event: Event) -> None:
         """Add an event of the log; ``result``: of the command in this tick."""
         if is_circuit(event):
-            self.circuits.append((time, event["packed"].get("source", {})))
+            source = event["packed"].get("source", {})
+            self.events.add(Listed(time, tick, f"switched: {change_text(self.circuits[-1][1], source)}"))
+            self.circuits.append((time, source))
         elif event.get("kind") == "command":
             kind = int(command_in(recorded_command(event, self.header)).kind)
             if kind in COMMAND_NAMES:
                 refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
-                self._add(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
+                self.events.add(Listed(time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
         elif event.get("kind") == "lost":
-            self._add(time, tick, "the rows before this one were lost")
+            self.events.add(Listed(time, tick, "the rows before this one were lost", "warning"))
 
 
 def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
@@ -324,11 +323,11 @@ def _microseconds(f: Figures) -> tuple[str, ...]:
 
 
 def _event_table(run: _Run) -> Block:
-    if not run.listed_events:
+    listed = run.events.listed()
+    if not listed:
         return "No commands, changes of mode, or violated limits."
-    rows = tuple((f"{time:.3f}", f"{tick}", text) for time, tick, text in run.listed_events)
-    more = run.count - len(rows)
-    return Grid(("time, s", "tick", "event"), rows, f"{more} more not listed." if more > 0 else "")
+    more = f"{run.events.dropped} more not listed." if run.events.dropped else ""
+    return Grid(("time, s", "tick", "event"), tuple(entry.cells() for entry in listed), more)
 
 
 def _circuits(run: _Run) -> Iterator[Block]:

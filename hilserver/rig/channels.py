@@ -37,7 +37,9 @@ class ChannelSettings(Datasheet):
     absolute: StrictBool = Field(
         default=False, description="the values are absolute pressures; they are converted to gauge pressures"
     )
-    filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
+    filter: Time = Field(
+        default="0 s", ge=0, examples=["2 ms"], description="time constant of a first-order low-pass; also its lag"
+    )
     tare: AnyDifference | None = Field(
         default=None, description="zero error, subtracted from the scaled value", examples=["0.3 bar"]
     )
@@ -56,7 +58,11 @@ class ChannelSettings(Datasheet):
     )
     watch: ChannelWatch = Field(default=ChannelWatch(), description="which of its readings are implausible")
     delay: Time = Field(
-        default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
+        default="0 s",
+        ge=0,
+        le=0.1,
+        examples=["1 ms"],
+        description="age of a new sample: sensor, converter, transmission (prediction)",
     )
     noise: AnyQuantity | None = Field(
         default=None,

@@ -12,7 +12,7 @@ from hilserver.components.base import Datasheet
 from hilserver.rig.references import InputName
 from hilserver.units import Frequency, Number, Time
 
-USUAL_FREQUENCIES: Any = ("2 Hz", "3 Hz", "5 Hz", "7 Hz", "10 Hz", "14 Hz", "20 Hz")
+DEFAULT_FREQUENCIES: Any = ("2 Hz", "3 Hz", "5 Hz", "7 Hz", "10 Hz", "14 Hz", "20 Hz")
 ROUNDING = 1e-9
 """A number of periods that is short of a whole one by no more than this counts as whole."""
 
@@ -30,7 +30,7 @@ class Sweep(Datasheet):
     """Sines one after the other about a mean, each in whole periods, with a rest before the first."""
 
     frequencies: tuple[Annotated[Frequency, Field(gt=0)], ...] = Field(
-        default=USUAL_FREQUENCIES, min_length=1, max_length=100, description="of the sines"
+        default=DEFAULT_FREQUENCIES, min_length=1, max_length=100, description="of the sines"
     )
     amplitude: Number = Field(default=0.3, gt=0, description="of the sines")
     mean: Number = Field(default=0.0, description="mean value of the sines")
@@ -101,7 +101,7 @@ class CycleSettings(Datasheet):
 
     description: str = Field(default="", description="free text")
     repeat: StrictBool = Field(default=False, description="repeat the cycle")
-    length: Time | None = Field(default=None, gt=0, description="default: the last point's time")
+    length: Time | None = Field(default=None, gt=0, examples=["8 s"], description="default: the last point's time")
     inputs: dict[InputName, CycleInput] = Field(min_length=1)
 
     @property

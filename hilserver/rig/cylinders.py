@@ -14,6 +14,8 @@ from hilserver.tick.records import NONE
 
 TRANSFER = 3e-3
 """s: time beyond its delay by which a sample of a slow device has arrived; older samples are not used."""
+OPEN_VOLUME = 1e6
+"""m³: oil of a side that is open to the tank, whose pressure nothing changes."""
 UNSTEADY = 3.0
 """The same for other devices, in ticks: the device may have a separate clock, and the loop may wake up late."""
 
@@ -58,9 +60,15 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
     lines = []
     for s in settings.cylinders.values():
         area_A, area_B = s.areas()
+        dead_B = s.dead_volume_B
+        if s.port_B is None:
+            area_B, dead_B = 0.0, OPEN_VOLUME
         oil = fluid.parameters()
         if s.bulk_modulus is not None:
             oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
+        if s.air_fraction is not None:
+            oil["alpha_0"] = s.air_fraction
+        drop_A, drop_B = s.drops()
         sensor_x, age_x = _sensor(settings, s.position, first_channel)
         line = {
             **_side("A", s.port_A, settings, first_channel),
@@ -70,9 +78,12 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
             "area_A": area_A,
             "area_B": area_B,
             "dead_A": s.dead_volume_A,
-            "dead_B": s.dead_volume_B,
+            "dead_B": dead_B,
             "stroke": s.stroke,
             "mass": s.mass,
+            "leakage": s.leakage,
+            "drop_A": drop_A,
+            "drop_B": drop_B,
             **{name: oil[name] for name in ("B_o", "alpha_0", "kappa", "p_0")},
         }
         lines.append(line)

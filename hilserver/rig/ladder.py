@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.bridge.ladder import BRIDGING, Gains, Needs, Strategy
 
 

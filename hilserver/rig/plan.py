@@ -31,13 +31,9 @@ from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan, make_plan, table_of
 from hilserver.tick.records import NONE, RecordTable, cells_of
 from hilserver.tick.row import (
-    CYLINDER_PAST,
-    CylinderState,
-    InputTrend,
+    SECTIONS,
     PortState,
-    ReadingState,
     RowHeader,
-    ValveState,
     as_whole,
     cylinder_state,
     header,
@@ -200,35 +196,21 @@ def _sections(
     pasts: tuple[int, int],
 ) -> dict[str, list[str]]:
     """The names of the row's columns behind its header, by section."""
-    channels, inputs, valves = settings.channels, settings.inputs, settings.valves
-    valve_past, cylinder_past = pasts
-    return {
-        "raw": [f"raw.{name}" for name in raw],
-        "age": [f"age.{name}" for name in raw],
-        "errors": [f"errors.{name}" for name in settings.devices],
-        "confirmed": [f"confirmed.{output.name}" for output in outputs],
-        "confirmed_age": [f"confirmed_age.{output.name}" for output in outputs],
-        "channel": [f"channel.{name}" for name in channels],
-        "stale": [f"stale.{name}" for name in channels],
-        "interval": [f"interval.{name}" for name in channels],
-        "change": [f"change.{name}" for name in channels],
-        "input": [f"input.{name}" for name in inputs],
-        "trend": [f"input_{field}.{name}" for name in inputs for field in InputTrend.names()],
-        "reading": [f"channel_{field}.{name}" for name in channels for field in ReadingState.names()],
-        "limit": [f"limit.{name}" for name in limits],
-        "valve": [f"valve.{name}.{field}" for name in valves for field in ValveState.names()],
-        "output": [f"output.{name}" for name in settings.outputs],
-        "output_off": [f"output_off.{name}" for name in settings.outputs],
-        "port": [f"{field}.{name}" for name in settings.ports for field in PortState.names()],
-        "cylinder": [f"cylinder.{name}.{field}" for name in settings.cylinders for field in CylinderState.names()],
-        "valve_past": [f"valve.{name}.command_{k}" for name in valves for k in range(1, valve_past + 1)],
-        "cylinder_past": [
-            f"cylinder.{name}.{field}_{k}"
-            for name in settings.cylinders
-            for field in CYLINDER_PAST
-            for k in range(cylinder_past)
-        ],
+    names: dict[str, Iterable[str]] = {
+        "readings": raw,
+        "driven": [output.name for output in outputs],
+        "devices": settings.devices,
+        "channels": settings.channels,
+        "inputs": settings.inputs,
+        "limits": list(limits),
+        "valves": settings.valves,
+        "outputs": settings.outputs,
+        "ports": settings.ports,
+        "cylinders": settings.cylinders,
     }
+    valve_past, cylinder_past = pasts
+    ticks = {"valve_past": range(1, valve_past + 1), "cylinder_past": range(cylinder_past)}
+    return {name: s.columns(names[s.owner], ticks.get(name, (0,))) for name, s in SECTIONS.items()}
 
 
 def build_plan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -12,19 +11,28 @@ from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.references import (
     DeviceName,
     FlowChannel,
     Name,
     PlainChannel,
     PortName,
-    PositionChannel,
     PressureChannel,
     Text,
 )
 from hilserver.rig.scale import Scale
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
-from hilserver.units import BAR, AnyQuantity, Force, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
+from hilserver.units import (
+    AnyQuantity,
+    Force,
+    Frequency,
+    Number,
+    Pressure,
+    Rate,
+    Time,
+    shown_value,
+)
 
 ConfirmationAge = Annotated[
     Time | None,
@@ -126,7 +134,7 @@ class BridgeSettings(Datasheet):
         "this and the following three",
     )
     integral_time: Time = Field(default="10 ms", ge=0, description="flow servo: integral time; 0: none")
-    derivative_time: Time = Field(default="0 s", ge=0, description="flow servo: derivative time")
+    derivative_time: Time = Field(default="0 s", ge=0, examples=["1 ms"], description="flow servo: derivative time")
     derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter time of the derivative")
     fade: Time = Field(
         default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy"
@@ -163,7 +171,11 @@ class ValveSettings(Datasheet):
         default=0.8, gt=0, le=5, description="with f90: damping ratio, d; the Bode plot's gain at f90 is 1/(2·d)"
     )
     delay: Time = Field(
-        default="0 s", ge=0, le=0.02, description="from the output of the command to the first movement of the spool"
+        default="0 s",
+        ge=0,
+        le=0.02,
+        examples=["2 ms"],
+        description="from the output of the command to the first movement of the spool",
     )
     overlap: Number = Field(
         default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a fraction of full stroke"
@@ -201,14 +213,13 @@ class ValveSettings(Datasheet):
             raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
         if self.other_port == self.port:
             raise ValueError("other_port must be a different port from port")
-        if self.bridge.strategy == "flow_servo" and self.flow is None:
-            raise ValueError("bridge.strategy flow_servo needs flow: the channel that measures it")
         for key in ("nominal_flow", "nominal_flow_to_tank", "leakage"):
             point = getattr(self, key)
             if point is not None and point.edge_drop() < self.transition_pressure:
                 raise ValueError(
-                    f"{key}.drop is {point.edge_drop() / BAR:g} bar over one edge, below the transition_pressure of "
-                    f"{self.transition_pressure / BAR:g} bar: give a point above it, or a lower transition_pressure"
+                    f"{key}.drop is {shown_value(point.edge_drop(), 'Pa')} over one edge, below the "
+                    f"transition_pressure of {shown_value(self.transition_pressure, 'Pa')}: give a point above it, "
+                    "or a lower transition_pressure"
                 )
         return self
 
@@ -241,6 +252,7 @@ class OutputSettings(Datasheet):
         default="0 s",
         ge=0,
         le=10,
+        examples=["0.5 s"],
         description="armed, running: time for which it stays on when the mode has ended, also after a trip, so that "
         "valve, block valve and pump close in order",
     )
@@ -266,41 +278,6 @@ class OutputSettings(Datasheet):
         assert self.value is not None
         curve = self.scale.curve()
         return curve.raw(self.value[0].value), curve.raw(self.value[1].value)
-
-
-class CylinderSettings(Datasheet):
-    """A cylinder of the machine, for the strategies that predict and for flows that are not measured.
-
-    Everything that it moves counts as one mass at the rod; load and friction need not be known.
-    """
-
-    description: str = Field(default="", description="free text")
-    port_A: PortName = Field(description="the rig's port at the piston side")
-    port_B: PortName | None = Field(default=None, description="the rig's port at the rod side; none: open to the tank")
-    position: PositionChannel | None = Field(default=None, description="channel of the rod's position, 0 m retracted")
-    bore: Length = Field(gt=0, description="diameter of the piston")
-    rod_diameter: Length = Field(ge=0, description="diameter of the rod")
-    stroke: Length = Field(gt=0, description="stroke")
-    dead_volume_A: Volume = Field(gt=0, description="oil between valve and piston with the rod in, hoses included")
-    dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
-    mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
-    bulk_modulus: Pressure | None = Field(
-        default=None,
-        examples=["1.2e9 Pa"],
-        gt=0,
-        description="effective value of oil and hoses; default: that of the circuit's oil",
-    )
-
-    @model_validator(mode="after")
-    def _has_an_annulus(self) -> CylinderSettings:
-        if self.rod_diameter >= self.bore:
-            raise ValueError("rod_diameter must be smaller than bore")
-        return self
-
-    def areas(self) -> tuple[float, float]:
-        """Piston areas at A and B, m²."""
-        piston = 0.25 * pi * self.bore**2
-        return piston, piston - 0.25 * pi * self.rod_diameter**2
 
 
 class ArmingSettings(Datasheet):
@@ -335,7 +312,9 @@ class SimulationSettings(Datasheet):
     supply_pressure: Pressure | None = Field(
         default=None, gt=0, examples=["210 bar"], description="real supply pressure, where a channel measures it"
     )
-    tank_pressure: Pressure = Field(default="0 bar", description="real tank pressure, where a channel measures it")
+    tank_pressure: Pressure = Field(
+        default="0 bar", examples=["2 bar"], description="real tank pressure, where a channel measures it"
+    )
     loads: dict[Name, Force] = Field(
         default_factory=dict,
         description="force against increasing position, by cylinder; default: the weight of its mass",

@@ -9,8 +9,9 @@ from math import inf, isfinite, sqrt
 from typing import Any
 
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.cylinders import valve_at
-from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
+from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.codes import Watched
 from hilserver.tick.records import NONE
 from hilserver.units import shown_value

@@ -69,11 +69,13 @@ class Expectation(Datasheet):
     channel: str = Field(
         min_length=1, description="as in telemetry: p_A, valve.main.command, circuit.supply.p, mode, ..."
     )
-    at: Time = Field(default="0 s", description="start time; from the start of the sequence, or `after` a step")
+    at: Time = Field(
+        default="0 s", examples=["2 s"], description="start time; from the start of the sequence, or `after` a step"
+    )
     after: str = Field(default="", description="name of a step: `at` and `until` count from when it takes effect")
-    delay: Time = Field(default="0 s", ge=0, description="time allowed to reach the band")
+    delay: Time = Field(default="0 s", ge=0, examples=["0.3 s"], description="time allowed to reach the band")
     until: Time | None = Field(
-        default=None, description="time until which it must stay within the band; default: the end"
+        default=None, examples=["3 s"], description="time until which it must stay within the band; default: the end"
     )
     value: AnyQuantity | None = Field(default=None, description='expected value; for `mode` a name, such as "SAFE"')
     tolerance: AnyDifference | None = Field(

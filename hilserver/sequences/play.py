@@ -120,7 +120,7 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
     """SI units of the channels, as far as they are known."""
     units = {name: settings.unit for name, settings in rig.settings.channels.items()}
     units |= {f"input.{name}": "" for name in rig.settings.inputs}
-    units |= {f"valve.{v}.{word}": unit for v in rig.settings.valves for word, unit in VALVE_CHANNELS.items()}
+    units |= {f"valve.{v}.{name}": f.unit for v in rig.settings.valves for name, f in VALVE_CHANNELS.items()}
     return {**units, "mode": "", **circuit_units(circuit)}
 
 

@@ -20,7 +20,7 @@ START_TIMEOUT = 120.0
 LONGEST_LINE = 1 << 20
 DRAIN_TIMEOUT, LOG_DELAY = 0.5, 0.05
 """Seconds for which the standard error of an ended child is read; seconds without output after which it is logged."""
-USUAL = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
+USUAL_CHILDREN = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
 
 

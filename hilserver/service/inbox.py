@@ -22,11 +22,10 @@ from hilserver.errors import Problem, shown
 from hilserver.protocol.commands import COMMANDS, Command
 from hilserver.protocol.parsing import PayloadError, leading_id, read_command
 from hilserver.protocol.published import Answer, refusal
+from hilserver.protocol.stopping import STOPPING
 
 _log = logging.getLogger(__name__)
 
-STOPPING = ("trip", "disarm", "stop")
-"""Commands that only make the rig safer, the strongest first."""
 WAITING_LIMIT = 32
 """Largest number of other commands that wait; and of identical stopping commands that are answered one by one."""
 RATE, BURST = 300.0, 1000.0

@@ -23,7 +23,6 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from hilserver.errors import shown
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import LOST, connection, new_client
-from hilserver.protocol.heartbeat import NAME as HEARTBEAT
 from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
@@ -34,13 +33,14 @@ from hilserver.protocol.published import (
     ServerState,
     Telemetry,
 )
-from hilserver.protocol.topics import Topics
+from hilserver.protocol.stopping import STOPPING
+from hilserver.protocol.topics import HEARTBEAT, Topics
 from hilserver.service.broker_process import PACKET_LIMIT
-from hilserver.service.inbox import STOPPING, Arrival, Commands, Inbox, Reply
+from hilserver.service.inbox import Arrival, Commands, Inbox, Reply
 
 _log = logging.getLogger(__name__)
 
-INCOMING_LIMIT, OUTBOX_LIMIT = 2000, 1000
+INCOMING_LIMIT, INCOMING_BYTES, OUTBOX_LIMIT = 2000, 8_000_000, 1000
 TELEMETRY_LIMIT = 200
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
@@ -69,14 +69,24 @@ class _Outgoing:
 
 
 class _Incoming(asyncio.Queue[aiomqtt.Message]):
-    """Received messages, a limited number: more are given to ``discard``, with the last level of their topics."""
+    """Received messages, limited in number and bytes: ``discard`` gets the last level of the topics of more."""
 
     def __init__(self, discard: Callable[[str], None], maxsize: int) -> None:
         super().__init__(maxsize)
         self._discard = discard
+        self._bytes = 0
+
+    def _put(self, message: aiomqtt.Message) -> None:
+        self._bytes += len(bytes(message.payload))
+        super()._put(message)
+
+    def _get(self) -> aiomqtt.Message:
+        message = super()._get()
+        self._bytes -= len(bytes(message.payload))
+        return message
 
     def put_nowait(self, message: aiomqtt.Message) -> None:
-        if self.qsize() < INCOMING_LIMIT:
+        if self.qsize() < INCOMING_LIMIT and self._bytes + len(bytes(message.payload)) <= INCOMING_BYTES:
             super().put_nowait(message)
         else:
             self._discard(message.topic.value.rpartition("/")[2])
@@ -262,8 +272,10 @@ class MqttService:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._connected.clear()
-                await self._publish_offline(client)  # no last will reports the loss of the priority connection alone
-                await _end(tasks)
+                try:  # no last will reports the loss of the priority connection alone
+                    await self._publish_offline(client)
+                finally:
+                    await _end(tasks)
             for task in done:
                 task.result()
 
@@ -366,13 +378,12 @@ def _properties(reply: Reply) -> Properties:
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
     """Cancel these tasks until they are done: `asyncio.wait_for` (Python 3.11) may swallow a cancellation."""
+    for task in tasks:  # the caller raises one exception, and asyncio would report the others
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
     while pending := [task for task in tasks if not task.done()]:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=2.0)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # retrieved: the caller raises one, and asyncio would report the other
 
 
 def _reason(error: aiomqtt.MqttError) -> str:

@@ -18,9 +18,9 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import Arm, CircuitCommand, Command
 from hilserver.protocol.published import Answer
+from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.inbox import STOPPING
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
@@ -158,6 +158,11 @@ class Operator:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and report how far the commands moved."""
         if self._posted is not None:
             raise HilserverError("the last switch is still waiting for the real-time loop.")
+        if command.version not in (None, self.running.version):
+            raise HilserverError(
+                f"somebody else has changed the circuit meanwhile: version {self.running.version} is active, and this "
+                f"change was made for version {command.version}."
+            )
         began = time.monotonic()
         new, payload = await asyncio.to_thread(self._prepare, command)
         prepared = time.monotonic() - began

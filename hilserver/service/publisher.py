@@ -7,6 +7,7 @@ import json
 import logging
 import time
 
+from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.published import CircuitStatus, Event
 from hilserver.service.mqtt import MqttService
@@ -46,7 +47,7 @@ class Publisher:
         if len(rows) == 0:
             return
         for event in self._telemetry.events(rows):
-            self.tell(event)
+            self.tell(self._with_change(event) if event.kind == "switch" else event)
         for text in self._telemetry.devices.news():
             self.publish_now(Event(kind="warning", text=text, tick=0, time=0.0))
         if batch := self._telemetry.batch(rows):
@@ -56,6 +57,12 @@ class Publisher:
             self._version = self._operator.running.version
             self._mqtt.publish_circuit(self._circuit_status())
         self._publish_state(rows[-1])
+
+    def _with_change(self, event: Event) -> Event:
+        """The event of a switch, with the old and the new values."""
+        version = int(str(event.details["version"]))
+        before, after = (self._operator.ran(number).circuit.written for number in (version - 1, version))
+        return event.model_copy(update={"text": f"{event.text}: {change_text(before, after)}"})
 
     def tell(self, event: Event) -> None:
         """Publish an event, and log it."""

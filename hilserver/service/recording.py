@@ -63,6 +63,25 @@ class _Written:
 
     path: Path
     tick: int = -1
+    status: os.stat_result | None = None
+    """Of the file as it was recorded: another one in its place does not contain its rows."""
+
+    def __post_init__(self) -> None:
+        self.identify()
+
+    def identify(self) -> None:
+        """Note which file it is, once there is one."""
+        if self.status is None:
+            with contextlib.suppress(OSError):
+                self.status = self.path.stat()
+
+    def exists(self) -> bool:
+        """Whether the file is still in its place."""
+        try:
+            present = self.path.stat()
+        except OSError:
+            return False
+        return self.status is None or os.path.samestat(present, self.status)
 
     def read_last_tick(self) -> None:
         """Take the last tick from the file, which may have more rows than its recorder has reported."""
@@ -261,7 +280,7 @@ class RecorderProcess:
 
     def _note_vanished(self) -> None:
         """Forget the last files that are gone: their rows are in no log."""
-        while self._files and not self._files[-1].path.exists():
+        while self._files and not self._files[-1].exists():
             self.vanished.append(self._files.pop().path)
 
     def _heard(self, message: dict[str, Any]) -> None:
@@ -279,6 +298,7 @@ class RecorderProcess:
         )
         if file != self._file:
             self._files.append(_Written(file))
+        self._files[-1].identify()
         self._files[-1].tick = report["tick"]
         if report["file"] != before.file:
             self._new_file.set()
@@ -295,7 +315,8 @@ class RecorderProcess:
         self._note_vanished()
         for file in self.vanished:
             _log.error(
-                "%s no longer exists, and all rows in it are lost: it was deleted or moved, or its disk was unmounted",
+                "%s no longer exists, and all rows in it are lost: it was deleted, moved or replaced, or its disk was "
+                "unmounted",
                 file,
             )
 

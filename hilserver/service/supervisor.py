@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program, is_compiled
 from hilserver.margins.solver import solver_warning
-from hilserver.protocol import commands, topics
+from hilserver.protocol import commands
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.description import describe
 from hilserver.protocol.published import Event, OperatorDescription
 from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.segment import SharedMemoryError
@@ -304,7 +305,7 @@ class Supervisor:
 
         settings = self.rig.settings
         channels, inputs, valves = telemetry.channel_infos(), telemetry.input_infos(), telemetry.valve_infos()
-        description = topics.describe(
+        description = describe(
             settings.name,
             version("hilserver"),
             channels=channels,

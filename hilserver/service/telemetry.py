@@ -33,17 +33,11 @@ from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
-from hilserver.tick.row import header, headers
+from hilserver.tick.row import RowHeader, ValveState, header, headers
 
-VALVE_CHANNELS = {
-    "flow_virtual": "m^3/s",
-    "flow_measured": "m^3/s",
-    "demand": "",
-    "command": "",
-    "saturation": "",
-    "volume_error": "m^3",
-    "volume_lost": "m^3",
-}
+_OF_A_VALVE = ("flow_virtual", "flow_measured", "demand", "command", "saturation", "volume_error", "volume_lost")
+VALVE_CHANNELS = {name: ValveState.fields()[name] for name in _OF_A_VALVE}
+"""The values of a valve's block of the row that are in the telemetry, with their units and descriptions."""
 LOOP_CHANNELS = {
     "loop.wake_up": ("s", "from a tick's deadline to its start; maximum since the last sample"),
     "loop.work": ("s", "computing time of a tick; maximum since the last sample"),
@@ -203,12 +197,12 @@ class TelemetryReader:
         """Channels whose latest reading is invalid, with the reason."""
         plan = self.rig.plan
         for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
-            slot = int(plan.channel[number].slot)
+            slot, jitter = int(plan.channel[number].slot), plan.channel[number].least_interval
             if slot < 0:
                 continue
             raw, age = row[plan.layout[0].raw + slot], row[plan.layout[0].age + slot]
             reason = settings.why_invalid(raw if math.isfinite(age) else math.nan)
-            if not reason and row[plan.layout[0].stale + number] > age:
+            if not reason and row[plan.layout[0].stale + number] - age > jitter:
                 reason = "it changes faster than valid_rate"
             if reason:
                 yield f"channel {name}: {reason}"
@@ -360,8 +354,10 @@ class TelemetryReader:
         infos |= {f"input.{name}": ChannelDescription(unit="", kind="command") for name in settings.inputs}
         for valve in settings.valves:
             infos |= {
-                f"valve.{valve}.{word}": ChannelDescription(unit=unit, kind="bridge")
-                for word, unit in VALVE_CHANNELS.items()
+                f"valve.{valve}.{name}": ChannelDescription(
+                    unit=field.unit, kind="bridge", description=field.description
+                )
+                for name, field in VALVE_CHANNELS.items()
             }
         infos |= {
             f"device.{name}.errors": ChannelDescription(
@@ -373,9 +369,7 @@ class TelemetryReader:
             name: ChannelDescription(unit=unit, kind="state", description=text)
             for name, (unit, text) in LOOP_CHANNELS.items()
         }
-        infos["mode"] = ChannelDescription(
-            unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(Mode.__members__))
-        )
+        infos["mode"] = ChannelDescription(unit="", kind="state", description=RowHeader.fields()["mode"].description)
         infos["tick"] = ChannelDescription(unit="", kind="state", description="tick of the sample")
         return infos
 

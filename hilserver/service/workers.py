@@ -13,10 +13,12 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hilserver.errors import HilserverError
 from hilserver.realtime.devices import ADVICE, DeviceSetup
 from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.stand_by import WAITING
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.children import Child, all_ready
 from hilserver.service.devices import DeviceReports
@@ -24,14 +26,17 @@ from hilserver.service.devices import DeviceReports
 Tell = Callable[[str | None, str], None]
 """Takes the present trouble of a device, if any, and what happened, as sentences."""
 
-FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 5.0, 2.0
-"""Seconds before a worker is started again: the first time, at most; after how long a run it is a first time."""
+FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 1.0, 2.0
+"""Seconds before a worker is started again: the first time, at most (a device that answers again must not wait long for
+its safe values); after how long a run it is a first time."""
 WORKER, STAND_BY = "hilserver.realtime.worker", "hilserver.realtime.stand_by"
 """Modules of its two processes."""
-LOOK = 0.02
+LOOK = 0.01
 """Seconds between two checks of a worker's heartbeat."""
-GRACE = 0.06
-"""Seconds for which a worker may be silent beyond the device's own time when the rig must be made safe."""
+GRACE = 0.05
+"""Seconds by which a worker's silence may exceed the time that its device takes, while the rig is being made safe."""
+BEGINNING = 0.5
+"""Seconds within which a stand-by that waits must begin to open the device; else it hangs, and another is started."""
 OPENING = 10.0
 """Seconds allowed for opening a device, where its ``hang_time`` is not longer."""
 TAKE_OVER = 3.0
@@ -51,6 +56,7 @@ class WorkerProcess:
         self.name = setup.name
         self.child: Child | None = None
         self._stand_by: Child | None = None
+        self._stand_by_waits = False
         self._is_tripped = is_tripped
         config = setup.configured()[1]
         self._hang_time = float(config.hang_time)
@@ -71,23 +77,41 @@ class WorkerProcess:
         if self.child is not None:
             self._opened |= self.child.was_ready
             self._reports.restarted(self.name)
-        waiting, self._stand_by = self._stand_by, None
-        if waiting is not None and waiting.running:
-            waiting.go()
-            self.child = waiting
-        else:
-            self.child = await self._process(WORKER)
+        self.child = await self._take_stand_by() or await self._process(WORKER)
         self._memory.worker_pid = self.child.process.pid
         return self.child
+
+    async def _take_stand_by(self) -> Child | None:
+        """Let the stand-by begin; None if there is none that does."""
+        waiting, self._stand_by = self._stand_by, None
+        if waiting is None or not waiting.running:
+            return None
+        beats, looks = self._memory.heartbeat.beats, 0
+        patience = BEGINNING if self._stand_by_waits else OPENING
+        waiting.go()
+        while self._memory.heartbeat.beats == beats and waiting.running:  # checks are counted, as in `_ended`
+            if (looks := looks + 1) * LOOK > patience:
+                waiting.kill()
+                await waiting.wait_ended()
+                return None
+            await asyncio.sleep(LOOK)
+        return waiting
 
     async def _process(self, module: str) -> Child:
         """A worker process, or one that stands by."""
         arguments, waits = (str(self._file), str(os.getpid())), module == STAND_BY
-        return await Child.start(f"device {self.name}", module, *arguments, heard=self._reports.heard, waits=waits)
+        return await Child.start(f"device {self.name}", module, *arguments, heard=self._heard, waits=waits)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if WAITING in message:
+            self._stand_by_waits = True
+        else:
+            self._reports.heard(message)
 
     async def _have_stand_by(self) -> None:
         """Start a stand-by, if there is none."""
         if self._stand_by is None or not self._stand_by.running:
+            self._stand_by_waits = False
             self._stand_by = await self._process(STAND_BY)
 
     async def keep(self, tell: Tell) -> None:
@@ -105,6 +129,7 @@ class WorkerProcess:
             tell(text, f"{text}. Another one is started.")
             await asyncio.sleep(delay)
             while trouble := await self._start_again():
+                await self._have_stand_by()
                 delay = min(max(2.0 * delay, FIRST_DELAY), LONGEST_DELAY)
                 tell(f"device {self.name}: {trouble}", f"device {self.name}: {trouble} Next attempt in {delay:g} s.")
                 await asyncio.sleep(delay)
@@ -114,9 +139,10 @@ class WorkerProcess:
     async def _ended(self, child: Child) -> str:
         """Wait for the end of a worker, and kill it where it hangs; returns why it ended.
 
-        Checks are counted, not seconds: after a pause of the whole machine the worker needs a moment, too.
+        A stand-by that has ended is replaced, once per second. Checks are counted, not seconds: after a pause of the
+        whole machine the worker needs a moment, too.
         """
-        beats, looks, hung = -1, 0, ""
+        beats, looks, all_looks, hung = -1, 0, 0, ""
         ending = asyncio.create_task(child.wait_ended())
         while not ending.done():
             heartbeat = self._memory.heartbeat.beats
@@ -126,6 +152,9 @@ class WorkerProcess:
                 hung = f"the driver did not answer for {looks * LOOK:.2g} s and was killed"
                 child.kill()
                 break
+            all_looks += 1
+            if all_looks % round(1.0 / LOOK) == 0:
+                await self._have_stand_by()
             await asyncio.wait({ending}, timeout=LOOK)
         reason = await ending
         return hung or reason

@@ -53,20 +53,20 @@ def audit_log(path: Path, *, trust: bool = False) -> tuple[Audit, ...]:
     They are those of the replay. Where it differs from the log (another version has written it), the largest difference
     is stated. Raises RecordError if the log can't be used; ``trust``: as for `replay_log`.
     """
-    stretches: list[_Stretch] = []
+    segments: list[_Segment] = []
 
     def watch(computed: ComputedRows) -> None:
-        _Stretch.of_rows(computed, stretches)
+        _Segment.of_rows(computed, segments)
 
     replayed = replay_log(path, watch=watch, trust=trust, accounts=True)
     difference = max((d.relative for d in replayed.differences), default=0.0)
-    found = tuple(stretch.audited(path, difference) for stretch in stretches if stretch.values)
+    found = tuple(segment.audited(path, difference) for segment in segments if segment.values)
     if not found:
         raise RecordError(path, "has no row that can be computed again: there is nothing to balance.")
     return found
 
 
-class _Stretch:
+class _Segment:
     """Rows of one circuit without a gap: its values before the first one, and in each."""
 
     def __init__(self, computed: ComputedRows, first: int, before: Floats) -> None:
@@ -74,8 +74,8 @@ class _Stretch:
         self.values: list[Floats] = []
 
     @classmethod
-    def of_rows(cls, computed: ComputedRows, so_far: list[_Stretch]) -> None:
-        """Add the rows to the last stretch, or to new ones. (Only a reset of the circuit sets its time back.)"""
+    def of_rows(cls, computed: ComputedRows, so_far: list[_Segment]) -> None:
+        """Add the rows to the last segment, or to new ones. (Only a reset of the circuit sets its time back.)"""
         start, names = len(computed.rig.layout.names), computed.packed.names
         circuit = slice(start, start + len(names))
         before, values = computed.before[circuit], computed.rows[:, circuit]

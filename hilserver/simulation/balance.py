@@ -23,7 +23,7 @@ from hilserver.circuit.program import Program
 from hilserver.components.base import Parameters
 from hilserver.components.crane_arm import crane_arm
 from hilserver.mechanics.columns import N_ACTUATORS, NODES
-from hilserver.mechanics.energy import energy_of, usual_energy
+from hilserver.mechanics.energy import energy_of, reference_energy
 from hilserver.mechanics.stroke import NODE_ENTRIES
 from hilserver.numerics.arrays import Floats, Integers
 
@@ -67,7 +67,7 @@ class EnergyBalance:
     motion and height (friction and motors of their joints are components of the circuit). The error
     is the difference between what the engine has integrated and the energy that follows from speeds, from the places
     and speeds of the bodies of mechanisms, and from the pressures of rigid volumes without air. ``moved``: what went
-    into and out of all nodes, taken as positive, and what is usual in the mechanisms (`usual_energy`).
+    into and out of all nodes, taken as positive, and what is usual in the mechanisms (`reference_energy`).
     """
 
     inflow: float
@@ -252,7 +252,7 @@ class _Account:
         mechanisms = sum(map(self._gained_by, self.circuit.mechanisms))
         dissipated = inflow - outflow - stored - mechanisms
         moved = sum(float(np.abs(self._steps(name)).sum()) for name in self._energies())
-        moved += sum(usual_energy(p.mechanism, _own(self.last, p)) for p in self.circuit.mechanisms)
+        moved += sum(reference_energy(p.mechanism, _own(self.last, p)) for p in self.circuit.mechanisms)
         return EnergyBalance(inflow, outflow, stored, mechanisms, dissipated, self._energy_error(into), moved)
 
     def _gained_speed(self, node: str) -> float:

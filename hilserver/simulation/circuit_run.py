@@ -43,7 +43,7 @@ TICK = 1e-3
 """Time between two values of a run, s; divided by the circuit's ``substeps``, as on a rig with the usual 1 kHz."""
 BALL_SPEEDS = (".speed_x", ".speed_y", ".speed_z")
 """Endings of the names of a ball joint's speeds: it has no single angle that could be shown."""
-USUAL_DURATION = 10.0
+DEFAULT_DURATION = 10.0
 """Duration in s if neither a work cycle nor the caller gives one."""
 
 
@@ -86,7 +86,7 @@ class RunSettings:
         return 1 if self.output_step is None else round(self.output_step / self.tick)
 
 
-USUAL = RunSettings()
+DEFAULT_SETTINGS = RunSettings()
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class CircuitRun:
     time: Floats
     series: Mapping[str, Floats]
     balance: Balance
-    settings: RunSettings = USUAL
+    settings: RunSettings = DEFAULT_SETTINGS
     error: StepError | None = None
     notes: tuple[str, ...] = ()
     paced: Paced | None = None
@@ -136,7 +136,7 @@ def run_circuit_file(
     library: Library,
     cycle_file: Path | None = None,
     duration: float | None = None,
-    settings: RunSettings = USUAL,
+    settings: RunSettings = DEFAULT_SETTINGS,
     watch: Watch | None = None,
 ) -> CircuitRun:
     """Run a circuit file over a work cycle file; ``duration`` in s, default: that of the cycle, or 10 s.
@@ -172,33 +172,33 @@ def run_circuit(
     duration: float | None = None,
     name: str = "circuit",
     file: str = "",
-    settings: RunSettings = USUAL,
+    settings: RunSettings = DEFAULT_SETTINGS,
     watch: Watch | None = None,
 ) -> CircuitRun:
     """Run a circuit from its initial values; inputs that the cycle does not set stay 0.
 
     Raises ConfigurationError if it can't be packed, HilserverError if the result is no longer finite.
     """
-    length = duration if duration is not None else (cycle.duration if cycle else USUAL_DURATION)
-    course = _Course.of(circuit, library, cycle, max(round(length / settings.tick), 1), settings, file)
+    length = duration if duration is not None else (cycle.duration if cycle else DEFAULT_DURATION)
+    driven = _DrivenCircuit.of(circuit, library, cycle, max(round(length / settings.tick), 1), settings, file)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
-    pacing = course.pacing(watch)
-    every = course.rows(circuit.solver.substeps, circuit.solver.integrator, pacing=pacing)
+    pacing = driven.pacing(watch)
+    every = driven.rows(circuit.solver.substeps, circuit.solver.integrator, pacing=pacing)
     paced = pacing.paced() if pacing is not None else None
     rows = every[settings.every - 1 :: settings.every]
     time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * settings.tick * settings.every
-    packed = course.packed
+    packed = driven.packed
     series = {name: rows[:, i] for i, name in enumerate(packed.names)}
     notes = tuple(_change_points(circuit, time, series))
     lost = ~np.isfinite(rows).all(axis=1)
     if lost.any() and notes:
         raise HilserverError(f"{file or name}: the run diverged. {notes[0]}")
-    error = step_error(circuit.solver, settings.tick, len(course.given), time, course.quantities, settings.tolerance)
+    error = step_error(circuit.solver, settings.tick, len(driven.given), time, driven.quantities, settings.tolerance)
     if lost.any():
         k = int(np.argmax(lost))
         wrong = packed.names[int(np.argmax(~np.isfinite(rows[k])))]
         raise HilserverError(_diverged(wrong, float(time[k]), error, file or name))
-    found = balance(course.program, library, course.driven, packed, initial_values(packed), every, settings.tick)
+    found = balance(driven.program, library, driven.driven, packed, initial_values(packed), every, settings.tick)
     return CircuitRun(name, circuit, packed, library, inputs, time, series, found, settings, error, notes, paced)
 
 
@@ -220,7 +220,7 @@ def _change_points(circuit: Circuit, time: Floats, series: Mapping[str, Floats])
 
 
 @dataclass(frozen=True)
-class _Course:
+class _DrivenCircuit:
     """A packed circuit with its inputs, to be run with several steps."""
 
     driven: Circuit
@@ -233,7 +233,7 @@ class _Course:
     @classmethod
     def of(
         cls, circuit: Circuit, library: Library, cycle: CycleSettings | None, ticks: int, s: RunSettings, file: str
-    ) -> _Course:
+    ) -> _DrivenCircuit:
         """Inputs that change continuously become signals of the circuit; the others are held in each tick."""
         driven = circuit
         if cycle is not None and not s.hold_inputs:

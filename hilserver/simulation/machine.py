@@ -19,7 +19,8 @@ from hilserver.errors import ConfigurationError
 from hilserver.mechanics.tables import tables
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Device, Rig
-from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.rig.simulated import joined
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -191,6 +192,7 @@ def _cylinder(s: CylinderSettings, rod: str) -> dict[str, Any]:
     if s.port_B is not None:
         table |= {"type": "cylinder", "ports": {**table["ports"], "B": s.port_B}}
         table |= {"rod_diameter": f"{max(s.rod_diameter, THINNEST_ROD)} m", "dead_volume_B": f"{s.dead_volume_B} m^3"}
+        table["leakage"] = f"{s.leakage} m^3/(s*Pa)"
     return table
 
 

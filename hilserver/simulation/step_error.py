@@ -2,8 +2,8 @@
 
 step. With half the step, a method of order p has 2^-p of the error. The difference is therefore the error itself, minus
 this part (Richardson): half of the error of a method of first order, 94 % of it for RK4 where the circuit is smooth.
-``rosenbrock`` divides its step at corners of the circuit, and would divide half of the step into the same parts: the
-second run is held to a quarter of the linearisation error (``engine.HALVINGS``), so that its parts are halved too.
+``rosenbrock`` divides its step at corners of the circuit, and would divide half of the step into the same parts: in the
+second run its parts are at most a quarter of the step, and held to a sixteenth of the linearisation error.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ TOLERANCE = 0.01
 """Difference from the run of half the step, as a fraction of the largest value of the quantity, that is accepted."""
 MAX_STEPS = 20_000_000
 """Limit of the steps of one run in the search for a sufficient step: some tens of seconds."""
+HALVINGS = 2
+"""Of the parts of a ``rosenbrock`` step in the second run, see ``engine.HALVINGS``."""
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -183,14 +185,14 @@ def step_error(
         found = deviations(time, coarse, fine)
         return StepError(tick / solver.substeps, solver.integrator, found, tolerance)
 
-    finer = run_with(2 * solver.substeps, solver.integrator, 1)
+    finer = run_with(2 * solver.substeps, solver.integrator, HALVINGS)
     error = error_of(run_with(solver.substeps, solver.integrator, 0), finer)
     if not error.too_long:
         return error
     substeps, ways = 2 * solver.substeps, []
     while substeps <= MAX_SUBSTEPS and 2 * substeps * ticks <= MAX_STEPS:
         coarse = run_with(substeps, solver.integrator, 0) if divides else finer
-        finer = run_with(2 * substeps, solver.integrator, 1)
+        finer = run_with(2 * substeps, solver.integrator, HALVINGS)
         if not error_of(coarse, finer).too_long:
             ways.append(words(substeps) if words else f"at least {substeps} solver.substeps{_shared(solver, substeps)}")
             break

@@ -1,13 +1,14 @@
 r"""The bridge's model of the machine: a cylinder, the mass it moves, and a force that is not measured.
 
 .. math::
-   C_A \dot p_A = Q_A - A_A v, \quad C_B \dot p_B = Q_B + A_B v, \quad
+   C_A \dot p_A = Q_A - A_A v - Q_l, \quad C_B \dot p_B = Q_B + A_B v + Q_l, \quad
    \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F
 
-C is the capacitance of a chamber (volume divided by effective bulk modulus). F contains load, gravity and friction; Q
-is the flow that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from
-the measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
-known although their sensors have delays.
+C is the capacitance of a chamber (volume divided by effective bulk modulus), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
+past the piston. A restriction between a port, where the pressure is measured, and the piston counts in this leakage and
+in the compressed volume. F contains load, gravity and friction; Q is the flow that the real valve should pass plus a
+bias. F and bias are random walks that a Kalman filter estimates from the measured pressures, position and flows. So a
+flow is estimated without a flow sensor, and the present pressures are known although their sensors have delays.
 
 An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
@@ -40,7 +41,7 @@ from hilserver.tick.row import CylinderState
 
 MIN_PRESSURE = -1e5
 """Pa gauge; the estimate does not fall below a vacuum."""
-GENTLE = 1e-3
+NEGLIGIBLE = 1e-3
 """Fraction of a pressure error that decays in a step, below which it counts as constant."""
 
 FIRST_FLOW = CylinderState.names().index("flow_A")
@@ -53,13 +54,14 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     At the ends of the stroke the piston is at rest.
     """
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
-    half = 0.5 * h
-    mid_A = p_A + half * (q_A - m.area_A * v) / chamber_A(x, p_A, m)
-    mid_B = p_B + half * (q_B + m.area_B * v) / chamber_B(x, p_B, m)
+    half, past = 0.5 * h, leakage(p_A, p_B, v, m)
+    mid_A = p_A + half * (q_A - m.area_A * v - past) / chamber_A(x, p_A, m)
+    mid_B = p_B + half * (q_B + m.area_B * v + past) / chamber_B(x, p_B, m)
     mid_v = v + half * (m.area_A * p_A - m.area_B * p_B - k.F) / m.mass
     mid_x = x + half * v
-    more_A = h * (q_A - m.area_A * mid_v) / chamber_A(mid_x, mid_A, m)
-    more_B = h * (q_B + m.area_B * mid_v) / chamber_B(mid_x, mid_B, m)
+    past = leakage(mid_A, mid_B, mid_v, m)
+    more_A = h * (q_A - m.area_A * mid_v - past) / chamber_A(mid_x, mid_A, m)
+    more_B = h * (q_B + m.area_B * mid_v + past) / chamber_B(mid_x, mid_B, m)
     k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
     k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - k.F) / m.mass
     k.x = x + h * mid_v
@@ -84,7 +86,7 @@ def share_of_rise(a: float) -> float:
     >>> round(share_of_rise(1e-9), 6), round(share_of_rise(1.0), 6), round(100.0 * share_of_rise(100.0), 6)
     (0.5, 0.367879, 0.99)
     """
-    if a < GENTLE:
+    if a < NEGLIGIBLE:
         return 0.5
     return float((1.0 - (1.0 - exp(-a)) / a) / a)
 
@@ -100,6 +102,35 @@ def chamber_B(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber B, m³/Pa."""
     V_B = m.dead_B + m.area_B * (m.stroke - clip(x, 0.0, m.stroke))
     return capacitance(V_B, p, m.B_o, m.alpha_0, m.kappa, m.p_0)
+
+
+@compilable
+def taken_A(k: CylinderState, m: CylinderRecord) -> float:
+    """Flow that chamber A passes on at constant pressure, m³/s: to the moving piston, and past it."""
+    return m.area_A * k.v + leakage(k.p_A, k.p_B, k.v, m)
+
+
+@compilable
+def taken_B(k: CylinderState, m: CylinderRecord) -> float:
+    """The same of chamber B."""
+    return -m.area_B * k.v - leakage(k.p_A, k.p_B, k.v, m)
+
+
+@compilable
+def leakage(p_A: float, p_B: float, v: float, m: CylinderRecord) -> float:
+    """Flow past the piston from A to B at these pressures at the ports, m³/s."""
+    return m.leakage * (p_A - p_B - (m.drop_A + m.drop_B) * v * abs(v))
+
+
+@compilable
+def volume_into(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
+    """Oil that has entered port A or B since the start, m³.
+
+    Behind a restriction the chamber's pressure is not that of the port, by which `add_volumes` counts.
+    """
+    if is_B:
+        return k.volume_B + chamber_B(k.x, k.p_B, m) * m.drop_B * k.v * abs(k.v)
+    return k.volume_A - chamber_A(k.x, k.p_A, m) * m.drop_A * k.v * abs(k.v)
 
 
 @compilable
@@ -260,11 +291,12 @@ def move_change(
     for _ in range(SUBSTEPS_OF_MACHINE):
         q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
         q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)
-        mid_A = d.p_A + 0.5 * h * (q_A - m.area_A * d.v) / C_A
-        mid_B = d.p_B + 0.5 * h * (q_B + m.area_B * d.v) / C_B
+        past = m.leakage * (d.p_A - d.p_B)
+        mid_A = d.p_A + 0.5 * h * (q_A - m.area_A * d.v - past) / C_A
+        mid_B = d.p_B + 0.5 * h * (q_B + m.area_B * d.v + past) / C_B
         mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F) / m.mass
-        d.p_A += h * (q_A - m.area_A * mid_v) / C_A
-        d.p_B += h * (q_B + m.area_B * mid_v) / C_B
+        d.p_A += h * (q_A - m.area_A * mid_v - past) / C_A
+        d.p_B += h * (q_B + m.area_B * mid_v + past) / C_B
         d.v += h * (m.area_A * mid_A - m.area_B * mid_B - d.F) / m.mass
         d.x += h * mid_v
 
@@ -300,14 +332,16 @@ def expected(past: Floats, s: int, age: float) -> float:
 
 
 @compilable
-def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
-    """Add the oil that has entered the chambers since ``p_A``, ``p_B``, ``x``: swept volume and compression, m³.
+def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord, time: float) -> None:
+    """Add the oil that has entered the chambers since ``p_A``, ``p_B``, ``x``, ``time`` s ago, m³.
 
-    The sum is the integral of the flow into the port; tied to the measured position and pressures, it does not drift.
+    It is the swept volume, the compression, and what has leaked past the piston. The sum is the integral of the flow
+    into the port; except for the leakage it is tied to the measured position and pressures, and does not drift.
     """
-    mid_x = 0.5 * (x + k.x)
-    k.volume_A += m.area_A * (k.x - x) + chamber_A(mid_x, 0.5 * (p_A + k.p_A), m) * (k.p_A - p_A)
-    k.volume_B += -m.area_B * (k.x - x) + chamber_B(mid_x, 0.5 * (p_B + k.p_B), m) * (k.p_B - p_B)
+    mid_x, mid_A, mid_B = 0.5 * (x + k.x), 0.5 * (p_A + k.p_A), 0.5 * (p_B + k.p_B)
+    past = time * leakage(mid_A, mid_B, k.v, m)
+    k.volume_A += m.area_A * (k.x - x) + chamber_A(mid_x, mid_A, m) * (k.p_A - p_A) + past
+    k.volume_B += -m.area_B * (k.x - x) + chamber_B(mid_x, mid_B, m) * (k.p_B - p_B) - past
 
 
 @compilable

@@ -27,6 +27,9 @@ from hilserver.tick.cylinder import (
     note_flows,
     remember,
     start_cylinder,
+    taken_A,
+    taken_B,
+    volume_into,
 )
 from hilserver.tick.plan import (
     DEVIATION_A,
@@ -112,8 +115,8 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
         q_A, q_B = flows_into(plan, row, spools, k, m)
         slope_A, slope_B = slopes_into(plan, row, spools, k, m, q_A, q_B)
         C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
-        q_A = mean_flow(q_A + k.bias_A, slope_A, m.area_A * k.v, C_A, h)
-        q_B = mean_flow(q_B + k.bias_B, slope_B, -m.area_B * k.v, C_B, h)
+        q_A = mean_flow(q_A + k.bias_A, slope_A, taken_A(k, m), C_A, h)
+        q_B = mean_flow(q_B + k.bias_B, slope_B, taken_B(k, m), C_B, h)
         move_cylinder(q_A, q_B, k, m, h)
 
 
@@ -154,7 +157,7 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
     """Update the volumes that entered during a tick, and the past states."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
     if is_known(k):
-        add_volumes(past[0, 0], past[1, 0], past[2, 0], k, m)
+        add_volumes(past[0, 0], past[1, 0], past[2, 0], k, m, plan.loop[0].dt)
         remember(past, k)
 
 
@@ -201,7 +204,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     rates = (-slope_A * dt / C_A, -slope_B * dt / C_B)
     interpolate_gains(plan.kalman[c * LINES : (c + 1) * LINES], k.x, rates, m, gains)
     correct_cylinder(innovation, late, gains, rates, past, k, change, m, dt)
-    add_volumes(before_A, before_B, before_x, k, m)
+    add_volumes(before_A, before_B, before_x, k, m, 0.0)
     q_A, q_B = flows_into(plan, row, spools, k, m)
     note_flows(q_A, q_B, k)
 
@@ -271,7 +274,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         b.flow_estimated += k.bias_B if v.is_B else k.bias_A
         table = plan.kalman[c * LINES : (c + 1) * LINES]
         b.flow_deviation = deviation_of(DEVIATION_B if v.is_B else DEVIATION_A, table, k, m)
-        b.volume = k.volume_B if v.is_B else k.volume_A
+        b.volume = volume_into(v.is_B, k, m)
         note_end_stop(b, v, k, m, elapsed)
     elif v.column_Q >= 0:
         b.flow_estimated = row[v.column_Q]

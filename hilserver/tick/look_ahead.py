@@ -46,7 +46,16 @@ from hilserver.tick.bridge.compensation import POINTS, first_of
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.ladder import compensates, looks_ahead
 from hilserver.tick.codes import Mode
-from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder, share_of_rise
+from hilserver.tick.cylinder import (
+    chamber_A,
+    chamber_B,
+    is_known,
+    leakage,
+    move_cylinder,
+    share_of_rise,
+    taken_A,
+    taken_B,
+)
 from hilserver.tick.estimator import predicts
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
@@ -80,7 +89,7 @@ class PortAhead(Struct):
     slope: float = value("m^3/(s*Pa)", "change of this flow with the pressure, not positive")
     passed: float = value("m^3/s", "mean of its flow over the last step")
     C: float = value("m^3/Pa", "capacitance of its chamber, if this is a state of the circuit, else 0")
-    swept: float = value("m^3/s", "flow that the piston takes up in this step")
+    swept: float = value("m^3/s", "flow that the piston takes up in this step, and what leaks past it")
 
 
 AHEAD_CELLS = PortAhead.cells()
@@ -262,7 +271,8 @@ def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, 
             x = k.x + 0.5 * h * k.v
             ahead.p = k.p_B if is_B else k.p_A
             ahead.C = chamber_B(x, ahead.p, m) if is_B else chamber_A(x, ahead.p, m)
-            ahead.swept = -m.area_B * v if is_B else m.area_A * v
+            past = leakage(k.p_A, k.p_B, v, m)
+            ahead.swept = -m.area_B * v - past if is_B else m.area_A * v + past
 
 
 @compilable
@@ -372,9 +382,9 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
         return now.port + now.port_trend * at
     p, flow = (k.p_B, k.flow_B) if is_B else (k.p_A, k.flow_A)
     C = chamber_B(k.x, p, m) if is_B else chamber_A(k.x, p, m)
-    swept = -m.area_B * k.v if is_B else m.area_A * k.v
+    taken = taken_B(k, m) if is_B else taken_A(k, m)
     slope = ahead_of(plan, work, port).slope if follows_circuit(plan, row, port) else 0.0
-    filling = flow_into(plan, row, work, port, p, flow) - swept
+    filling = flow_into(plan, row, work, port, p, flow) - taken
     return float(p + filling * h / C * share_of_rise(-slope * h / C))
 
 

@@ -8,13 +8,14 @@ declared here, with one function each that finds a record in the row. The record
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers, as_matrix
 from hilserver.numerics.compilable import gives_arrays
+from hilserver.tick.codes import Mode
 from hilserver.tick.plan import REMEMBERED, Layout, Plan
 from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_on, value
 
@@ -29,7 +30,7 @@ class RowHeader(Struct):
     heartbeat_age: float = value("s", "age of the supervisor's last heartbeat")
     command: int = value("", "sequence number of the last command taken")
     result: int = value("", "its result (hilserver.tick.codes.ResultCode)")
-    mode: int = value("", "mode: 0 STARTUP, 1 SAFE, 2 ARMED, 3 RUNNING, 4 FAULT, 5 SAFE_NOT_CONFIRMED")
+    mode: int = value("", "mode: " + ", ".join(f"{mode.value} {mode.name}" for mode in Mode))
     fault: int = value("", "cause of the trip (hilserver.tick.codes.FaultCode); limit i is 100 + i")
     warnings: int = value("", "number of violated limits")
     circuit_version: int = value("", "number of the virtual circuit, increased by each switch")
@@ -258,16 +259,6 @@ def headers(rows: Floats) -> RecordTable[RowHeader]:
     return heads
 
 
-def is_whole(column: str) -> bool:
-    """Whether a column of the row holds whole numbers, int64."""
-    section, _, field = column.rpartition(".")
-    if not section:
-        return field in RowHeader.whole()
-    if section.startswith("valve."):
-        return field in ValveState.whole()
-    return section in {f"channel_{name}" for name in ReadingState.whole()}
-
-
 def as_whole(rows: Floats) -> Integers:
     """The same cells as int64, as a view."""
     return rows.view(np.int64)
@@ -285,52 +276,91 @@ def input_columns(plan: Plan) -> Integers:
     return np.array([*map(COLUMN.__getitem__, INPUTS), *range(layout.raw, layout.channel)], dtype=np.int64)
 
 
-SECTIONS = {
-    "raw": Field("raw", "raw reading of the device"),
-    "age": Field("s", "age of that reading"),
-    "errors": Field("", "1 if the device could not be read or written"),
-    "confirmed": Field("raw", "raw value of an output as last confirmed by its device; NaN: none yet"),
-    "confirmed_age": Field("s", "age of the command with which that value came, at the time of the latest command"),
-    "channel": Field("SI", "value of the channel"),
-    "stale": Field("s", "age of its last valid sample"),
-    "interval": Field("s", "time from the previous sample to this one; 0 if no sample has arrived since the last tick"),
-    "change": Field("SI/s", "rate of change of the channel"),
-    "input": Field("", "operator input"),
-    "limit": Field("", "1 if the limit is violated"),
-    "output": Field("raw", "raw value of an output other than a valve"),
-    "output_off": Field("s", "time since the mode in which it is on has ended; infinite before the first time"),
+class Section(NamedTuple):
+    """A section of the row: columns with the same fields for each name of a list, such as each channel of the rig."""
+
+    owner: str
+    """What the names belong to: ``readings``, ``driven`` (outputs that are in use), or a table of the rig file."""
+    pattern: str
+    """Name of a column; ``*`` stands for a name of the list, ``<k>`` for a number of ticks."""
+    fields: Mapping[str, Field]
+    whole: tuple[str, ...] = ()
+    """The fields that hold whole numbers."""
+
+    def columns(self, names: Iterable[str], ticks: Iterable[int] = (0,)) -> list[str]:
+        """The names of its columns, in their order in the row."""
+        patterns = [self.pattern.replace("<field>", field) for field in self.fields]
+        return [p.replace("<k>", str(k)).replace("*", name) for name in names for p in patterns for k in ticks]
+
+    def reference(self) -> Iterator[tuple[str, Field]]:
+        """Each kind of its columns, with its meaning."""
+        return ((self.pattern.replace("<field>", name), field) for name, field in self.fields.items())
+
+
+def _records(owner: str, pattern: str, record: type[Struct]) -> Section:
+    return Section(owner, pattern, record.fields(), record.whole())
+
+
+def _one(owner: str, name: str, unit: str, description: str) -> Section:
+    return Section(owner, "<field>.*", {name: Field(unit, description)})
+
+
+_PAST = {"command": Field("", "command of k ticks ago")}
+_PASTS = {
+    name: field._replace(description=f"{field.description}, k ticks ago")
+    for name, field in CylinderState.fields().items()
+    if name in CYLINDER_PAST
 }
-"""Sections of the row with one value per name, which name their columns ``channel.p_A`` and so on."""
+SECTIONS = {
+    "raw": _one("readings", "raw", "raw", "raw reading of the device"),
+    "age": _one("readings", "age", "s", "age of that reading"),
+    "errors": _one("devices", "errors", "", "1 if the device could not be read or written"),
+    "confirmed": _one(
+        "driven", "confirmed", "raw", "raw value of an output as last confirmed by its device; NaN: none yet"
+    ),
+    "confirmed_age": _one(
+        "driven",
+        "confirmed_age",
+        "s",
+        "age of the command with which that value came, at the time of the latest command",
+    ),
+    "channel": _one("channels", "channel", "SI", "value of the channel"),
+    "stale": _one("channels", "stale", "s", "age of its last valid sample"),
+    "interval": _one(
+        "channels",
+        "interval",
+        "s",
+        "time from the previous sample to this one; 0 if no sample has arrived since the last tick",
+    ),
+    "change": _one("channels", "change", "SI/s", "rate of change of the channel"),
+    "input": _one("inputs", "input", "", "operator input"),
+    "trend": _records("inputs", "input_<field>.*", InputTrend),
+    "reading": _records("channels", "channel_<field>.*", ReadingState),
+    "limit": _one("limits", "limit", "", "1 if the limit is violated"),
+    "valve": _records("valves", "valve.*.<field>", ValveState),
+    "output": _one("outputs", "output", "raw", "raw value of an output other than a valve"),
+    "output_off": _one(
+        "outputs",
+        "output_off",
+        "s",
+        "time since the mode in which it is on has ended; infinite before the first time",
+    ),
+    "port": _records("ports", "<field>.*", PortState),
+    "cylinder": _records("cylinders", "cylinder.*.<field>", CylinderState),
+    "valve_past": Section("valves", "valve.*.<field>_<k>", _PAST),
+    "cylinder_past": Section("cylinders", "cylinder.*.<field>_<k>", _PASTS),
+}
+"""The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`.
+
+From them follow the names of the log's columns, their units and their reference.
+"""
 
 
 def column_reference() -> Iterator[tuple[str, Field]]:
     """Every kind of column of the log, in order: its name (``*`` stands for a name of the rig) and meaning."""
     yield from RowHeader.fields().items()
-    for section in (
-        "raw",
-        "age",
-        "errors",
-        "confirmed",
-        "confirmed_age",
-        "channel",
-        "stale",
-        "interval",
-        "change",
-        "input",
-    ):
-        yield f"{section}.*", SECTIONS[section]
-    yield from ((f"input_{field}.*", found) for field, found in InputTrend.fields().items())
-    yield from ((f"channel_{field}.*", found) for field, found in ReadingState.fields().items())
-    yield "limit.*", SECTIONS["limit"]
-    yield from ((f"valve.*.{field}", found) for field, found in ValveState.fields().items())
-    yield "output.*", SECTIONS["output"]
-    yield "output_off.*", SECTIONS["output_off"]
-    yield from ((f"{field}.*", found) for field, found in PortState.fields().items())
-    yield from ((f"cylinder.*.{field}", found) for field, found in CylinderState.fields().items())
-    yield "valve.*.command_<k>", Field("", "command of k ticks ago")
-    for field in CYLINDER_PAST:
-        found = CylinderState.fields()[field]
-        yield f"cylinder.*.{field}_<k>", Field(found.unit, f"{found.description}, k ticks ago")
+    for section in SECTIONS.values():
+        yield from section.reference()
 
 
 def unit_of_column(name: str) -> str:
@@ -339,6 +369,19 @@ def unit_of_column(name: str) -> str:
     return "" if found in ("raw", "SI", "SI/s") else found
 
 
+def is_whole(column: str) -> bool:
+    """Whether a column of the row holds whole numbers, int64."""
+    return _WHOLE.fullmatch(column) is not None
+
+
 def matches(name: str, pattern: str) -> bool:
     """Whether a column is of a kind of `column_reference`."""
-    return re.fullmatch(re.escape(pattern).replace(r"\*", ".+").replace("<k>", r"\d+"), name) is not None
+    return re.fullmatch(_expression(pattern), name) is not None
+
+
+def _expression(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", ".+").replace("<k>", r"\d+")
+
+
+_IN_SECTIONS = [s.pattern.replace("<field>", name) for s in SECTIONS.values() for name in s.whole]
+_WHOLE = re.compile("|".join(map(_expression, [*RowHeader.whole(), *_IN_SECTIONS])))

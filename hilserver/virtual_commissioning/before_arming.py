@@ -42,12 +42,12 @@ def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
         return []
     subject = Subject(rig, compiled_program(rig.library))
     results = run_cases(subject, bridging, tuple(short_cases(subject.rig, SHORT, home=subject.home)))
-    return [f"virtual commissioning: {sentence(found)} {REMEDY}" for found in results if does_harm(found)]
+    return [f"virtual commissioning: {sentence(found)} {REMEDY}" for found in results if is_hazardous(found)]
 
 
-def does_harm(found: StrategyResult) -> bool:
+def is_hazardous(found: StrategyResult) -> bool:
     """Whether a strategy trips, or is unfit by a criterion for harmful behaviour."""
-    worst = ((criterion, found.worst(criterion.name)) for criterion in CRITERIA if criterion.harms)
+    worst = ((criterion, found.worst(criterion.name)) for criterion in CRITERIA if criterion.hazardous)
     unfit = [c for c, value in worst if value is not None and c.verdict(value[0]) is Suitability.UNFIT]
     return bool(found.trips or unfit)
 

@@ -24,8 +24,8 @@ class Suitability(IntEnum):
 class Criterion:
     """A figure with its limits, all as shares: doubtful above the first, unfit above the second.
 
-    The limits are absolute: how good a strategy is does not depend on the others. ``harms``: whether an unfit value can
-    damage machine or valve, or drop a load, so that the rig must not be armed.
+    The limits are absolute: how good a strategy is does not depend on the others. ``hazardous``: whether an unfit value
+    can damage machine or valve, or drop a load, so that the rig must not be armed.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Criterion:
     doubtful: float
     unfit: float
     reason: str
-    harms: bool = False
+    hazardous: bool = False
 
     def verdict(self, value: float) -> Suitability:
         """The verdict on a value of the figure."""
@@ -72,7 +72,7 @@ CRITERIA = (
         0.01,
         0.03,
         "1 % is the usual dither of a servo valve, which it withstands permanently; three times as much wears it out",
-        harms=True,
+        hazardous=True,
     ),
     Criterion(
         "oscillation",
@@ -81,7 +81,7 @@ CRITERIA = (
         0.005,
         0.02,
         "0.5 % is the usual resolution and hysteresis of a servo valve; at 2 % the machine oscillates visibly",
-        harms=True,
+        hazardous=True,
     ),
     Criterion(
         "drift",
@@ -89,7 +89,7 @@ CRITERIA = (
         0.005,
         0.02,
         "servo valves leak 0.5 % to 2 % of their nominal flow at null: beyond that the load is not held",
-        harms=True,
+        hazardous=True,
     ),
     Criterion(
         "saturated",

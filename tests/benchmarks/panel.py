@@ -18,7 +18,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,7 @@ from playwright.sync_api import Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from service_harness import Server, eventually, panel
+from service_harness import Server, eventually, listens, panel
 
 from hilserver.panel.settings import free_port
 from hilserver.realtime.timing import LoopTiming
@@ -214,7 +213,7 @@ def shown(server: Server, folder: Path) -> Iterator[Browser]:
     with (folder / "panel.log").open("a") as log:
         process = subprocess.Popen((*COMMAND, *options), stdout=log, stderr=log, cwd=folder)
     try:
-        eventually(lambda: _listens(port), 60)
+        eventually(lambda: listens(port), 60)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
@@ -237,11 +236,6 @@ def _add_channel(page: Page, label: str) -> None:
     page.get_by_role("button", name="Channels").last.click()
     page.locator(".channel-choice").get_by_role("checkbox", name=label, exact=True).click()
     page.keyboard.press("Escape")
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def work(server: Server) -> None:

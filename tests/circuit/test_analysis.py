@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from circuit_text import component, orifice, pressure_source, tank, volume
+from component_bench import program as compiled
 from rig_bench import bench_rig
-from rig_bench import program as bench_program
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
@@ -19,7 +19,6 @@ from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
 from hilserver.cli.circuit_tables import solver_table
-from hilserver.compiler import compiled_program
 from hilserver.margins.solver import solver_warning, stiffest
 
 CONFIG = Path(__file__).parents[2] / "config" / "circuits"
@@ -36,7 +35,7 @@ FILLING = (
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return compiled_program(standard_library())
+    return compiled()
 
 
 def analysis(program: Program, text: str, **inputs: float) -> Analysis:
@@ -152,8 +151,8 @@ def test_states_at_a_limit_do_not_count(program: Program) -> None:
 def test_a_circuit_without_states_has_no_stability_limit() -> None:
     """A flow source at the rig's port has nothing that moves: any step is short enough, and it is always at rest."""
     rig = bench_rig()
-    found = stiffest(rig, bench_program())
+    found = stiffest(rig, compiled())
     assert found.time_constant == inf
-    assert solver_warning(rig, bench_program()) is None
-    Analysis(bench_program(), rig.packed).steady_state()
+    assert solver_warning(rig, compiled()) is None
+    Analysis(compiled(), rig.packed).steady_state()
     assert solver_table(rig).row_count == 1

@@ -1,4 +1,4 @@
-"""Circuits: what is refused and how it is said, the order of calls, hard limits, carry-over, changes, cache."""
+"""Circuits: refusals and their messages, the order of calls, hard limits, carry-over, changes, cache."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def packed(components: Mapping[str, Any], nodes: Mapping[str, Any] | None = None
 
 
 def said(components: Mapping[str, Any], nodes: Mapping[str, Any] | None = None, **options: Any) -> list[str]:
-    """What is said about a circuit that can't be used."""
+    """The message about a circuit that can't be used."""
     with pytest.raises(ConfigurationError) as caught:
         packed(components, nodes, **options)
     return [str(problem) for problem in caught.value.problems]

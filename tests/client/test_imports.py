@@ -38,6 +38,7 @@ def loaded_by(code: str) -> set[str]:
         "import hilserver.client",
         "import hilserver.client.plotjuggler",
         "from hilserver.protocol import accounts, address, commands, connection, parsing, published, running, topics",
+        "from hilserver.protocol import description",
         "import hilserver.cli",
         "import hilserver.cli.switch; from hilserver.client import where, send",
         "import hilserver.cli.status; from hilserver.client import where, status",
@@ -48,6 +49,17 @@ def test_a_client_loads_nothing_of_the_server(code: str) -> None:
     assert "pydantic" in loaded
     assert not loaded & HEAVY
     assert not loaded & {f"hilserver.{room}" for room in SERVER}
+
+
+def test_a_stop_from_the_command_line_loads_next_to_nothing() -> None:
+    """``hilserver send stop`` has to be fast: without an event loop, NumPy or the models of all messages."""
+    code = "import sys; sys.argv = ['hilserver']; from hilserver.cli import program; program('send'); "
+    loaded = loaded_by(code + "import hilserver.protocol.stopping, hilserver.protocol.place")
+    assert {"paho", "hilserver.protocol"} <= loaded
+    assert not loaded & (HEAVY | {"aiomqtt", "asyncio", "numpy", "rich"})
+    assert not {room for room in loaded if room.startswith("hilserver.")} - {
+        *("hilserver.cli", "hilserver.errors", "hilserver.protocol", "hilserver.toml")
+    }
 
 
 SIMULATION = f"""

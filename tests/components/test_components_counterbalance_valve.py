@@ -123,7 +123,7 @@ def test_lowering_agrees_between_rk4_and_rosenbrock() -> None:
 
 def test_lowering_oscillates_with_a_high_pilot_ratio_and_a_small_pump_side_volume() -> None:
     """The known weakness of these valves, as the component's page says; with the example's values it stays away."""
-    sway = {}
+    oscillation = {}
     for ratio, oil in ((3, "2 l"), (3, "0.3 l"), (9, "2 l")):
         raw = lowering()
         raw["components"]["holding"]["pilot_ratio"] = ratio
@@ -132,7 +132,7 @@ def test_lowering_oscillates_with_a_high_pilot_ratio_and_a_small_pump_side_volum
         bench.run(1.0, 1e-4)
         v = bench.record(("rod.v",), 0.5, 1e-4, 1e-3)["rod.v"]
         assert v.mean() == pytest.approx(-0.079, rel=0.2)
-        sway[ratio, oil] = np.ptp(v)
-    assert sway[3, "2 l"] < 1e-3
-    assert sway[3, "0.3 l"] > 0.05
-    assert sway[9, "2 l"] > 0.05
+        oscillation[ratio, oil] = np.ptp(v)
+    assert oscillation[3, "2 l"] < 1e-3
+    assert oscillation[3, "0.3 l"] > 0.05
+    assert oscillation[9, "2 l"] > 0.05

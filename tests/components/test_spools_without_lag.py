@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rig_bench import program
+from component_bench import program
 
 from hilserver.circuit.analysis import Analysis
 from hilserver.circuit.library import standard_library

@@ -17,7 +17,7 @@ from reference_pages.fields import field_row, model_in
 from hilserver.circuit.library import standard_library
 from hilserver.driver import installed_drivers
 from hilserver.rig.channels import LimitSettings
-from hilserver.rig.settings import OutputSettings, ValveSettings
+from hilserver.rig.settings import OutputSettings, RigSettings, ValveSettings
 
 POINTS = {"raw": [0, 10], "value": ["0 bar", "250 bar"]}
 POINT = {"flow": "60 l/min", "drop": "35 bar", "per": "edge"}
@@ -92,3 +92,11 @@ def test_every_example_fits_into_a_table_of_a_rig_file(model: type[BaseModel]) -
             assert "" in reasons, f"{model.__name__}.{key} = {value!r}: {reasons}"
             checked += 1
     assert checked > 1
+
+
+@pytest.mark.parametrize("model", [*MODELS, *dict.fromkeys(with_inner(RigSettings))], ids=lambda model: model.__name__)
+def test_every_default_is_shown_as_it_is_written(model: type[BaseModel]) -> None:
+    for key, field in model.model_fields.items():
+        shown = field_row(key, field)[2]
+        if shown.startswith("`"):
+            tomllib.loads(f"value = {shown.strip('`')}")

@@ -29,13 +29,14 @@ from typer.testing import CliRunner
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import NodeStart, Solver
-from hilserver.cli import app
+from hilserver.cli import program as application
 from hilserver.components.base import Fluid
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
-from hilserver.protocol import topics
+from hilserver.protocol import description
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS
+from hilserver.protocol.topics import Topics
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleSettings
@@ -75,7 +76,7 @@ def without_code(markdown: str) -> str:
 
 def said_by_help(*words: str) -> str:
     """What the program itself prints."""
-    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "250", "TERM": "dumb"})
+    result = CliRunner().invoke(application(), [*words, "--help"], env={"COLUMNS": "250", "TERM": "dumb"})
     assert result.exit_code == 0
     return re.sub(r"\x1b\[[\d;]*m", "", result.output)
 
@@ -85,7 +86,7 @@ def commands_in(text: str) -> list[str]:
 
 
 def program() -> Any:
-    return get_command(app)
+    return get_command(application())
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -208,9 +209,9 @@ def test_every_command_is_on_the_mqtt_page(name: str) -> None:
 
 def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
     page = PAGES["reference/mqtt.md"]
-    for topic in topics.Topics("<rig>").published:
+    for topic in Topics("<rig>").published:
         assert f"| `{topic}` |" in page
-    for topic, schema in topics.schemas().items():
+    for topic, schema in description.schemas().items():
         if "/" not in topic:
             there = section(page, f"## `{topic}`")
             for owner in (schema, *schema.get("$defs", {}).values()):
@@ -381,6 +382,7 @@ def test_external_links_are_few_and_well_formed() -> None:
     assert {urlsplit(link).scheme for link in found} == {"https"}
     assert {urlsplit(link).netloc for link in found} == {
         "keepachangelog.com", "semver.org", "reveng.sourceforge.io", "plotjuggler.io", "www.apache.org",
+        "fmi-standard.org",
     }  # fmt: skip
 
 

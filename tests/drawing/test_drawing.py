@@ -184,3 +184,52 @@ def moved(transform: str, x: float, y: float) -> Point:
             assert name == "rotate"
             x, y = {90.0: (-y, x), -90.0: (y, -x), 180.0: (-x, -y)}[numbers[0]]
     return x, y
+
+
+def test_main_lines_are_solid_and_pilot_lines_are_dashed() -> None:
+    """ISO 1219-1: working lines solid, pilot and drain lines dashed. A counterbalance valve's V is its valve side."""
+    path = ROOT / "config/circuits/lowering.toml"
+    dashed = {wire.node for wire in draw(source(path)).wires if wire.kind == "pilot"}
+    ports = source(path)["components"]["holding"]["ports"]
+    assert ports["X"] in dashed
+    assert not dashed & {ports["C"], ports["V"]}
+
+
+@pytest.mark.parametrize("kind", ["directional_valve_4_3", "load_sensing_valve"])
+def test_the_middle_square_of_a_valve_follows_its_centre(kind: str) -> None:
+    """Which ports its lines join there: of a closed centre none, of the others those of the datasheet."""
+    joined = {"closed": set(), "open": {"PT", "AT", "BT", "PA"}, "tandem": {"PT"}, "float": {"AT", "BT"}}
+    for centre, pairs in joined.items():
+        drawn = symbol(kind, centre)
+        closed = symbol(kind)
+        assert drawn is not None
+        assert closed is not None
+        assert drawn.ports == closed.ports
+        assert (drawn.body == closed.body) == (centre == "closed")
+        path = next(d for d in re.findall(r'd="([^"]*)"', drawn.body) if d.startswith(f"M{drawn.ports['A'][0]:g} 20V"))
+        found = {a + b for a, b in ("PT", "AT", "BT", "PA") if reaches(path, drawn.ports[a], drawn.ports[b])}
+        assert found == pairs, centre
+
+
+def reaches(path: str, start: Point, end: Point) -> bool:
+    """Whether the lines of a path, of M, V, H in whole numbers, lead there (the short h close a port)."""
+    lines: list[Segment] = []
+    x = y = 0.0
+    for letter, rest in re.findall(r"([MVHh])([-\d. ]+)", path):
+        before, numbers = (x, y), [float(number) for number in rest.split()]
+        if letter == "M":
+            x, y = numbers
+        elif letter == "V":
+            y = numbers[0]
+        elif letter == "H":
+            x = numbers[0]
+        if letter in "VH":
+            lines.append((before, (x, y)))
+    found = [line for line in lines if on(start, line)]
+    for line in found:  # which grows
+        found += [
+            other
+            for other in lines
+            if other not in found and any(on(q, other) for q in line) | any(on(q, line) for q in other)
+        ]
+    return any(on(end, line) for line in found)

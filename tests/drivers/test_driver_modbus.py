@@ -31,13 +31,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def at_network() -> Iterator[TcpBench]:
-    """One server process for all tests over TCP."""
-    with closing(TcpBench()) as bench:
-        yield bench
-
-
-@pytest.fixture(scope="module")
 def at_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RtuBench]:
     """One server process for all tests over a serial line."""
     with closing(RtuBench(tmp_path_factory.mktemp("line"))) as bench:
@@ -45,16 +38,9 @@ def at_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RtuBench]:
 
 
 @pytest.fixture
-def tcp(at_network: TcpBench) -> TcpBench:
-    """As just switched on."""
-    at_network.server.do("anew")
-    return at_network
-
-
-@pytest.fixture
 def rtu(at_line: RtuBench) -> RtuBench:
     """As just switched on, with a good cable."""
-    at_line.cable.mend()
+    at_line.cable.repair()
     at_line.server.do("anew")
     return at_line
 
@@ -170,7 +156,7 @@ def test_a_late_answer_on_a_serial_line_is_not_taken_for_the_next_one(rtu: RtuBe
     while time.monotonic() < begin + 1.5:
         assert session.read()["x"] != 0x10002, "the answer to an earlier request"
         time.sleep(0.01)
-    rtu.cable.mend()
+    rtu.cable.repair()
     session.reads({"x": 0x30004})
     session.driver.close()
 

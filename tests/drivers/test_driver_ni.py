@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from driver_conformance import HardwareConformance
 from fake_nidaqmx import AI, CI, FakeNi, needs_compiler
-from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, opening, read
+from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, read
 from pydantic import ValidationError
 
 from hilserver.driver import FoundDevice
@@ -41,12 +41,6 @@ class TestNiWithClockAndWatchdog(TestNi):
         watchdog = {"timeout": "3 s", "outputs": ["enable", "valve"]}
         bench.settings = {**bench.settings, "sample_clock": "20 Hz", "timeout": "200 ms", "watchdog": watchdog}
         return bench
-
-
-@pytest.fixture
-def opened(fake_ni: FakeNi) -> Iterator[Opened]:
-    with opening() as make:
-        yield make
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from driver_bench import driving_process, patterns
 from fake_nidaqmx import AO, DO, FakeNi, needs_compiler
-from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, opening, read, write
+from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, read, write
 from probe_rig import CIRCUIT, SERVICE, VALVE
 from service_harness import Server, panel
 
@@ -21,12 +20,6 @@ from hilserver.errors import DriverError
 from hilserver_drivers.ni import driver
 
 pytestmark = [needs_compiler, pytest.mark.slow]
-
-
-@pytest.fixture
-def opened(fake_ni: FakeNi) -> Iterator[Opened]:
-    with opening() as make:
-        yield make
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_hang_up_in_the_middle_of_a_line(open_: Callable[..., Session], port: Po
     assert session.driver.errors == {"disconnected": 1, "no connection": 1}
     assert session.driver.last_error.endswith("ttyUSB0: No such file or directory")
     port.plug()
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while not session.driver._wire.connected:  # type: ignore[attr-defined]
         assert np.isnan(session.read()["x"])
         assert time.monotonic() < deadline
@@ -184,7 +184,7 @@ def test_late_answer_is_dropped(open_: Callable[..., Session], port: Port) -> No
     assert session.driver.errors == {"timeout": 1}
     port.send(b"111\n")  # the answer to the first request
     device = Served(port, lambda _: b"222\n")
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while np.isnan(value := session.read()["x"]):
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -212,7 +212,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(open_: Callable[..., Sessio
         assert np.isnan(value) or value == requests, "the answer to an earlier request"
         time.sleep(0.01)
     assert session.driver.errors["timeout"] > 0
-    device.mend()
+    device.repair()
     session.reads_something()
     assert session.values[0] == requests
     session.driver.close()
@@ -251,7 +251,7 @@ def test_wrong_and_missing_answers_to_commands(open_: Callable[..., Session], po
     session.write({"v": 2})
     assert session.driver.errors == {"wrong answer": 1}
     assert session.driver.last_error == 'device io: "ERR 3" was received instead of "OK"'
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while session.driver.errors != {"wrong answer": 1, "timeout": 1}:
         session.write({"v": 2})
         assert time.monotonic() < deadline
@@ -317,7 +317,7 @@ def test_noise_on_the_line_is_survived(open_: Callable[..., Session], port: Port
         for piece in (frame[:3], frame[3:7], frame[7:]):
             port.send(piece)
             read.add(session.read()["x"])
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while max(sent) not in read:
         assert time.monotonic() < deadline
         read.add(session.read()["x"])

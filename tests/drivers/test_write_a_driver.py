@@ -1,4 +1,4 @@
-"""The driver on the page "Write a driver": taken from there, and held against what every driver must do."""
+"""The driver on the page "Write a driver": taken from there, and checked for conformance like every driver."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_valve_that_is_too_small_is_reported_as_saturated() -> None:
     assert re.search(r"flow A at 2 Hz: a valve was saturated in \d+% of the ticks", "\n".join(sentences(result)))
 
 
-def test_the_usual_strategies_and_all() -> None:
+def test_the_default_strategies_and_all() -> None:
     rig = lift()
     assert selected(rig, ["all"]) == list(STRATEGY_NAMES[Strategy.inverse_static : Strategy.flow_servo])
     assert {"inverse_static", "prediction", "feedback"} < set(selected(rig, None)) < set(selected(rig, ["all"]))

@@ -15,7 +15,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.from_log import unfiltered
 from hilserver.fidelity.measures import Response, rms_above, sine_at
 from hilserver.fidelity.strategies import with_cycle
-from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of, usual_input
+from hilserver.fidelity.sweeps import after_cycle, alone, default_input, sweep_of
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleSettings, Sweep
@@ -172,7 +172,7 @@ def test_the_tick_s_sines_are_sines() -> None:
 
 def test_sweep_of_a_rig() -> None:
     rig = lift()
-    assert usual_input(rig) == "joystick"
+    assert default_input(rig) == "joystick"
     assert sweep_of(rig, "joystick", (5.0, 2.0), 0.2, -0.1) == {
         "amplitude": 0.2,
         "mean": -0.1,

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rig_bench import L_MIN, bench_rig, merged, program
+from component_bench import program
+from rig_bench import L_MIN, bench_rig, merged
 from scipy.integrate import solve_ivp
 
 from hilserver.circuit.analysis import LinearModel

@@ -1,4 +1,4 @@
-"""Critical delay of the loop of circuit, bridge and machine: against formulas, and against rigs that swing."""
+"""Critical delay of the loop of circuit, bridge and machine: against formulas, and against rigs that oscillate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import both, lift, of_valves
-from rig_bench import bench_rig, merged, program
+from rig_bench import bench_rig, merged
 
 from hilserver.circuit.analysis import LinearModel
 from hilserver.fidelity.strategies import simulate
@@ -108,12 +109,12 @@ def test_two_ports_have_the_crossings_of_both() -> None:
     assert found[0] == pytest.approx(min(delay_of_a_damper(*v) for v in values), rel=1e-6)
 
 
-@pytest.mark.parametrize(("share", "swings"), [(0.0, True), (0.4, True), (0.49, True), (0.51, False), (1.5, False)])
-def test_any_delay_is_stable_if_the_real_valve_has_half_the_virtual_damping(share: float, swings: bool) -> None:
+@pytest.mark.parametrize(("share", "oscillates"), [(0.0, True), (0.4, True), (0.49, True), (0.51, False), (1.5, False)])
+def test_any_delay_is_stable_if_the_real_valve_has_half_the_virtual_damping(share: float, oscillates: bool) -> None:
     """q = K·p + (Y - K)·p(t - tau): where |Y - K| < |K|, what comes late can't outweigh what comes at once."""
     Y, Z = -3e-11, mass_on_oil(6e-13, 1.9635e-3, 400.0)
     found = list(loop(Z, gain([[Y]]), [[share * Y]]).crossings())
-    assert bool(found) == swings
+    assert bool(found) == oscillates
 
 
 def test_every_crossing_is_a_root_of_the_loop() -> None:
@@ -173,8 +174,8 @@ def test_the_fastest_motion_of_a_strongly_damped_rig_is_that_of_its_chamber() ->
         assert point.damping == 1.0
 
 
-@pytest.mark.parametrize(("supply", "swings"), [(60, False), (95, False), (105, True), (400, True)])
-def test_a_low_real_supply_makes_any_delay_safe(supply: float, swings: bool) -> None:
+@pytest.mark.parametrize(("supply", "oscillates"), [(60, False), (95, False), (105, True), (400, True)])
+def test_a_low_real_supply_makes_any_delay_safe(supply: float, oscillates: bool) -> None:
     """A restrictor that leads oil from 100 bar to the port: a drop dp, and G = Q/dp. The real valve: K = Q/(2·dp_real).
 
     So K is more than half of G while the real drop is less than the virtual one.
@@ -186,7 +187,7 @@ def test_a_low_real_supply_makes_any_delay_safe(supply: float, swings: bool) -> 
     assert found.supply_known
     with_flow = [point for point in found.points if point.load > 0.0]
     assert with_flow
-    assert all(bool(point.crossings) == swings for point in with_flow)
+    assert all(bool(point.crossings) == oscillates for point in with_flow)
 
 
 def test_missing_information_is_reported() -> None:
@@ -198,7 +199,7 @@ def test_missing_information_is_reported() -> None:
 
 
 def growth(rig: Rig, seconds: tuple[float, float]) -> float:
-    """How fast the swing of the pressure in port A grows, 1/s: from the amplitudes of two halves of a time."""
+    """How fast the oscillation of the pressure in port A grows, 1/s: from the amplitudes of two halves of a time."""
     with LockstepRun(rig, program=program()) as run:
         rows = run.run_cycle()
     t, p = rows[:, 1], rows[:, rig.layout.column("channel.p_A")]
@@ -233,8 +234,8 @@ def slowly_lowering(strategy: str, delay: float = 1.0) -> Rig:
 
 @pytest.mark.parametrize("strategy", ["inverse_static", "inverse_lag"])
 def test_a_rig_oscillates_from_its_critical_delay(strategy: str) -> None:
-    """Time domain against theory: the pressure's swing dies out with 15 % less than the critical delay, and grows with
-    15 % more. (Whole ticks; the spool's lag counts as it is at the crossing's frequency.)
+    """Time domain against theory: the pressure's oscillation decays with 15 % less than the critical delay, and grows
+    with 15 % more. (Whole ticks; the spool's lag counts as it is at the crossing's frequency.)
     """
     rig = slowly_lowering(strategy)
     (point,) = (p for p in delay_margins(rig, program()).points if p.inputs["joystick"] == -0.1 and p.stroke == 0.9)
@@ -279,7 +280,7 @@ def of_lift() -> DelayResult:
 
 
 def test_a_margin_that_is_small_is_a_warning(of_lift: DelayResult) -> None:
-    """The lift rig with the strategy that compensates nothing: on some load a port's pressure swings (below)."""
+    """The lift rig with the strategy that compensates nothing: with some loads a port's pressure oscillates (below)."""
     static, predicting = of_lift.of("inverse_static"), of_lift.of("prediction")
     assert static is not None
     assert predicting is not None
@@ -293,17 +294,17 @@ def test_a_margin_that_is_small_is_a_warning(of_lift: DelayResult) -> None:
 
 def test_a_rig_with_a_margin_below_one_oscillates(of_lift: DelayResult) -> None:
     """As the theory found on the lift rig: retracting at full speed from its end with a load that pulls half of the
-    largest force, the pressures swing with the plain inverse; further in they come to rest.
+    largest force, the pressures oscillate with the plain inverse; further in they come to rest.
     """
     pulled = {p.stroke: p for p in of_lift.points if p.inputs["joystick"] == -1.0 and p.load == -0.5}
     rig = lift(both(pulling(), of_valves(bridge={"strategy": "inverse_static"})))
-    for share, swings in ((0.9, True), (0.5, False)):
+    for share, oscillates in ((0.9, True), (0.5, False)):
         critical, omega = pulled[share].crossings[0]
-        assert (critical < bridge_delay(rig, "B", "inverse_static", omega)) == swings
+        assert (critical < bridge_delay(rig, "B", "inverse_static", omega)) == oscillates
     with LockstepRun(rig, program=program()) as run:
         rows = run.run_cycle()
-    assert swing_of(rig, rows, 0.88, 0.92) > 3e5
-    assert swing_of(rig, rows, 0.48, 0.52) < 0.03e5
+    assert amplitude_of(rig, rows, 0.88, 0.92) > 3e5
+    assert amplitude_of(rig, rows, 0.48, 0.52) < 0.03e5
 
 
 @pytest.mark.parametrize("strategy", ["prediction", "feedback", "adaptive"])
@@ -316,12 +317,12 @@ def test_prediction_is_stable_there_with_ten_ticks_per_period(strategy: str) -> 
     assert np.abs(cycle.actual["position rod"] - cycle.reference["position rod"]).max() < 1e-3
     with LockstepRun(rig, program=program()) as run:
         rows = run.run_cycle()
-    assert swing_of(rig, rows, 0.88, 0.92) < 0.03e5
+    assert amplitude_of(rig, rows, 0.88, 0.92) < 0.03e5
     for valve in "AB":
         assert not (rig.layout.values(rows, f"valve.{valve}.saturation") & Saturation.OSCILLATION).any()
 
 
-def swing_of(rig: Rig, rows: Floats, low: float, high: float) -> float:
+def amplitude_of(rig: Rig, rows: Floats, low: float, high: float) -> float:
     """Standard deviation of the pressure in port B from a smooth curve, between two positions, Pa."""
     x, p = (rows[:, rig.layout.column(f"channel.{name}")] for name in ("x", "p_B"))
     part = p[(x > low) & (x < high) & (headers(rows)["time"] > 0.5)]

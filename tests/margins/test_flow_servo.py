@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rig_bench import BAR, CIRCUIT, RIG, bench_rig, program
+from rig_bench import BAR, CIRCUIT, RIG, bench_rig
 
 from hilserver.circuit.library import standard_library
 from hilserver.margins import flow_servo

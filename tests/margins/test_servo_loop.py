@@ -1,4 +1,4 @@
-"""The flow servo's loop: its margins against formulas and against loops that swing, its tuning against Skogestad's."""
+"""The flow servo's loop: margins against formulas and oscillating loops, tuning against Skogestad's."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_servo_without_gain_has_infinite_margins() -> None:
 # --- the loop of the tick ---------------------------------------------------------------------------------------------
 
 
-def swing(plant: FlowPlant, pid: Pid, seconds: float) -> Floats:
+def step_response(plant: FlowPlant, pid: Pid, seconds: float) -> Floats:
     """Flow after a jump of the virtual flow: the tick's flow servo on a delayed spool, in steps of 10 µs."""
     pieces = round(DT / 1e-5)
     bridge = {
@@ -129,12 +129,12 @@ LOOPS = [
 def test_beyond_its_gain_margin_the_loop_oscillates_at_the_stated_frequency(plant: FlowPlant, pid: Pid) -> None:
     """At 0.95 of the stated gain it comes to rest, at 1.05 it grows; the frequency is that stated, within 3 %."""
     m = ServoLoop(plant, pid).margins()
-    calm, wild = (
-        swing(plant, Pid(pid.gain * m.gain * share, pid.T_i, pid.T_d, pid.tau_d), 0.6) for share in (0.95, 1.05)
+    stable, unstable = (
+        step_response(plant, Pid(pid.gain * m.gain * share, pid.T_i, pid.T_d, pid.tau_d), 0.6) for share in (0.95, 1.05)
     )
-    assert np.abs(calm[-100:] - 1.0).max() < 0.1 * np.abs(calm[:100] - 1.0).max()
-    assert np.abs(wild[-100:] - 1.0).max() > 3.0 * np.abs(wild[100:200] - 1.0).max()
-    late = wild[-256:] - wild[-256:].mean()
+    assert np.abs(stable[-100:] - 1.0).max() < 0.1 * np.abs(stable[:100] - 1.0).max()
+    assert np.abs(unstable[-100:] - 1.0).max() > 3.0 * np.abs(unstable[100:200] - 1.0).max()
+    late = unstable[-256:] - unstable[-256:].mean()
     spectrum = np.abs(np.fft.rfft(late * np.hanning(256), 8192))
     assert np.fft.rfftfreq(8192, DT)[int(np.argmax(spectrum))] == pytest.approx(m.gain_at, rel=0.03)
 
@@ -143,11 +143,11 @@ def test_beyond_its_gain_margin_the_loop_oscillates_at_the_stated_frequency(plan
 @pytest.mark.parametrize(("plant", "pid"), LOOPS)
 def test_beyond_its_delay_margin_the_loop_oscillates(plant: FlowPlant, pid: Pid) -> None:
     more = ServoLoop(plant, pid).margins().delay
-    calm, wild = (
-        swing(FlowPlant(*plant_with(plant, plant.dead_time + share * more)), pid, 1.2) for share in (0.9, 1.1)
+    stable, unstable = (
+        step_response(FlowPlant(*plant_with(plant, plant.dead_time + share * more)), pid, 1.2) for share in (0.9, 1.1)
     )
-    assert np.abs(calm[-100:] - 1.0).max() < 0.5 * np.abs(calm[150:250] - 1.0).max()
-    assert np.abs(wild[-100:] - 1.0).max() > 2.0 * np.abs(wild[150:250] - 1.0).max()
+    assert np.abs(stable[-100:] - 1.0).max() < 0.5 * np.abs(stable[150:250] - 1.0).max()
+    assert np.abs(unstable[-100:] - 1.0).max() > 2.0 * np.abs(unstable[150:250] - 1.0).max()
 
 
 def plant_with(plant: FlowPlant, dead_time: float) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Mechanism files: what is read, and what is said about wrong ones."""
+"""Mechanism files: what is read, and the messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No module imports itself by way of others, not even inside of functions: each can be read, and changed, by itself."""
+"""No module imports itself through others, not even within functions: each can be read and changed on its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cycle_in(imports: dict[str, set[str]]) -> str:
     return ""
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_module_imports_itself_through_others() -> None:
     graph = grimp.build_graph("hilserver", exclude_type_checking_imports=True)
     found = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(found) > 100

@@ -37,7 +37,7 @@ def test_arithmetic_is_that_of_pint(text: str) -> None:
         name: PINT.Quantity(str(value).replace("rpm", "turns_per_minute") if isinstance(value, str) else value)
         for name, value in VALUES.items()
     }
-    wanted = eval(text, {}, names)  # the outside judge: pint's own operators
+    wanted = eval(text, {}, names)  # an independent result: pint's own operators
     found = Parameters(VALUES).resolve("=" + text)
     wanted = wanted if isinstance(wanted, pint.Quantity) else PINT.Quantity(wanted)
     if abs(wanted.to_base_units().magnitude) > 1e19:

@@ -285,10 +285,10 @@ def test_a_configuration_error_lists_all_its_problems() -> None:
     assert len(error.problems) == 2
 
 
-@pytest.mark.parametrize("word", units.USUAL_UNITS)
-def test_the_usual_units_are_those_of_pint(word: str) -> None:
+@pytest.mark.parametrize("word", units.COMMON_UNITS)
+def test_the_common_units_are_those_of_pint(word: str) -> None:
     """The small registry, which loads in a fraction of the time, gives the same numbers, bit for bit."""
-    usual, every = units._usual_units(), units._all_units()
+    usual, every = units._common_units(), units._all_units()
     for value in (1.0, 3.7, 28.0, 1450.0, 0.123456789):
         amounts = [each.Quantity(value, each.parse_units(word)) for each in (usual, every)]
         for unit in (*filter(None, units.SI_UNITS), "dimensionless", "J", "W", "V", "A", "ohm", "rad"):

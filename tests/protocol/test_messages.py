@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from message_schemas import SCHEMAS, flaws
 
 from hilserver.protocol.commands import COMMANDS, Command, Jog, Switch
+from hilserver.protocol.description import describe, schema_files, schemas
 from hilserver.protocol.parsing import PayloadError, leading_id, read_command
 from hilserver.protocol.published import (
     Answer,
@@ -28,7 +29,7 @@ from hilserver.protocol.published import (
     ValveDescription,
     refusal,
 )
-from hilserver.protocol.topics import Topics, describe, schema_files, schemas
+from hilserver.protocol.topics import Topics
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -12,8 +12,8 @@ from paho.mqtt.properties import Properties
 
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.broker import EmbeddedBroker, Program
-from hilserver.service.inbox import STOPPING
 from hilserver.service.mqtt import MqttService
 
 pytestmark = pytest.mark.slow

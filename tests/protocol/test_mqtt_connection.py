@@ -1,6 +1,7 @@
 """Published topics, and connections that are lost, found again, ended and secured, with real brokers."""
 
 import asyncio
+import gc
 import logging
 import os
 import select
@@ -20,8 +21,8 @@ from hilserver.client import RequestFailed, read_status, request
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Arm
 from hilserver.protocol.connection import connection, new_client
+from hilserver.protocol.description import describe
 from hilserver.protocol.published import CircuitStatus, ComponentTypes, Event, MarginStatus, ServerState, Telemetry
-from hilserver.protocol.topics import describe
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
 from hilserver.service.mqtt import MqttService
 
@@ -118,6 +119,26 @@ def test_connection_to_a_stalled_broker_is_closed_and_renewed() -> None:
             assert status.state == STATE
 
     run(work())
+
+
+@NEEDS_MOSQUITTO
+def test_an_end_during_the_last_message_to_a_stalled_broker_leaves_no_exception_behind() -> None:
+    complaints: list[str] = []
+
+    async def end_while_the_broker_stands_still() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        async with rig(timeout=0.2) as lab:
+            lab.service.ask_every = 0.05
+            os.kill(lab.broker.pid, signal.SIGSTOP)
+            await until(lambda: not lab.service.connected)  # it waits for its last message to be acknowledged
+
+    async def work() -> None:
+        await end_while_the_broker_stands_still()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    run(work())
+    assert complaints == []
 
 
 @NEEDS_MOSQUITTO

@@ -13,6 +13,7 @@ import aiomqtt
 import pytest
 from mosquitto_lab import passwd
 from mqtt_bench import FLOOD, NEEDS_MOSQUITTO, Panel, panel_of_answers, rig, run
+from security_bench import login
 
 from hilserver.protocol.accounts import Accounts
 from hilserver.protocol.address import BrokerAddress
@@ -62,12 +63,6 @@ def test_where_the_broker_has_accounts_the_server_ends_an_operators_connection(t
     passwd(tmp_path / "accounts", anna="operator's")
     accounts = Accounts("lab", tmp_path / "accounts", ("anna",))
 
-    def login(port: int, user: str, password: str) -> BrokerAddress:
-        secret = tmp_path / f"{user}.password"
-        secret.touch(0o600)
-        secret.write_text(password)
-        return BrokerAddress(port=port, user=user, password_file=secret)
-
     async def flood(client: aiomqtt.Client) -> None:
         while True:
             for _ in range(100):
@@ -76,8 +71,8 @@ def test_where_the_broker_has_accounts_the_server_ends_an_operators_connection(t
 
     async def work() -> None:
         async with EmbeddedBroker(accounts=accounts) as broker:
-            operator = login(broker.port, "anna", "operator's")
-            server = login(broker.port, "hilserver", accounts.server_password)
+            operator = login(tmp_path, broker.port, "anna", "operator's")
+            server = login(tmp_path, broker.port, "hilserver", accounts.server_password)
             with contextlib.suppress(aiomqtt.MqttError):  # its connection has ended
                 async with new_client(operator, aiomqtt.ProtocolVersion.V5, identifier="hers") as client:
                     flooding = asyncio.create_task(flood(client))

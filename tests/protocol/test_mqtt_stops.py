@@ -9,9 +9,10 @@ import aiomqtt
 import pytest
 from mqtt_bench import NEEDS_MOSQUITTO, PROGRAMS, panel, panel_of_answers, rig, run, serving, until
 
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.broker import Program
-from hilserver.service.inbox import STOPPING, WAITING_LIMIT
-from hilserver.service.mqtt import INCOMING_LIMIT, MqttService, _Incoming
+from hilserver.service.inbox import WAITING_LIMIT
+from hilserver.service.mqtt import INCOMING_BYTES, INCOMING_LIMIT, MqttService, _Incoming
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +93,18 @@ def test_received_messages_are_limited_in_number_and_the_others_counted() -> Non
     for _ in range(INCOMING_LIMIT + 3):
         queue.put_nowait(message)
     assert (queue.qsize(), discarded) == (INCOMING_LIMIT, ["jog"] * 3)
+
+
+def test_received_messages_are_limited_in_bytes_too() -> None:
+    message = aiomqtt.Message("hil/lab/command/switch_circuit", bytes(INCOMING_BYTES // 100), 0, False, 1, None)
+    discarded: list[str] = []
+    queue = _Incoming(discarded.append, 0)
+    for _ in range(102):
+        queue.put_nowait(message)
+    assert (queue.qsize(), discarded) == (100, ["switch_circuit"] * 2)
+    queue.get_nowait()
+    queue.put_nowait(message)
+    assert (queue.qsize(), len(discarded)) == (100, 2)
 
 
 FLOOD = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from shared_memory_bench import WIDTH, Start, create, kill, line, starting, wait_until
+from shared_memory_bench import WIDTH, Start, create, kill, line, numbered, starting, wait_until
 
 from hilserver.realtime.queues import MailboxFull
 from hilserver.realtime.segment_folder import segment_path
@@ -38,10 +38,6 @@ while True:
     row[:] = ring.published
     ring.publish(row)
 """
-
-
-def numbered(sequence: int, width: int = WIDTH) -> np.ndarray:
-    return np.full(width, float(sequence))
 
 
 def test_ring_is_read_in_order_and_in_batches(path: Path) -> None:
@@ -262,8 +258,8 @@ def test_command_at_which_the_taker_was_killed_is_taken_again(path: Path, start:
             memory.mailbox.post(np.full(8, float(n)))
         dies = "mailbox = LoopMemory.attach(path).mailbox; mailbox.take(); mailbox.take(); os.kill(os.getpid(), 9)"
         assert start(dies).wait(30) == -signal.SIGKILL
-        heir = start("m = LoopMemory.attach(path).mailbox; print(*(x.sequence for x in iter(m.take, None)))")
-        assert line(heir) == "1 2"
+        successor = start("m = LoopMemory.attach(path).mailbox; print(*(x.sequence for x in iter(m.take, None)))")
+        assert line(successor) == "1 2"
 
 
 # ---------------------------------------------------------------------------------------------------- heartbeat, info

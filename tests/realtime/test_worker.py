@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ import probe
 import pytest
 from probe import ProbeDevice
 from probe_rig import CIRCUIT, MAX_AGE, RIG
-from service_harness import Panel, Server, eventually, panel, read_log
+from service_harness import Panel, Server, eventually, read_log, talk
 
 from hilserver.commissioning.calibrate import measure
 from hilserver.commissioning.live import live, readings
+from hilserver.driver import Floats
 from hilserver.errors import HilserverError
+from hilserver.realtime.worker import WRITE, Worker, WorkerMemory
 from hilserver.record.format import RecordError
 from hilserver.rig.build import load_rig
 from hilserver.tick.codes import Mode
@@ -56,14 +60,6 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     started = Run(tmp_path_factory.mktemp("lasting"))
     with started.server:
         yield started
-
-
-def talk(run: Run, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with panel(run.server) as user:
-            await conversation(user)
-
-    asyncio.run(whole())
 
 
 async def be_running(run: Run, user: Panel) -> None:
@@ -135,7 +131,7 @@ def test_values_go_both_ways_with_their_ages(lasting: Run) -> None:
         assert ages.max() <= MAX_AGE
         assert (np.diff(ages) < 0.0).any(), "no other sample came"
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 def logged(run: Run, tick: int) -> dict[str, Any] | None:
@@ -169,7 +165,7 @@ def test_channels_and_calibrate_take_their_readings_from_the_running_server(
         pass
 
 
-FATES: dict[str, tuple[Callable[[Run], None], str]] = {
+FAILURES: dict[str, tuple[Callable[[Run], None], str]] = {
     "killed": (lambda run: run.server.kill("worker"), "killed by SIGKILL"),
     "told to end": (lambda run: run.server.kill("worker", number=signal.SIGTERM), "exit code 0"),
     "stopped": (lambda run: run.server.kill("worker", number=signal.SIGSTOP), "did not answer for"),
@@ -187,9 +183,9 @@ def be(device: ProbeDevice, condition: int) -> None:
     device.condition = condition
 
 
-@pytest.mark.parametrize("fate", list(FATES))
-def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(lasting: Run, fate: str) -> None:
-    strike, reason = FATES[fate]
+@pytest.mark.parametrize("failure", list(FAILURES))
+def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(lasting: Run, failure: str) -> None:
+    strike, reason = FAILURES[failure]
 
     async def watch(user: Panel) -> None:
         await be_running(lasting, user)
@@ -205,7 +201,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(last
         back = await user.see("event", lambda event: event["text"] == "device io: its I/O process runs again", start)
         assert back["kind"] == "info"
         done = actions(lasting.io, number)
-        if fate not in ("killed", "stopped", "hanging driver", "driver that crashes"):
+        if failure not in ("killed", "stopped", "hanging driver", "driver that crashes"):
             assert done[:2] == ["safe", "close"], "whatever ends a worker that can still act, safe values come first"
         assert done[done.index("open") + 1] == "safe", "the first that a new worker writes"
         await recovers(lasting, user)
@@ -215,7 +211,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(last
         missed, ticks = (state[key] - before[key] for key in ("missed_ticks", "tick"))
         assert missed < ticks / 2
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("io", "p_T.age"), ("card", "p_A.age")])
@@ -243,7 +239,7 @@ def test_a_device_is_unplugged_and_plugged_in_again(lasting: Run, name: str, lim
         assert state["devices"][name]["restarts"] == restarts
         tripped_in_time(await until(lambda: logged(lasting, state["tick"])), name, limit)
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 def tripped_in_time(columns: dict[str, Any], device: str, limit: str) -> None:
@@ -297,7 +293,7 @@ def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) ->
             assert len(after) > 50
             assert set(after) == {0.0}  # in the very tick
 
-    talk(lasting, watch)
+    talk(lasting.server, watch)
 
 
 def test_only_the_defect_has_a_traceback(lasting: Run) -> None:
@@ -322,7 +318,7 @@ def in_motion(run: Run) -> None:
     async def move(user: Panel) -> None:
         await be_running(run, user)
 
-    talk(run, move)
+    talk(run.server, move)
     run.server.note_children()
 
 
@@ -336,20 +332,20 @@ def test_an_orderly_end_leaves_safe_values(run: Run) -> None:
     assert actions(run.card)[-2:] == ["safe", "close"]
 
 
-@pytest.mark.parametrize("fate", ["killed", "hangs", "defect", "gives up"])
-def test_a_loop_that_dies_leaves_safe_values(run: Run, fate: str) -> None:
+@pytest.mark.parametrize("failure", ["killed", "hangs", "defect", "gives up"])
+def test_a_loop_that_dies_leaves_safe_values(run: Run, failure: str) -> None:
     in_motion(run)
-    if fate == "killed":
+    if failure == "killed":
         run.server.kill("loop")
     else:
-        run.card.condition = {"hangs": probe.HANGS, "defect": probe.IS_DEFECT, "gives up": probe.GIVES_UP}[fate]
-    if fate == "gives up":  # a fault; the loop goes on without it
+        run.card.condition = {"hangs": probe.HANGS, "defect": probe.IS_DEFECT, "gives up": probe.GIVES_UP}[failure]
+    if failure == "gives up":  # a fault; the loop goes on without it
         eventually(lambda: run.card.output("u") == 0.0)
         run.server.kill("supervisor", number=signal.SIGTERM)
-    elif fate == "hangs":
+    elif failure == "hangs":
         eventually(lambda: "has not ticked for" in run.server.stderr)
         run.card.condition = probe.WORKS
-    assert run.server.wait_exit() == (0 if fate == "gives up" else 1)
+    assert run.server.wait_exit() == (0 if failure == "gives up" else 1)
     assert_safe(run)
     assert run.server.leaves() == []
 
@@ -420,3 +416,27 @@ def test_a_start_without_its_slow_device_is_refused(tmp_path: Path) -> None:
     assert actions(run.io) == []
     assert actions(run.card)[-2:] in ([], ["safe", "close"])
     assert run.server.leaves() == []
+
+
+def test_a_worker_gives_a_sign_of_life_between_writing_and_reading(tmp_path: Path) -> None:
+    """A device that answers neither takes the time of both, and its worker must not count as hanging."""
+    beats: dict[str, int] = {}
+
+    class Device(probe.SlowProbe):
+        def write(self, values: Floats) -> None:
+            beats["write"] = memory.heartbeat.beats
+
+        def read(self, values: Floats, ages: Floats) -> None:
+            if "write" in beats and "read" not in beats:
+                beats["read"] = memory.heartbeat.beats
+                worker.stop()
+
+    config = probe.SlowProbe.Config(file=str(tmp_path / "device"), watchdog="60 s")
+    device = Device("io", config, ["a"], ["u"])
+    memory = WorkerMemory.create(tmp_path / "segment", 1, 1)
+    worker = Worker(device, memory, os.getppid())
+    memory.commands.publish(np.array([time.monotonic(), WRITE, 0.0]))
+    device.open()
+    worker._serve()
+    memory.close()
+    assert beats["read"] == beats["write"] + 1

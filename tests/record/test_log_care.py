@@ -10,7 +10,7 @@ import pytest
 from log_bench import Rows, header, numbered_rows, write_numbered_parts
 from typer.testing import CliRunner
 
-from hilserver.cli import app
+from hilserver.cli import program
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader, last_batch
 from hilserver.record.repair import check_log, repair_log
@@ -171,7 +171,7 @@ def test_a_failed_repair_leaves_no_file(tmp_path: Path) -> None:
 
 
 def run(*arguments: object) -> tuple[int, str]:
-    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, [str(argument) for argument in arguments])
+    result = CliRunner(env={"COLUMNS": "250"}).invoke(program(), [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from fake_system import FakeSystem, needs_compiler
 from log_bench import make_files
-from service_bench import assert_no_gap, talk
-from service_harness import Panel, Server, rig_text
+from service_bench import assert_no_gap
+from service_harness import Panel, Server, rig_text, talk
 
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import files_of

@@ -69,16 +69,17 @@ def test_events_are_listed_in_order(log: Path) -> None:
     page = run_report(log)
     told = [text for _, _, text in grids(page)["time, s"].rows]
     assert told == [
+        "FAULT: tripped by the operator (command trip)",
         "command arm",
         "ARMED",
         "command start",
         "RUNNING",
         "command cycle",
         "command switch",
+        "switched: relief.opening_pressure: 150 bar → 100 bar",
         "command reset, refused: not possible in this mode",
         "command trip",
-        "FAULT: tripped by the operator (command trip)",
-    ]
+    ], "faults first, then all others"
     assert grids(page)["key"].rows == (("components.relief.opening_pressure", "150 bar", "100 bar"),)
     assert {row[0] for row in grids(page)["component"].rows} == {"tank", "pump", "line", "relief", "main_valve"}
     configuration = [block.text for block in page.blocks if isinstance(block, Code)]

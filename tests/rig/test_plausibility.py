@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from component_bench import program
 from lift_bench import lift
-from rig_bench import bench_rig, program
+from rig_bench import bench_rig
 
 from hilserver.errors import ConfigurationError
 from hilserver.margins.margins import margins
@@ -87,12 +88,12 @@ def test_implausible_settings_are_notes() -> None:
 
 @pytest.mark.parametrize(("position", "fits"), [("1.5 m", False), ("-2 mm", False), ("1 m", True), ("-0.5 mm", True)])
 def test_a_piston_begins_within_its_stroke(position: str, fits: bool) -> None:
-    """1.5 m in a stroke of 1 m gave 54 800 bar without a word."""
+    """1.5 m in a stroke of 1 m gave 54 800 bar without any message."""
     changes = {"devices": {"rig": {"machine": {"nodes": {"rod": {"position": position}}}}}}
     if fits:
         lift(changes)
         return
     with pytest.raises(
-        ConfigurationError, match=r"nodes\.rod\.position.* is outside the stroke of cylinder, 0 … 1000 mm"
+        ConfigurationError, match=r"nodes\.rod\.position.* is outside the stroke of cylinder, 0 mm … 1000 mm"
     ):
         lift(changes)

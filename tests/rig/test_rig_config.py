@@ -1,4 +1,4 @@
-"""Loading a rig: everything that is wrong is said at once, with file, key, value and what would be right."""
+"""Loading a rig: everything that is wrong is reported at once, with file, key, value and what would be right."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIMULATED = ("circuits/machine.toml", "circuits/drive.toml", "circuits/lift.toml
 
 
 def problems(changes: Mapping[str, Any], **others: Any) -> str:
-    """What is said about the bench's rig with these changes, one problem per line."""
+    """The problems reported for the bench's rig with these changes, one per line."""
     with pytest.raises(ConfigurationError) as caught:
         bench_rig(changes, **others)
     return str(caught.value)
@@ -147,7 +147,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"range": [0.5, 1]}}}, "range: the first value must be below the second"),
         ({"valves": {"main": {"f45": None}}}, "spool dynamics: give f45 (first order) or f90"),
         ({"valves": {"main": {"bridge": {"strategy": "magic"}}}}, "valves.main.bridge.strategy"),
-        ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo needs flow"),
+        ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo requires the flow"),
         ({"valves": {"main": {"transition_pressure": "40 bar"}}}, "nominal_flow.drop is 35 bar over one edge, below"),
         ({"valves": {"main": {"supply": "p_s"}}}, 'valves.main.supply: "p_s" is not a channel. Did you mean p_S?'),
         ({"valves": {"main": {"supply": "Q_A"}}}, 'has the unit m^3/s; a channel with the unit Pa is required'),

@@ -10,7 +10,7 @@ from own_library import OWN, rig_file
 from typer.testing import CliRunner
 
 from hilserver.circuit.own import OwnFile
-from hilserver.cli import app
+from hilserver.cli import program
 from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.record.writer import LogWriter
@@ -57,10 +57,10 @@ def test_replay_of_a_log_with_unknown_python_runs_none_of_it(log: Path, mark: Pa
 
 
 def test_replay_on_the_command_line_needs_trust(log: Path, mark: Path) -> None:
-    refused = CliRunner().invoke(app, ["replay", str(log)])
+    refused = CliRunner().invoke(program(), ["replay", str(log)])
     assert refused.exit_code != 0
     assert not mark.exists()
-    allowed = CliRunner().invoke(app, ["replay", str(log), "--trust"])
+    allowed = CliRunner().invoke(program(), ["replay", str(log), "--trust"])
     assert allowed.exit_code == 0, allowed.output
     assert mark.exists()
 

@@ -95,7 +95,7 @@ def test_a_step_of_the_workflow_fails_on_an_error(repository: Path) -> None:
 
 
 def test_the_workflow_fails_on_a_changed_output(repository: Path) -> None:
-    """A log whose command is another one than what its inputs give; the whole one after it is replayed all the same."""
+    """A log whose command does not follow from its inputs; the intact one after it is replayed nevertheless."""
     log = LogReader(repository / "logs/acceptance.arrow")
     rows = np.concatenate([batch.rows() for batch in log.batches()])
     events = {row: [event] for row, event in log.read_all().events}

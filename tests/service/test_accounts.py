@@ -1,4 +1,4 @@
-"""The embedded broker's accounts, and a whole server to which nothing unlawful gets through."""
+"""The embedded broker's accounts, and a whole server that carries out no unauthorised command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import aiomqtt
 import pytest
 from mosquitto_lab import NEEDS_MOSQUITTO, Lab, passwd
-from security_bench import TOPICS, Server, forgeries, logged_in, run
+from security_bench import TOPICS, Server, forgeries, logged_in, login, run
 from service_harness import Server as RealServer
 
 from hilserver.client import RequestFailed, request, where
@@ -36,23 +36,17 @@ def test_accounts_of_the_embedded_broker(tmp_path: Path) -> None:
     passwd(file, anna="operator's", wall="viewer's")
     accounts = Accounts("lab", file, ("anna",))
 
-    def login(port: int, user: str, password: str) -> BrokerAddress:
-        secret = tmp_path / f"{user}.password"
-        secret.touch(0o600)
-        secret.write_text(password)
-        return BrokerAddress(port=port, user=user, password_file=secret)
-
     async def work() -> None:
         async with EmbeddedBroker(accounts=accounts) as broker:
-            server = Server(login(broker.port, "hilserver", accounts.server_password))
-            async with server.serving(), logged_in(login(broker.port, "anna", "operator's")) as operator:
-                async with logged_in(login(broker.port, "wall", "viewer's")) as viewer:
+            server = Server(login(tmp_path, broker.port, "hilserver", accounts.server_password))
+            async with server.serving(), logged_in(login(tmp_path, broker.port, "anna", "operator's")) as operator:
+                async with logged_in(login(tmp_path, broker.port, "wall", "viewer's")) as viewer:
                     await viewer.until(lambda: dict(viewer.seen).get(TOPICS.state))
                     for topic, payload in forgeries():
                         await viewer.client.publish(topic, payload, qos=1)
                     await operator.send("arm", {"id": "1"})
                     await viewer.answer("1")
-                for address in (BrokerAddress(port=broker.port), login(broker.port, "wall", "guessed")):
+                for address in (BrokerAddress(port=broker.port), login(tmp_path, broker.port, "wall", "guessed")):
                     with pytest.raises(aiomqtt.MqttError, match=r"[Nn]ot authori"):
                         async with logged_in(address):
                             pass
@@ -77,19 +71,13 @@ def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
         ),
     }
 
-    def login(server: RealServer, user: str, password: str) -> BrokerAddress:
-        secret = tmp_path / f"{user}.password"
-        secret.touch(0o600)
-        secret.write_text(password)
-        return BrokerAddress(port=server.port, user=user, password_file=secret)
-
     async def work(server: RealServer) -> None:
         topics = Topics(server.name)
-        async with logged_in(login(server, "wall", "viewer's")) as viewer:
+        async with logged_in(login(tmp_path, server.port, "wall", "viewer's")) as viewer:
             await viewer.until(lambda: dict(viewer.seen).get(topics.state))
             for name in COMMANDS:
                 await viewer.client.publish(topics.command(name), b'{"id": "forged"}', qos=1)
-            answer = await request(login(server, "anna", "operator's"), server.name, Arm())
+            answer = await request(login(tmp_path, server.port, "anna", "operator's"), server.name, Arm())
             await viewer.until(lambda: dict(viewer.seen).get(topics.answer))
         answers = [json.loads(payload) for topic, payload in viewer.seen if topic == topics.answer]
         assert [found["id"] for found in answers] == [answer.id]

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from lift_bench import lift
-from service_harness import CONFIG, PATIENCE, Panel, Server, panel
+from service_harness import CONFIG, PATIENCE, Panel, Server, talk
 
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Disarm, Stop, Trip
@@ -55,14 +55,6 @@ def with_check(folder: Path, on: str) -> Server:
     (folder / "not_held.toml").write_text(NOT_HELD)
     changes = {"circuit =": f'circuit = "{folder}/not_held.toml"', "virtual_commissioning =": on}
     return Server(folder, changes=changes)
-
-
-def talk(server: Server, what: Callable[[Panel], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with panel(server) as user:
-            await what(user)
-
-    asyncio.run(run())
 
 
 async def armed_at_last(user: Panel) -> Any:

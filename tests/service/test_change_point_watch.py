@@ -60,7 +60,7 @@ class Ring:
 
 
 def watched(method: str, coupler: float, speed: str, mode: str) -> tuple[list[str], list[Any], Ring, Floats]:
-    """What is said and commanded when the demo runs with this linkage for 0.4 s, and the rows."""
+    """Messages and commands when the demo runs with this linkage for 0.4 s, and the rows."""
     rig = load_rig(DEMO)
     source = copy.deepcopy(dict(rig.circuit.source))
     source["mechanisms"] = {"m": {"definition": linkage(method, coupler, speed)}}

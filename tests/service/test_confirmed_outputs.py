@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from modbus_bench import TcpBench
-from service_harness import Panel, Server, eventually, panel, read_log, rig_text
+from service_harness import Panel, Server, eventually, read_log, rig_text, talk
 
 from hilserver.tick.codes import Mode
 
@@ -80,18 +80,16 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
         made.bench.close()
 
 
-def talk(run: Run, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with panel(run.server) as user:
-            await conversation(user)
-
-    asyncio.run(whole())
-
-
 async def armed(run: Run, user: Panel) -> None:
     """ARMED, with the pump on."""
     await user.do("arm")
     await asyncio.to_thread(eventually, lambda: run.pump == 1)
+
+
+def another_stand_by(run: Run, before: int) -> bool:
+    """Whether a process other than ``before`` stands by."""
+    run.server.note_children()
+    return run.server.pids.get("stand-by", before) != before
 
 
 def names_the_pump(state: dict[str, Any]) -> bool:
@@ -120,7 +118,7 @@ def test_a_refused_write_trips_and_safe_is_not_reported_before_the_device_has_it
         state = await user.see("state", lambda state: state["mode"] == "SAFE", start)
         assert state["unconfirmed"] == []
 
-    talk(run, watch)
+    talk(run.server, watch)
 
 
 def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
@@ -143,7 +141,7 @@ def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
         await asyncio.to_thread(eventually, lambda: run.pump == 0)
         await user.see("state", lambda state: state["mode"] == "SAFE", start)
 
-    talk(run, watch)
+    talk(run.server, watch)
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 0, run.server.stderr
     columns = read_log(run.server.logs[0]).columns
@@ -155,7 +153,7 @@ def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
 
 
 def test_the_end_of_a_run_is_a_failure_while_a_device_refuses(run: Run) -> None:
-    talk(run, lambda user: armed(run, user))
+    talk(run.server, lambda user: armed(run, user))
     run.refuse(4)
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 1
@@ -175,7 +173,7 @@ def test_a_lost_device_confirms_nothing(run: Run) -> None:
         await asyncio.to_thread(run.bench.plug)
         await user.see("state", lambda state: state["mode"] == "SAFE", start)
 
-    talk(run, watch)
+    talk(run.server, watch)
 
 
 @pytest.mark.parametrize("run", [{"hang_time": "10 min"}], indirect=True)
@@ -190,7 +188,31 @@ def test_the_stand_by_switches_the_pump_off_while_the_worker_stands_still(run: R
         assert any(text in fault["text"] for text in (".age was violated", "does not confirm the command"))
         await asyncio.to_thread(eventually, lambda: run.pump == 0)
 
-    talk(run, watch)
+    talk(run.server, watch)
+
+
+@pytest.mark.parametrize("run", [{"hang_time": "10 min"}], indirect=True)
+def test_a_stand_by_that_hangs_is_replaced_and_a_device_that_is_off_is_tried_often(run: Run) -> None:
+    """Its ``hang_time`` is none for a process that does not even begin."""
+
+    async def watch(user: Panel) -> None:
+        await armed(run, user)
+        await asyncio.to_thread(eventually, lambda: another_stand_by(run, 0))
+        run.server.kill("stand-by")  # another one is started although nobody needs it yet
+        killed = run.server.pids["stand-by"]
+        await asyncio.to_thread(eventually, lambda: another_stand_by(run, killed))
+        run.server.kill("stand-by", number=signal.SIGSTOP)
+        run.server.kill("worker")
+        await asyncio.to_thread(eventually, lambda: run.pump == 0)
+
+        await user.see("event", lambda event: "its I/O process runs again" in event["text"])
+        start = len(user.seen)
+        await asyncio.to_thread(run.bench.unplug)
+        await asyncio.to_thread(run.server.note_children)
+        run.server.kill("worker")
+        await user.see("event", lambda event: "Next attempt in 1 s" in event["text"], start)
+
+    talk(run.server, watch)
 
 
 @pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)
@@ -204,4 +226,4 @@ def test_action_warn_reports_and_keeps_the_mode(run: Run) -> None:
         await user.do("disarm")
         await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
 
-    talk(run, watch)
+    talk(run.server, watch)

@@ -9,11 +9,11 @@ import pytest
 
 from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.inbox import (
     BURST,
     COPY_TIMEOUT,
     PRIORITY_TIMEOUT,
-    STOPPING,
     WAITING_LIMIT,
     Arrival,
     Commands,
@@ -53,7 +53,7 @@ def run(bench: Bench, work: Coroutine[None, None, None]) -> None:
     async def bounded() -> None:
         working = asyncio.create_task(bench.inbox.work())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await work
         finally:
             working.cancel()

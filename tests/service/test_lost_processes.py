@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from message_schemas import SCHEMAS
-from service_bench import assert_no_gap, assert_ramped_to_null, commands, set_in_motion, talk
-from service_harness import Panel, Server, applied, eventually, read_log
+from service_bench import assert_no_gap, assert_ramped_to_null, commands, set_in_motion
+from service_harness import Panel, Server, applied, eventually, read_log, talk
 
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.recorder import FLUSH_EVERY

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from service_harness import Panel, Server, panel, read_log
+from service_harness import Panel, Server, read_log, talk
 
 from hilserver.protocol.commands import Arm, Command, Disarm, Start, Stop, Trip
 from hilserver.protocol.published import Answer
@@ -158,6 +158,25 @@ def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path:
     assert len(recording._files) == 3, "each counts once"
 
 
+@pytest.mark.parametrize("happens", [delete, replace, move_folder, mount_over])
+def test_a_recorded_file_that_is_gone_or_replaced_counts_as_lost(
+    tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
+    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
+    path = tmp_path / "logs" / "run.arrow"
+    path.parent.mkdir()
+    recording._files = [_Written(path)]
+    writer(path).close()
+    recording._files[0].identify()
+    recording._note_vanished()
+    assert recording.vanished == []
+    happens(path)
+    recording._note_vanished()
+    assert recording.vanished == [path]
+    assert recording.last_tick == -1
+
+
 # --- the rules, without a server --------------------------------------------------------------------------------------
 
 
@@ -256,14 +275,6 @@ def served(folder: Path, **settings: str) -> Server:
     lines = {"lost_after": "2 s", "buffer": "12 s", **settings}
     text = "\n".join(["[recording]", *(f'{key} = "{value}"' for key, value in lines.items())])
     return Server(folder, changes={"[recording]": text})
-
-
-def talk(server: Server, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with panel(server) as user:
-            await conversation(user)
-
-    asyncio.run(run())
 
 
 def assert_ticks_are_complete(logs: list[Path]) -> None:

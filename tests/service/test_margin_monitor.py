@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import both, lift, of_valves
-from rig_bench import program
 from service_harness import Panel, Server, panel
 from slow_lift import slow_lift
 

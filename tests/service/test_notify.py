@@ -9,8 +9,11 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import probe
 import pytest
@@ -21,6 +24,7 @@ from service_harness import COMMAND, Server, eventually, panel
 from hilserver.protocol import running
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service import restarts as restarts_module
+from hilserver.service import safe as safe_module
 from hilserver.service.notify import Notifier
 from hilserver.service.recording import log_folder
 from hilserver.service.restarts import Restarts
@@ -358,3 +362,25 @@ def test_safe_values_after_everything_was_killed(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "device io: the safe values could not be written: device io: it is unplugged." in done.stderr
         assert card.output("u") == probe.SAFE["u"]  # one device that fails does not keep the others from theirs
+
+
+def test_a_device_that_hangs_keeps_no_other_from_its_safe_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    forever = threading.Event()
+
+    def make_safe(setup: Any) -> None:
+        if setup.name == "hangs":
+            forever.wait()
+
+    setups = [SimpleNamespace(name=name) for name in ("hangs", "works")]
+    monkeypatch.setattr(safe_module, "device_setups", lambda rig, segments: setups)
+    monkeypatch.setattr(safe_module, "_running_loop", lambda name: 0)
+    monkeypatch.setattr(safe_module, "_make_safe", make_safe)
+    monkeypatch.setattr(safe_module, "PATIENCE", 0.05)
+    rig: Any = SimpleNamespace(settings=SimpleNamespace(name="lab"), devices=[])
+    try:
+        troubles = safe_module.make_rig_safe(rig)
+    finally:
+        forever.set()
+    assert troubles["hangs"] is not None
+    assert troubles["hangs"].startswith("its driver did not answer for 0.05 s. Switch the hydraulic supply off")
+    assert troubles["works"] is None

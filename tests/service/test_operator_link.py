@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from pages import only
-from service_harness import Panel, Server, eventually, panel, read_log
+from service_harness import Panel, Server, eventually, read_log, talk
 
 from hilserver.client import open_session, request
 from hilserver.protocol.address import BrokerAddress
@@ -149,14 +149,6 @@ def served(folder: Path, changes: dict[str, str] | None = None, **operator: str)
     with Server(folder, changes={**lines, **(changes or {})}) as server:
         server.note_children()
         yield server
-
-
-def talk(server: Server, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with panel(server) as user:
-            await conversation(user)
-
-    asyncio.run(run())
 
 
 async def be_running(user: Panel) -> None:

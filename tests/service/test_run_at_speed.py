@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service_bench import assert_no_gap, assert_ramped_to_null, talk
-from service_harness import Panel, Server, read_log
+from service_bench import assert_no_gap, assert_ramped_to_null
+from service_harness import Panel, Server, read_log, talk
 
 from hilserver.record.reader import LogReader
 from hilserver.simulation.replay import replay_log

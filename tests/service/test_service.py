@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
@@ -14,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from service_bench import SLEW, assert_no_gap, commands, set_in_motion, talk
-from service_harness import Panel, Server, busy_processors, children_of, eventually, read_log
+from service_bench import SLEW, assert_no_gap, commands, set_in_motion
+from service_harness import Panel, Server, busy_processors, children_of, eventually, listens, read_log, talk
 from service_inputs import malformed, random_switch
 
 from hilserver.realtime.device import DeviceMemory
@@ -241,14 +240,8 @@ def test_a_killed_broker_restarts_with_all_retained_messages(lasting: Server) ->
     killed = lasting.pids["broker"]
     lasting.kill("broker")
     eventually(lambda: children_of(lasting.pids["supervisor"]).get("broker", killed) != killed)
-    eventually(lambda: is_listening(lasting.port))
+    eventually(lambda: listens(lasting.port))
     talk(lasting, after)
-
-
-def is_listening(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-        return True
-    return False
 
 
 def missed_ticks(event: dict[str, Any]) -> int:

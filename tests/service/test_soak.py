@@ -1,4 +1,4 @@
-"""A server plagued for as long as you like: ``pytest tests/service/test_soak.py --soak "2 h" --soak-report soak.txt``.
+"""A server under random faults, of any length: ``pytest tests/service/test_soak.py --soak "2 h" --soak-report a.txt``.
 
 A third of the time with one fault after the other, each with what must follow from it (soak.py); one with faults at
 random moments against a model of what must be true (chaos.py); one without, to see if memory and descriptors stay flat.
@@ -38,7 +38,7 @@ LONG = 300.0
 
 @pytest.fixture
 def soak(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Soak]:
-    """What the tests plague, its report written at the end, whatever comes."""
+    """The set-up in which faults are injected; its report is written at the end in any case."""
     faulthandler.cancel_dump_traceback_later()  # hours are as they should be
     bench = TcpBench()
     bench.measure({name: span[1] for name, span in bench.input_span.items()})

@@ -212,7 +212,7 @@ def test_units_name_the_prefix(installed: Path) -> None:
 
 
 def test_unit_files_have_no_key_twice_that_may_stand_once() -> None:
-    """systemd takes the last one, without a word."""
+    """systemd silently takes the last one."""
     lists = {"DeviceAllow", "SystemCallFilter"}
     for name in UNITS:
         values = Unit(SYSTEMD / name).values

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rig_bench import bench_rig, program
+from component_bench import program
+from rig_bench import bench_rig
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError

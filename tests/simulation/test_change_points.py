@@ -16,7 +16,14 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.strategies import simulate
 from hilserver.mechanics.model import read_mechanism
 from hilserver.rig.build import assemble, load_rig
-from hilserver.simulation.circuit_run import USUAL, CircuitRun, RunSettings, run_circuit, write_animations, write_run
+from hilserver.simulation.circuit_run import (
+    DEFAULT_SETTINGS,
+    CircuitRun,
+    RunSettings,
+    run_circuit,
+    write_animations,
+    write_run,
+)
 
 
 def point(x: float, y: float) -> list[str]:
@@ -45,7 +52,7 @@ def linkage(method: str, coupler: float, speed: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(definition: dict[str, Any], seconds: float, settings: RunSettings = USUAL) -> CircuitRun:
+def run(definition: dict[str, Any], seconds: float, settings: RunSettings = DEFAULT_SETTINGS) -> CircuitRun:
     library = standard_library()
     circuit = read_circuit({"mechanisms": {"m": {"definition": definition}}}, library)
     return run_circuit(circuit, library, None, seconds, settings=settings)
@@ -89,7 +96,7 @@ def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["absolute", "recursive"])
 def test_forty_parallelograms_say_that_they_pass_their_dead_centre(method: str) -> None:
-    """Whatever bars, masses, speeds and steps: some go wrong, in either method, and none of them without a word."""
+    """Whatever bars, masses, speeds and steps: some go wrong, with either method, and each of them is reported."""
     wrong = 0
     for seed in range(40):
         try:

@@ -94,13 +94,13 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
     with contextlib.ExitStack() as life:
         life.callback(chaos.disk.unmount)
         life.enter_context(chaos.server)
-        chaos.mend()
+        chaos.repair()
         memory = chaos.server.memory
         watching = asyncio.create_task(chaos.watch())
         try:
             times.append(time.monotonic())
-            await plague(chaos, steps)
-            chaos.mend()
+            await inject(chaos, steps)
+            chaos.repair()
             times.append(time.monotonic())
             if "supervisor" in chaos.server.alive():
                 async with asyncio.timeout(90.0):
@@ -116,7 +116,7 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
             chaos.model.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             watching.cancel()
-            chaos.mend()
+            chaos.repair()
         row = np.empty(memory.ring.width)
         memory.ring.latest(row)
     times.append(time.monotonic())
@@ -135,7 +135,7 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
     return ""
 
 
-async def plague(chaos: Chaos, steps: Steps) -> None:
+async def inject(chaos: Chaos, steps: Steps) -> None:
     """Let the steps happen while the operator wants to go on; until the server ends, at most."""
 
     async def server_ends() -> None:

@@ -43,7 +43,7 @@ def killed(name: str, **more: Any) -> Fault:
 
 def fake(**values: float) -> Fault:
     """Disk or clock."""
-    return Fault(lambda chaos: chaos.soak.fake.set(**values), lambda chaos: chaos.soak.fake.mend())
+    return Fault(lambda chaos: chaos.soak.fake.set(**values), lambda chaos: chaos.soak.fake.repair())
 
 
 def plc(begin: dict[str, Any], end: dict[str, Any], **more: Any) -> Fault:

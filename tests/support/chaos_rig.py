@@ -215,12 +215,12 @@ class Chaos:
                     self.deleted.append(file)
         self.go_on("recorder")
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """End all faults."""
         self._let_go(set(self.held))
         self.held.clear()
         self.end_floods()
-        self.soak.fake.mend()
+        self.soak.fake.repair()
         self.soak.fake.set(clock_offset=0.0)
         self.stuck = 0
         self.server.terminal.go_on()

@@ -50,6 +50,6 @@ class FakeSystem:
                 raise ValueError(f"{name} is not a value of the fake system")
             setattr(self._state, name, value)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """All as it really is, but for the clock."""
         self.set(free_bytes=-1.0, write_delay=0.0, full=0)

@@ -17,8 +17,8 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Command
 from hilserver.protocol.connection import new_client
 from hilserver.protocol.published import Answer
+from hilserver.protocol.stopping import STOPPING
 from hilserver.service.broker import EmbeddedBroker, Program
-from hilserver.service.inbox import STOPPING
 from hilserver.service.mqtt import MqttService
 
 NEEDS_MOSQUITTO = pytest.mark.skipif(
@@ -165,7 +165,7 @@ async def rig(program: Program = "mosquitto", **options: Any) -> AsyncIterator[R
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await work
 
     asyncio.run(bounded())

@@ -98,7 +98,7 @@ def write(io: NiDaq, **values: float) -> None:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

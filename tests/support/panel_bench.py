@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any
 from mosquitto_lab import PROGRAM_PATH, passwd
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
-from service_harness import Server, eventually
+from service_harness import Server, eventually, listens
 
 from hilserver.client import read_status, where
 from hilserver.protocol.published import CircuitStatus
@@ -71,31 +70,34 @@ class Broker:
             self._process.wait()
 
 
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-@contextmanager
-def served(folder: Path, broker_port: int, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
-    """The panel, in a process of its own as the command starts it; its address."""
-    port = _free_port()
+def launched(
+    folder: Path, broker_port: int, server: Server, *options: str, port: int | None = None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The process of a panel as the command starts it, and its port; it listens."""
+    port = port or _free_port()
     said = folder / f"panel-{port}.log"
     place = ("--rig", server.name, "--broker", f"127.0.0.1:{broker_port}", "--port", str(port))
     with said.open("w") as log:
         # NiceGUI looks whether pytest runs, and would behave otherwise than for users
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
         process = subprocess.Popen((*COMMAND, *place, *options), stdout=log, stderr=log, cwd=folder, env=environment)
+    eventually(lambda: listens(port) or process.poll() is not None, 60)
+    assert process.poll() is None, said.read_text()
+    return process, port
+
+
+@contextmanager
+def served(folder: Path, broker_port: int, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
+    """The panel, in a process of its own; its address."""
+    process, port = launched(folder, broker_port, server, *options)
     try:
-        eventually(lambda: listens(port) or process.poll() is not None, 60)
-        assert process.poll() is None, said.read_text()
         yield f"{scheme}://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in (0, -signal.SIGTERM)
     finally:
         process.kill()
         process.wait()
-    text = RACE.sub("", said.read_text())
+    text = RACE.sub("", (folder / f"panel-{port}.log").read_text())
     assert text.startswith(f"Panel of {server.name}: {scheme}://127.0.0.1:{port}")
     assert "Traceback" not in text, text
     assert not list(folder.glob(".nicegui*"))

@@ -20,7 +20,7 @@ from hilserver.fidelity.results import LIMITED
 from hilserver.fidelity.segments import CircuitRows, passes
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.settings import CylinderSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun, fault_name
 from hilserver.simulation.machine import machine_of_device

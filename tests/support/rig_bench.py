@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from component_bench import program
 
 from hilserver.circuit.library import standard_library
-from hilserver.circuit.program import Program
-from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
@@ -94,12 +92,6 @@ def bench_rig(
     rig = _RIGS[written]
     packed = replace(rig.packed, index=rig.packed.index.copy(), value=rig.packed.value.copy())
     return replace(rig, plan=plan_on(rig.plan.block.copy()), packed=packed)
-
-
-@functools.cache
-def program() -> Program:
-    """The compiled program of the rig."""
-    return compiled_program(standard_library())
 
 
 class Bench:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import aiomqtt
@@ -14,13 +15,22 @@ import aiomqtt
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS, Command
 from hilserver.protocol.connection import new_client
+from hilserver.protocol.description import describe
 from hilserver.protocol.published import Answer, ServerState
-from hilserver.protocol.topics import Topics, describe
+from hilserver.protocol.topics import Topics
 from hilserver.service.mqtt import MqttService
 
 TOPICS = Topics("lab")
 V3, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
 STATE = ServerState(mode="SAFE", tick=7, time=0.0)
+
+
+def login(folder: Path, port: int, user: str, password: str) -> BrokerAddress:
+    """The address of a broker on this machine, with the password in a private file in ``folder``."""
+    secret = folder / f"{user}.password"
+    secret.touch(0o600)
+    secret.write_text(password)
+    return BrokerAddress(port=port, user=user, password_file=secret)
 
 
 class Commands:

@@ -89,7 +89,7 @@ class Served:
                 self.port.send(data)
 
     def delayed(self, seconds: float) -> Callable[[bytes], bytes]:
-        """For ``through``: what the device says comes so much later. Everything has come when ``mend`` returns."""
+        """For ``through``: delays the output of the device. All of it has arrived when ``repair`` returns."""
 
         def hold_back(data: bytes) -> bytes:
             if data:
@@ -107,7 +107,7 @@ class Served:
         with self._lock:
             self.port.plug()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Plugged in, and nothing damaged or delayed any more."""
         self.through = bytes
         while self._under_way:
@@ -116,7 +116,7 @@ class Served:
             self.plug()
 
     def close(self) -> None:
-        self.mend()
+        self.repair()
         self._end.set()
         self._thread.join()
         self.port.close()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from service_harness import Panel, Server, applied, eventually, panel
+from service_harness import Panel, Server, applied, eventually, talk
 
 from hilserver.realtime.device import DeviceMemory
 from hilserver.record.reader import LogTable
@@ -17,16 +15,6 @@ from hilserver.rig.build import load_rig
 DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml").settings
 SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
 """Of the demo's valve, per tick."""
-
-
-def talk(server: Server, conversation: Callable[[Panel], Awaitable[None]]) -> None:
-    """Have a conversation with a server over MQTT."""
-
-    async def run() -> None:
-        async with panel(server) as user:
-            await conversation(user)
-
-    asyncio.run(run())
 
 
 async def move(user: Panel) -> None:

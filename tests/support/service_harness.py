@@ -9,11 +9,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -338,6 +339,23 @@ async def panel(server: Server) -> AsyncIterator[Panel]:
                 await following
     for topic, message in (*user.seen, *user.sent):
         assert topic == "availability" or flaws(topic, message) == []
+
+
+def listens(port: int) -> bool:
+    """Whether a program on this machine accepts connections at the port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def talk(server: Server, conversation: Callable[[Panel], Awaitable[None]]) -> None:
+    """Have a conversation with a server over MQTT."""
+
+    async def run() -> None:
+        async with panel(server) as user:
+            await conversation(user)
+
+    asyncio.run(run())
 
 
 @contextlib.contextmanager

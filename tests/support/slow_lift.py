@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from component_bench import program
 from lift_bench import both, lift
-from rig_bench import Bench, program
+from rig_bench import Bench
 
 from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from fake_system import FakeSystem
 from modbus_bench import TcpBench
-from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, panel, rig_text
+from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, listens, panel, rig_text
 from service_inputs import random_switch
 from soak_logs import look_at_logs
 from soak_usage import Usage
@@ -67,7 +66,7 @@ action = "trip"
 
 @dataclass
 class Soak:
-    """The present server, and with what it is plagued."""
+    """The present server, and the fakes by which faults are injected."""
 
     folder: Path
     random: np.random.Generator
@@ -179,7 +178,7 @@ async def broker_is_killed(soak: Soak) -> None:
     killed = soak.server.pids["broker"]
     soak.server.kill("broker")
     await soak.wait(lambda: children_of(soak.server.pids["supervisor"]).get("broker", killed) != killed)
-    await soak.wait(lambda: _is_listening(soak.server.port))
+    await soak.wait(lambda: listens(soak.server.port))
     async with soak.user() as user:
         assert (await user.see("state", start=0))["mode"] == "RUNNING"
 
@@ -209,7 +208,7 @@ async def disk_is_slow(soak: Soak) -> None:
     async with soak.user() as user:
         soak.fake.set(write_delay=0.2)
         await asyncio.sleep(2.0)
-        soak.fake.mend()
+        soak.fake.repair()
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
 
 
@@ -219,7 +218,7 @@ async def disk_is_too_slow(soak: Soak) -> None:
         soak.fake.set(write_delay=2 * RING_SECONDS)
         await user.see("event", lambda event: "was killed" in event["text"])
         await asyncio.sleep(RING_SECONDS)
-        soak.fake.mend()
+        soak.fake.repair()
         event = await user.see("event", lambda event: "are in no log" in event["text"] or "are lost" in event["text"])
         assert event["kind"] == "warning"
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
@@ -232,7 +231,7 @@ async def disk_is_full(soak: Soak) -> None:
         await user.see("event", lambda event: "can't be written" in event["text"])
         state = await user.see("state", lambda state: "not recorded" in str(state["warnings"]))
         assert (state["mode"], state["recording"]["file"]) == ("RUNNING", None)
-        soak.fake.mend()
+        soak.fake.repair()
         await _recorded_again(user)
 
 
@@ -243,7 +242,7 @@ async def disk_fills_up(soak: Soak) -> None:
         await user.see("event", lambda event: "are left free" in event["text"])
         state = await user.see("state", lambda state: "not recorded" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
-        soak.fake.mend()
+        soak.fake.repair()
         await _recorded_again(user)
 
 
@@ -314,12 +313,6 @@ async def slow_device_is_unplugged(soak: Soak) -> None:
 async def _recorded_again(user: Panel) -> None:
     await user.see("event", lambda event: "recording resumed" in event["text"])
     await user.see("state", lambda state: bool(state["recording"]["file"]), len(user.seen))
-
-
-def _is_listening(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-        return True
-    return False
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -408,7 +401,7 @@ ENDING: tuple[Fault, ...] = (
 
 
 async def live(soak: Soak, faults: list[Fault], end: Fault) -> None:
-    """Start a server, plague it with faults, end it with the last; then look at what it has recorded."""
+    """Start a server, inject faults, end it with the last one, then examine what it has recorded."""
     began = time.monotonic()
     with soak.new_server() as soak.server:
         soak.memory = soak.server.memory
@@ -429,7 +422,7 @@ async def live(soak: Soak, faults: list[Fault], end: Fault) -> None:
                 soak.report.append(f"{fault.__name__:32}{time.monotonic() - at:6.1f} s")
         finally:
             watching.cancel()
-            soak.fake.mend()
+            soak.fake.repair()
             soak.fake.set(clock_offset=0.0)
         assert "Traceback" not in soak.server.stderr, soak.server.stderr
         last = int(header(soak.latest_row()).tick)

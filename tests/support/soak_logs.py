@@ -38,8 +38,8 @@ def look_at_logs(
     ``found_later``: some of them were out of sight for a while, and rows in them may be named as missing.
     """
     numbers = {path: _part(path) for path in new}
-    firsts = [p for p in new if not any(_run(o) == _run(p) and numbers[o] < numbers[p] for o in new)]
-    logs = sorted((found for path in firsts if (found := look_at_log(path)) is not None), key=lambda log: log.first)
+    begins = [p for p in new if not any(_run(o) == _run(p) and numbers[o] < numbers[p] for o in new)]
+    logs = sorted((found for path in begins if (found := look_at_log(path)) is not None), key=lambda log: log.first)
     before_all = Found(Path(), -1, 0, -1, 0, 0, 0)
     for before, after in itertools.pairwise([before_all, *logs]):
         missing = after.first - before.last - 1

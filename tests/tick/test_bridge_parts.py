@@ -19,7 +19,7 @@ from hilserver.rig.kalman import BIAS_A, BIAS_B, P_A, X
 from hilserver.tick.bridge.compensation import cubic, cubic_bend, cubic_slope
 from hilserver.tick.codes import Saturation
 from hilserver.tick.cylinder import (
-    GENTLE,
+    NEGLIGIBLE,
     add_volumes,
     correct_cylinder,
     expected,
@@ -218,7 +218,7 @@ def test_a_flow_that_falls_with_its_pressure_is_followed_however_stiff(steps_per
     """C·p' = -K·p, K·h/C = a: a step at the mean pressure passes the volume that leaves e^-a of it, for any a."""
     a, p = 1.0 / steps_per_time_constant, 40e5
     mean = p - a * p * share_of_rise(a)
-    assert p - a * mean == pytest.approx(p * np.exp(-a), rel=1e-9 + a**3 * (a < GENTLE), abs=1e-6)
+    assert p - a * mean == pytest.approx(p * np.exp(-a), rel=1e-9 + a**3 * (a < NEGLIGIBLE), abs=1e-6)
 
 
 def test_volumes_add_up_to_the_flow() -> None:
@@ -229,7 +229,7 @@ def test_volumes_add_up_to_the_flow() -> None:
         before = cells_of(k)[:3].copy()
         q = 2e-4 * (1 - np.cos(2 * pi * 5 * i * 2.5e-4))
         move_cylinder(q, -0.64 * q, k, m, 2.5e-4)
-        add_volumes(before[0], before[1], before[2], k, m)
+        add_volumes(before[0], before[1], before[2], k, m, 2.5e-4)
         total += 2.5e-4 * q
     assert k.volume_A == pytest.approx(total, rel=1e-4)
     assert k.volume_B == pytest.approx(-0.64 * total, rel=1e-4)
@@ -332,9 +332,9 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
         interpolate_gains(plan.kalman, k.x, CLOSED, m, gains)
         correct_cylinder(innovation, np.full(MEASUREMENTS, age), gains, CLOSED, past, k, change, m, dt)
         off.append(k.p_A - truth.p_A)
-    swing, least = np.ptp([sample[0] for sample in seen]), (2.0 if late == "is lost" else 0.5) * BAR
+    amplitude, least = np.ptp([sample[0] for sample in seen]), (2.0 if late == "is lost" else 0.5) * BAR
     assert np.abs(off[150:200]).max() < least
-    assert np.abs(off[200:]).max() < 0.75 * swing
+    assert np.abs(off[200:]).max() < 0.75 * amplitude
     assert np.abs(off[350:]).max() < least
 
 

@@ -37,7 +37,7 @@ PRESSURES = dict(zip(Action, (5.0, 6.5, 7.5, 8.5, 9.5), strict=True))
 SLEW, STOP_TIME = 20.0, 0.2
 """Of the valve: 1/s, s."""
 MISSING = 1.0
-"""s, longer than a supply may be missing; does not count where it is there."""
+"""s, longer than a supply may be missing; does not count while the supply is present."""
 
 
 @dataclass(frozen=True)

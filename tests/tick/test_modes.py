@@ -6,7 +6,8 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from rig_bench import DT, Bench, program
+from component_bench import program
+from rig_bench import DT, Bench
 from tick_bench import CYCLE, bench
 
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode

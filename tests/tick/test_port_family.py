@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from port_account import Judgement, judge, run_with, unbalanced
 from port_circuits import KINDS
 from port_family import CLOSED, SOURCE, Case, Ready, closed
 from port_sizes import SIZES, STANDSTILLS
-from rig_bench import program
 
 from hilserver.circuit.library import standard_library
 from hilserver.virtual_commissioning.before_arming import refusals
@@ -87,7 +87,7 @@ NOT_AT_A_PORT = {
 WRONG: dict[Case | Ready, str] = {
     Ready("regenerative"): "at the workpiece, which the bridge does not know, the rod side oscillates by some bar",
 }
-"""What is not as if it were installed, with the reason."""
+"""Cases in which the machine does not move as if the circuit were installed, with the reason."""
 
 
 @functools.cache

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import both, hard, lift, of_valves
 from numpy.typing import NDArray
-from rig_bench import program
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -74,7 +74,7 @@ def column(rig: Rig, rows: Floats, valve: str, word: str) -> NDArray[Any]:
     return rig.layout.values(rows, f"valve.{valve}.{word}")
 
 
-def swing_at_hold(rig: Rig, rows: Floats) -> float:
+def oscillation_at_hold(rig: Rig, rows: Floats) -> float:
     """The largest amplitude of a demand around a smooth course while the joystick is held."""
     largest, t = 0.0, headers(rows)["time"] - header(rows[0]).time
     for begin, end in HOLDS:
@@ -104,7 +104,7 @@ def test_no_strategy_oscillates_with_parameters_within_10_percent(strategy: str)
         rig = rig_with(strategy, 0.1, corner)
         rows, mode = run(rig)
         assert mode == "RUNNING", corner
-        assert swing_at_hold(rig, rows) < 0.01, corner
+        assert oscillation_at_hold(rig, rows) < 0.01, corner
         for valve in "AB":
             assert not (column(rig, rows, valve, "saturation") & Saturation.OSCILLATION).any(), corner
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import lift, ratio, sines
-from rig_bench import program
 from slow_lift import DT, SlowLift, slow_lift
 
 from hilserver.circuit.library import standard_library

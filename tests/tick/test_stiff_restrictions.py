@@ -1,4 +1,4 @@
-"""Restrictions that are laminar only near zero drop, at a measured port: no stiffness makes the bridge swing.
+"""Restrictions that are laminar only near zero drop, at a measured port: no stiffness makes the bridge oscillate.
 
 Near zero drop the square root law is the steeper the lower the transition pressure is: circuit and chamber settle in
 a few microseconds. The judge is outside of the bridge, as in `test_port_family`; the circuits, the rigs and the limits
@@ -12,10 +12,10 @@ from math import pi, sqrt
 from pathlib import Path
 
 import pytest
+from component_bench import program
 from port_account import Judgement, judge
 from port_family import Case
 from port_sizes import SIZES, STANDSTILLS, Table
-from rig_bench import program
 
 from hilserver.circuit.library import standard_library
 from hilserver.rig.build import Rig, assemble

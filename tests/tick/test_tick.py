@@ -6,9 +6,10 @@ from math import nan
 
 import numpy as np
 import pytest
+from component_bench import program
 from hypothesis import given
 from hypothesis import strategies as st
-from rig_bench import BAR, CIRCUIT, L_MIN, Bench, bench_rig, merged, program
+from rig_bench import BAR, CIRCUIT, L_MIN, Bench, bench_rig, merged
 from tick_bench import CYCLE, SUPPLIED, TANK, bench
 
 from hilserver.errors import ConfigurationError

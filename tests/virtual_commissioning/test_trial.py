@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Command
+from component_bench import program
 from lift_bench import FILE, lift, of_valves
 from lowering_bench import CONFIG, VALVE, lowering
-from rig_bench import merged, program
+from rig_bench import merged
 from slow_lift import slow_lift
 
 from hilserver.circuit.library import standard_library

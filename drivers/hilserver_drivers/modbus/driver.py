@@ -127,12 +127,18 @@ class Span(WriteJob):
         return filter(None, (part.fault(float(values[part.slot])) for part in self.parts))
 
 
-def spans(parts: Sequence[Part], config: ModbusConfig, gap: int, size: int) -> Iterator[Span]:
-    """Group channels that are at most ``gap`` registers apart, at most ``size`` registers per group."""
+def spans(
+    parts: Sequence[Part], config: ModbusConfig, gap: int, size: int, *, in_sequence: bool = False
+) -> Iterator[Span]:
+    """Group channels that are at most ``gap`` registers apart, at most ``size`` registers per group.
+
+    ``in_sequence``: only those that follow each other among the channels, so that groups can be kept in their order.
+    """
     chosen: list[Part] = []
     for part in sorted(parts, key=lambda p: (config.unit_of(p.place), p.place.table, p.place.address)):
         scale = BITS_PER_REGISTER if part.place.is_bit else 1
-        if chosen and not _belongs(part, chosen, config, gap * scale, size * scale):
+        follows = not in_sequence or any(abs(part.slot - other.slot) == 1 for other in chosen)
+        if chosen and not (follows and _belongs(part, chosen, config, gap * scale, size * scale)):
             yield Span.of(chosen, config)
             chosen = []
         chosen.append(part)
@@ -162,10 +168,12 @@ class Modbus(WireDriver):
         written = [Part(n, slot, c.outputs[n], c.order_of(c.outputs[n])) for slot, n in enumerate(outputs)]
         self._single = c.writes == "single"
         self._reads = deque(spans(read, c, c.group.gap, c.group.size))
-        self._writes = deque(spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE))
-        dog = c.watchdog_register
-        self._dog: deque[Span] = deque([] if dog is None else [Span(c.unit_of(dog), dog.table, dog.address)])
-        self._food = 0
+        size = 1 if self._single else WRITTEN_AT_ONCE
+        self._writes = deque(spans(written, c, 0, size, in_sequence=True))  # in order: valve, block valve, pump
+        register = c.watchdog_register
+        spans_of_it = [] if register is None else [Span(c.unit_of(register), register.table, register.address)]
+        self._watchdog: deque[Span] = deque(spans_of_it)
+        self._watchdog_value = 0
         self._line: ModbusLine
 
     @classmethod
@@ -197,8 +205,8 @@ class Modbus(WireDriver):
 
     def _connected(self) -> None:
         self._line.start_anew()
-        for dog in self._dog:
-            dog.retry.worked()
+        for watchdog in self._watchdog:
+            watchdog.retry.worked()
 
     def _try_out(self) -> None:
         refused, silent = [], {}
@@ -255,15 +263,15 @@ class Modbus(WireDriver):
         """Write, then trigger the device's watchdog if all outputs have their values."""
         super()._write(values, deadline)
         if all(span.written is not None for span in self._writes):
-            for dog in self._in_turn(self._dog, deadline):
-                self._feed(dog, deadline)
+            for watchdog in self._in_turn(self._watchdog, deadline):
+                self._feed(watchdog, deadline)
 
-    def _feed(self, dog: Span, deadline: float) -> None:
+    def _feed(self, watchdog: Span, deadline: float) -> None:
         settings: WatchdogRegister = self.config.watchdog_register
-        if time.monotonic() - dog.written_at >= settings.period:
-            self._food = (self._food + 1) % (2 if settings.mode == "toggle" else 0x10000)
-            data = bytes([self._food]) if dog.table == "coil" else self._food.to_bytes(2, "big")
-            self._remember(dog, data, self._send(dog, data, deadline))
+        if time.monotonic() - watchdog.written_at >= settings.period:
+            value = self._watchdog_value = (self._watchdog_value + 1) % (2 if settings.mode == "toggle" else 0x10000)
+            data = bytes([value]) if watchdog.table == "coil" else value.to_bytes(2, "big")
+            self._remember(watchdog, data, self._send(watchdog, data, deadline))
 
     def _put(self, job: Span, data: bytes, deadline: float) -> bool:
         return self._send(job, data, deadline) and (not self.config.read_back or self._has(job, data, deadline))

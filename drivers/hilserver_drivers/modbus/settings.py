@@ -169,9 +169,9 @@ class ModbusConfig(SlowDriverConfig):
                 other = taken.setdefault((self.unit_of(output), output.table, address), name)
                 if other != name:
                     raise ValueError(f"outputs.{name} and outputs.{other} share {output.table} {address}")
-        dog = self.watchdog_register
-        if dog is not None and (other := taken.get((self.unit_of(dog), dog.table, dog.address), "")):
-            raise ValueError(f"watchdog_register and outputs.{other} share {dog.table} {dog.address}")
+        register = self.watchdog_register
+        if register is not None and (other := taken.get((self.unit_of(register), register.table, register.address))):
+            raise ValueError(f"watchdog_register and outputs.{other} share {register.table} {register.address}")
         return self
 
     def unit_of(self, place: _Place | WatchdogRegister) -> int:

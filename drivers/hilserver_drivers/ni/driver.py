@@ -58,7 +58,7 @@ class NiDaq(Driver):
         self._is_open = False
         self._DaqError: type[Exception] | tuple[()] = ()
         self._lock = threading.Lock()
-        self._over, self._hurry, self._back = threading.Event(), threading.Event(), threading.Event()
+        self._over, self._wake, self._back = threading.Event(), threading.Event(), threading.Event()
         self._searcher: threading.Thread | None = None
 
     @classmethod
@@ -144,14 +144,14 @@ class NiDaq(Driver):
         with suppress(DriverError):
             self._write(self._safe, refresh=True)
         if self._connection is None:
-            self._hurry.set()
+            self._wake.set()
             if not self._back.wait(SAFE_TIMEOUT):  # the thread that finds the device writes its safe values
                 raise DriverError(f"device {self.name} was not set to its safe values: {self.last_error}")
 
     def close(self) -> None:
         """Release the device; its outputs keep their values, and its watchdog is switched off."""
         self._over.set()
-        self._hurry.set()
+        self._wake.set()
         if self._searcher is not None:
             self._searcher.join(SAFE_TIMEOUT)
         with self._lock:
@@ -187,7 +187,7 @@ class NiDaq(Driver):
         self._count(what, error)
         self._connection = None
         self._back.clear()
-        self._hurry.clear()
+        self._wake.clear()
         arguments = (connection, self._over)
         self._searcher = threading.Thread(target=self._search, args=arguments, name=f"search {self.name}", daemon=True)
         self._searcher.start()
@@ -206,8 +206,8 @@ class NiDaq(Driver):
             else:
                 self._take(connection, over)
                 return
-            self._hurry.wait(pause)
-            self._hurry.clear()
+            self._wake.wait(pause)
+            self._wake.clear()
             pause = min(2.0 * pause, longest)
 
     def _take(self, connection: NiConnection, over: threading.Event) -> None:

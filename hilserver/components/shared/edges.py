@@ -34,8 +34,8 @@ class NominalFlow(Datasheet):
 class Leakage(Datasheet):
     """Leakage of a valve with its spool at null."""
 
-    flow: Flow = Field(ge=0, description="leakage with the spool at null")
-    drop: Pressure = Field(gt=0, description="pressure drop at this leakage")
+    flow: Flow = Field(ge=0, examples=["0.8 l/min"], description="leakage with the spool at null")
+    drop: Pressure = Field(gt=0, examples=["70 bar"], description="pressure drop at this leakage")
     per: Literal["edge", "valve"] = Field(
         description="flow and drop of one edge, or of the whole valve P to T (A, B blocked)"
     )

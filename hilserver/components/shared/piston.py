@@ -28,6 +28,7 @@ from hilserver.units import (
     Pressure,
     Velocity,
     Volume,
+    shown_value,
 )
 
 HIGHEST_PRESSURE = 1e8
@@ -117,7 +118,8 @@ class Cushion(Datasheet):
     def _closes_within_its_length(self) -> Cushion:
         if self.closing is not None and self.closing > self.length:
             raise ValueError(
-                f"closing {self.closing * 1e3:g} mm must not be more than the length of {self.length * 1e3:g} mm"
+                f"closing {shown_value(self.closing, 'm')} must not be more than the length of "
+                f"{shown_value(self.length, 'm')}"
             )
         return self
 
@@ -125,7 +127,8 @@ class Cushion(Datasheet):
         """Raise ValueError if the cushion does not fit into its cylinder."""
         if self.length > stroke:
             raise ValueError(
-                f"{key}.length {self.length * 1e3:g} mm must not be more than the stroke of {stroke * 1e3:g} mm"
+                f"{key}.length {shown_value(self.length, 'm')} must not be more than the stroke of "
+                f"{shown_value(stroke, 'm')}"
             )
         if self.area is not None and self.area > chamber_area:
             raise ValueError(
@@ -256,7 +259,10 @@ class DoubleActing(Piston):
     def _rod_fits(cls, rod_diameter: float, values: ValidationInfo) -> float:
         bore = values.data.get("bore", inf)
         if rod_diameter >= bore:
-            raise ValueError(f"rod_diameter {rod_diameter * 1e3:g} mm must be less than the bore of {bore * 1e3:g} mm")
+            text = (
+                f"rod_diameter {shown_value(rod_diameter, 'm')} must be less than the bore of {shown_value(bore, 'm')}"
+            )
+            raise ValueError(text)
         return rod_diameter
 
     def cushions(self) -> dict[str, Cushion | None]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from hilserver.components.base import Datasheet, Fluid
 from hilserver.units import Pressure
 
-USUAL_SHARE = 0.2
+TYPICAL_SHARE = 0.2
 """Of the vapour pressure (gauge): the minimum inlet pressure by default, 0.8 bar absolute as on many datasheets."""
 
 
@@ -25,7 +25,7 @@ class Suction(Datasheet):
     def full_from(self, fluid: Fluid) -> float:
         """The pressure above which it fills completely, Pa."""
         if self.min_inlet_pressure is None:
-            return USUAL_SHARE * fluid.vapour_pressure
+            return TYPICAL_SHARE * fluid.vapour_pressure
         return self.min_inlet_pressure
 
     def suction_parameters(self, fluid: Fluid) -> dict[str, float]:

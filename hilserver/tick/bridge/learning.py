@@ -24,9 +24,9 @@ FORGET_TIME = 10.0
 """s: time in which an observation loses 63 % of its weight."""
 LEARNING_TIME = 0.3
 """s: time in which 63 % of an error that has been found is corrected."""
-USUAL_DELAY = 1e-3
+DELAY_DEVIATION = 1e-3
 """s: standard deviation of the delay before the first observation."""
-USUAL_GAIN = 0.05
+GAIN_DEVIATION = 0.05
 """Standard deviation of a gain, likewise."""
 NOISE = 5e-10
 """s^3: square of a volume error by the sensors, 0.1 ms of nominal flow, times its duration of 50 ms."""
@@ -54,8 +54,8 @@ def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
     if b.saturation & UNAVAILABLE or not is_excited(b, v):
         return
     keep = FORGET_TIME / (FORGET_TIME + elapsed)
-    late, to_port = USUAL_DELAY / v.Q_nominal * b.flow_change, -USUAL_GAIN / v.Q_nominal * b.passed_PA
-    to_tank, off = -USUAL_GAIN / v.Q_nominal * b.passed_AT, b.unexplained / v.Q_nominal
+    late, to_port = DELAY_DEVIATION / v.Q_nominal * b.flow_change, -GAIN_DEVIATION / v.Q_nominal * b.passed_PA
+    to_tank, off = -GAIN_DEVIATION / v.Q_nominal * b.passed_AT, b.unexplained / v.Q_nominal
     b.seen_11 = keep * (b.seen_11 + elapsed * late * late)
     b.seen_12 = keep * (b.seen_12 + elapsed * late * to_port)
     b.seen_13 = keep * (b.seen_13 + elapsed * late * to_tank)
@@ -80,12 +80,12 @@ def correct(b: ValveState, v: ValveRecord, share: float) -> None:
     """Move part of the way to the least-squares solution; the observations then leave less unexplained."""
     late, to_port, to_tank = least_squares(b)
     delay_before, PA_before, AT_before = b.delay, b.gain_PA, b.gain_AT
-    b.delay = clip(b.delay + share * USUAL_DELAY * late, -min(v.delay, DELAY_RANGE), DELAY_RANGE)
-    b.gain_PA = clip(b.gain_PA + share * USUAL_GAIN * to_port, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-    b.gain_AT = clip(b.gain_AT + share * USUAL_GAIN * to_tank, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    b.delay = clip(b.delay + share * DELAY_DEVIATION * late, -min(v.delay, DELAY_RANGE), DELAY_RANGE)
+    b.gain_PA = clip(b.gain_PA + share * GAIN_DEVIATION * to_port, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    b.gain_AT = clip(b.gain_AT + share * GAIN_DEVIATION * to_tank, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
     late, to_port, to_tank = b.delay - delay_before, b.gain_PA - PA_before, b.gain_AT - AT_before
     b.unexplained -= b.flow_change * late - b.passed_PA * to_port - b.passed_AT * to_tank
-    late, to_port, to_tank = late / USUAL_DELAY, to_port / USUAL_GAIN, to_tank / USUAL_GAIN
+    late, to_port, to_tank = late / DELAY_DEVIATION, to_port / GAIN_DEVIATION, to_tank / GAIN_DEVIATION
     b.seen_1 -= b.seen_11 * late + b.seen_12 * to_port + b.seen_13 * to_tank
     b.seen_2 -= b.seen_12 * late + b.seen_22 * to_port + b.seen_23 * to_tank
     b.seen_3 -= b.seen_13 * late + b.seen_23 * to_port + b.seen_33 * to_tank

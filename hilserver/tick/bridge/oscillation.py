@@ -3,12 +3,12 @@ r"""Whether the loop of circuit, valve and machine oscillates, as seen in the op
 A loop with too much delay oscillates at its own frequency and does not stop. So *half-waves* of the demanded opening,
 from one turning point to the next, are counted if they
 
-- are large enough (`MIN_AMPLITUDE`), slower than noise and faster than an operator (`QUICKEST`, `SLOWEST`),
+- are large enough (`MIN_AMPLITUDE`), slower than noise and faster than an operator (`SHORTEST`, `LONGEST`),
 - are not caused by the operator, whose inputs have not moved by a large fraction of it in the meantime (`EXPLAINED`),
 - do not decay: they are not much smaller than those before (`PERSISTENCE`, `DECAY_TIME`); a damped rig rings after a
   step.
 
-After `HALF_WAVES` of them the loop counts as oscillating, until an operator input moves or none occurs for `SLOWEST`.
+After `HALF_WAVES` of them the loop counts as oscillating, until an operator input moves or none occurs for `LONGEST`.
 
 ``b`` is the valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
 """
@@ -28,7 +28,7 @@ SMOOTHED = 1e-3
 """s: low-pass filter of the opening, against the noise of single ticks."""
 MIN_AMPLITUDE, MIN_SHARE = 0.01, 0.05
 """Smallest oscillation that counts, peak to peak: fraction of full opening, plus a fraction of the opening."""
-QUICKEST, SLOWEST = 2.5e-3, 0.25
+SHORTEST, LONGEST = 2.5e-3, 0.25
 """s between turning points: 200 Hz to 2 Hz."""
 EXPLAINED = 0.25
 """Fraction of an oscillation by which the inputs must move (of half their ranges) to count as its cause."""
@@ -56,7 +56,7 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
     elif abs(y - b.oscillation_to) > max(0.5 * least_half_wave(b), TURNING_SHARE * b.oscillation):
         count_half_wave(abs(b.oscillation_to - b.oscillation_from), b)
         b.oscillation_from, b.oscillation_to = b.oscillation_to, y
-    if b.oscillation_time > SLOWEST:
+    if b.oscillation_time > LONGEST:
         b.oscillation_count, b.oscillation = 0, 0.0
     if b.oscillation_count >= HALF_WAVES:
         note(b, Saturation.OSCILLATION)
@@ -67,7 +67,7 @@ def count_half_wave(size: float, b: ValveState) -> None:
     """The opening has turned after a half-wave of ``size``."""
     if b.oscillation_travel > EXPLAINED * size:
         b.oscillation_count, b.oscillation, b.oscillation_time = 0, 0.0, 0.0
-    elif b.oscillation_time > QUICKEST and size > max(least_half_wave(b), PERSISTENCE * b.oscillation):
+    elif b.oscillation_time > SHORTEST and size > max(least_half_wave(b), PERSISTENCE * b.oscillation):
         b.oscillation_count += 1
         b.oscillation, b.oscillation_time = max(size, b.oscillation), 0.0
     b.oscillation_travel = 0.0

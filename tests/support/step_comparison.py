@@ -1,11 +1,11 @@
-"""Circuit runs of random machines held against the outside judge: the true error beside the stated one."""
+"""Circuit runs of random machines compared with the independent reference: true and stated error."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from outside_judge import Case, random_case
+from independent_reference import Case, random_case
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
@@ -14,14 +14,14 @@ from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.circuit_run import CircuitRun, run_circuit
 
 FACTOR = 3.0
-"""Between the stated error and the true one, where the run is said to be good."""
+"""Largest ratio of the true error to the stated one, of a run whose step is reported to be short enough."""
 KINDS = {"pressure": "p", "position": "x", "velocity": "v"}
 ROUNDING = 2e-6
-"""Of a quantity's largest value: below it, the judge's own error counts too."""
+"""Of a quantity's largest value: below it, the reference's own error counts too."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class Compared:
     """A run: ``stated`` and ``true`` errors, as fractions of the largest value, by quantity; ``said``: the verdict."""
 
     what: str
@@ -32,7 +32,7 @@ class Judged:
 
     @property
     def wrong(self) -> list[str]:
-        """Quantities of a run that is said to be good whose true error is more than three times the stated one."""
+        """Quantities whose true error is over three times the stated one, of a step that passes as short enough."""
         if not self.good:
             return []
         return [name for name, true in self.true.items() if not true <= FACTOR * self.stated[name] + ROUNDING]
@@ -52,14 +52,14 @@ def run_of(case: Case, integrator: str, substeps: int) -> CircuitRun:
     return run_circuit(read_circuit(raw, library), library, cycle, case.duration)
 
 
-def judged(seed: int) -> Judged:
-    """A random machine with a random solver, against the outside judge."""
+def compared(seed: int) -> Compared:
+    """A random machine, run with a random solver and compared with the independent reference."""
     name, case, integrator, substeps = random_case(seed)
     what = f"{seed}: {name}, {integrator} × {substeps}"
     try:
         run = run_of(case, integrator, substeps)
     except HilserverError as error:
-        return Judged(what, False, str(error), {}, {"all": np.inf})
+        return Compared(what, False, str(error), {}, {"all": np.inf})
     assert run.error is not None
     exact = case.solved(run.time)
     true: dict[str, float] = {}
@@ -70,7 +70,7 @@ def judged(seed: int) -> Judged:
             differences = [np.abs(run.series[f"{n}.{KINDS[label]}"] - _shown(exact, label, n)).max() for n in nodes]
             true[label] = float(max(differences)) / deviation.size
     stated = {each.quantity: each.relative for each in run.error.deviations}
-    return Judged(what, not run.error.too_long, run.error.verdict(), stated, true)
+    return Compared(what, not run.error.too_long, run.error.verdict(), stated, true)
 
 
 def _shown(exact: dict[str, np.ndarray], label: str, node: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""An outside judge of circuit runs: random machines whose equations are written here by hand, solved by LSODA.
+"""An independent reference for circuit runs: random machines with equations written by hand, solved by LSODA.
 
 Nothing of the product's equations is used: the right-hand sides follow theory.md and the datasheets' values; there is
 no step, no sub-step and no aid for explicit methods in them. Between two corners of the inputs they are integrated with
@@ -29,12 +29,12 @@ TANK = {"type": "tank", "ports": {"T": "tank"}}
 
 
 class Undecided(Exception):
-    """The judge can't solve a machine."""
+    """The reference can't solve a machine."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A machine: its circuit as a table, and what the judge knows of it.
+    """A machine: its circuit as a table, and what the reference needs of it.
 
     ``points``: each input's corners; ``start`` and ``typical``: of the states; those with a space in their
     name are shown; ``rates``: time derivatives of the states under the inputs; ``floors``: states that end at 0.

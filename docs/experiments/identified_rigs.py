@@ -1,0 +1,79 @@
+"""What ``hilserver identify --apply`` brings on simulated rigs with unknown properties: fidelity before and after.
+
+The unknowns are those of ``hilserver fidelity --vary``, drawn all at once by seed::
+
+    python docs/experiments/identified_rigs.py --rigs 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from identification_coverage import CONFIG, VALVES, changed_rig
+
+from hilserver.compiler import compiled_program
+from hilserver.fidelity.unknowns import applicable, varied
+from hilserver.fidelity.vary import _Bench
+from hilserver.identify.identification import identify_valve
+from hilserver.identify.merge import merged
+from hilserver.identify.report import fragment, obsolete
+from hilserver.identify.sequence import recorded_sequence
+from hilserver.rig.build import Rig, assemble, load_rig
+
+
+def figures(rig: Rig, seed: int) -> Mapping[str, float]:
+    """NRMSE and noise over the work cycle, on the device with all unknowns of this seed; empty after a trip."""
+    changed = assemble(varied(rig, "rig", applicable(rig, "rig"), seed), rig.file, rig.library)
+    return _Bench(rig, "rig", "feedback", compiled_program(rig.library)).run_on(changed, seed).figures
+
+
+def identified_rig(name: str, seed: int, seconds: float) -> Rig:
+    """The rig file with what a sequence on this device has identified."""
+    changed = changed_rig(name, seed)
+    recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6)
+    results = [identify_valve(changed, recording, valve) for valve in VALVES[name]]
+    unused = {found.experiment.valve: obsolete(found) for found in results}
+    with TemporaryDirectory() as folder:
+        shutil.copytree(CONFIG.parent, Path(folder) / "config")
+        file = Path(folder) / "config" / "rigs" / f"{name}.toml"
+        file.write_text(
+            merged(file.read_text(), fragment(results, recording), unused, datetime.now().astimezone().date())
+        )
+        return load_rig(file)
+
+
+def in_words(values: Mapping[str, float]) -> str:
+    """``"position rod 0.26%, …"``"""
+    return ", ".join(f"{name} {value:.2%}" for name, value in values.items()) or "tripped"
+
+
+def main() -> None:
+    """Print the figures of each rig, then their medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rig", choices=list(VALVES), default="lift")
+    parser.add_argument("--rigs", type=int, default=8, help="number of seeds")
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the sequence")
+    options = parser.parse_args()
+    stated, found = load_rig(CONFIG / f"{options.rig}.toml"), []
+    for seed in range(options.seed, options.seed + options.rigs):
+        identified = identified_rig(options.rig, seed, options.seconds)
+        found.append((figures(stated, seed), figures(identified, seed)))
+        for when, values in zip(("before", "after"), found[-1], strict=True):
+            print(
+                seed, when, ", ".join(f"{name} {value:.2%}" for name, value in values.items()) or "tripped", flush=True
+            )
+    for when, runs in zip(("before", "after"), zip(*found, strict=True), strict=True):
+        ended = [run for run in runs if run]
+        medians = {name: float(np.median([run[name] for run in ended])) for name in (ended[0] if ended else ())}
+        print(f"median {when}, of {len(ended)}:", in_words(medians))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+r"""Cylinders and sensors, as the same recording shows them: values for ``[cylinders]`` and ``[channels]``.
+
+The bridge's model of a chamber has the compliance
+
+.. math:: C = (V_0 + A\,x)\left(\frac{1}{B} + \alpha\,a(p)\right)
+
+with the oil's bulk modulus B, its share of free air :math:`\alpha` (:math:`a(p)`: compliance of air), which both
+chambers have in common, and the dead volume :math:`V_0`. The fit distinguishes softer oil, air, hoses and another dead
+volume; what they make of the compliance together is known far better than each of them. So B, :math:`\alpha` and
+:math:`V_0` are those with which the model comes closest to the identified compliance over the positions and pressures
+of the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from hilserver.components.orifice import FlowAtDrop
+from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
+from hilserver.identify.findings import IdentifiedValue
+from hilserver.identify.fit import Values
+from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform
+from hilserver.identify.recorded import Recording
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.units import BAR, L_MIN, shown_unit
+
+INFORMED = 0.5
+"""A value is identified where its deviation is at most this fraction of the one that was assumed beforehand."""
+LEVELS = (10.0, 50.0, 90.0)
+"""Percentiles of the positions and pressures of a recording at which compliances are compared."""
+LEAST_AIR = 1e-5
+"""Smallest deviation that is stated of the share of air."""
+LEAST_DELAY = 1e-4
+"""s: smallest correction of a sensor's delay."""
+
+
+@dataclass(frozen=True)
+class Restriction(IdentifiedValue):
+    """The pressure drop of a restriction at a ``flow``, m³/s."""
+
+    flow: float = 0.0
+
+
+Findings = Mapping[str, Sequence[IdentifiedValue]]
+"""By the table of the rig file to which they belong, such as ``cylinders.lift``."""
+
+
+def machine_findings(results: Sequence[Identified], recording: Recording) -> Findings:
+    """Identified properties of the cylinders and channels at these valves."""
+    found: dict[str, list[IdentifiedValue]] = {}
+    for name in results[0].experiment.rig.settings.cylinders if results else ():
+        found[f"cylinders.{name}"] = list(cylinder_findings(results, name))
+    for name in _channels(results):
+        found[f"channels.{name}"] = list(channel_findings(results, recording, name))
+    return {table: values for table, values in found.items() if values}
+
+
+# --- cylinders --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IdentifiedChamber:
+    """A chamber, and the fit of a valve that shows it; ``x``, ``p``: where its compliance is of interest, m and Pa."""
+
+    chamber: Chamber
+    found: Identified
+    x: Floats
+    p: Floats
+
+    @classmethod
+    def of(cls, chamber: Chamber, found: Identified) -> IdentifiedChamber:
+        """At the positions and pressures of this fit's recording."""
+        channels = found.experiment.recording.channels
+        x, p = (np.percentile(channels[n], LEVELS) for n in (str(chamber.cylinder.position), chamber.pressure))
+        grid_x, grid_p = np.meshgrid(x, np.maximum(p, MIN_PRESSURE))
+        return cls(chamber, found, grid_x.ravel(), grid_p.ravel())
+
+    @cached_property
+    def terms(self) -> Mapping[str, Floats]:
+        """Contributions of the fit's parameters to the compliance."""
+        return self.chamber.compliances(self.x, self.p)
+
+    def compliance(self, values: Values) -> Floats:
+        """The identified compliance, m³/Pa, with these values of the parameters."""
+        return np.asarray(sum(values.get(name, 0.0) * term for name, term in self.terms.items()))
+
+    @cached_property
+    def uncertainty(self) -> float:
+        """Standard deviation of the compliance in the middle of the recording, as a fraction of it."""
+        middle = len(self.x) // 2
+        deviation = self.found.fit.deviation_of({name: float(term[middle]) for name, term in self.terms.items()})
+        return deviation / float(self.compliance(self.found.values)[middle])
+
+
+@dataclass(frozen=True)
+class Oil:
+    """The model of a cylinder's oil: ``softness``, 1/B in 1/Pa, ``air``, and dead volumes by port, m³."""
+
+    softness: float
+    air: float
+    dead_volumes: Mapping[str, float]
+
+
+def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stated: Oil | None = None) -> Oil:
+    """The model that comes closest to the compliances with these ``values``, by chamber.
+
+    ``stated``: the oil, if only the dead volumes are wanted.
+    """
+    first, ports = chambers[0].chamber, [c.chamber.port for c in chambers]
+    swept = [c.chamber.swept(c.x) for c in chambers]
+    air = [free_air(c.p, c.chamber.line) for c in chambers]
+    wanted = [c.compliance(v) for c, v in zip(chambers, values, strict=True)]
+
+    def unscaled(z: Floats) -> Oil:
+        if stated is not None:
+            return replace(stated, dead_volumes=dict(zip(ports, first.dead * z, strict=True)))
+        return Oil(z[0] / first.line.B_o, 1e-2 * z[1], dict(zip(ports, first.dead * z[2:], strict=True)))
+
+    def errors(z: Floats) -> Floats:
+        oil = unscaled(z)
+        lines = zip(ports, swept, air, wanted, strict=True)
+        return np.concatenate(
+            [(oil.dead_volumes[port] + V) * (oil.softness + oil.air * a) / C - 1.0 for port, V, a, C in lines]
+        )
+
+    start = np.ones(len(ports)) if stated is not None else np.array([1.0, 0.1, *np.ones(len(ports))])
+    low, high = np.full(len(start), 1e-3), np.full(len(start), 1e3)
+    if stated is None:
+        low[1], high[1] = 0.0, 10.0
+    return unscaled(least_squares(errors, start, bounds=(low, high)).x)
+
+
+def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[IdentifiedValue]:
+    """Leakage past the piston, restrictions at the ports, oil and dead volumes of a cylinder."""
+    settings = results[0].experiment.rig.settings.cylinders[name]
+    fits = [found for found in results if any(c.cylinder is settings for c in found.experiment.chambers)]
+    if not fits:
+        return
+    if settings.port_B is not None:
+        yield from _leakage(fits, settings.leakage)
+    chambers: dict[str, IdentifiedChamber] = {}
+    for found in fits:
+        for c in (IdentifiedChamber.of(c, found) for c in found.experiment.chambers if c.cylinder is settings):
+            best = chambers.setdefault(c.chamber.port, c)
+            chambers[c.chamber.port] = min(best, c, key=lambda chamber: chamber.uncertainty)
+    yield from _oil(list(chambers.values()), settings)
+    for side, port in (("A", settings.port_A), ("B", settings.port_B)):
+        if port in chambers:
+            yield from _restriction(chambers[port], side)
+
+
+def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> Iterator[IdentifiedValue]:
+    """Bulk modulus and air, if the recording shows them; dead volumes."""
+    line = chambers[0].chamber.line
+    stated = None
+    oil, deviation = _with_deviation(chambers, stated)
+    if deviation.softness <= INFORMED * uniform(ELASTICITY) * oil.softness:
+        B = 1.0 / oil.softness
+        yield IdentifiedValue(
+            "bulk modulus", "bulk_modulus", B, deviation.softness * B**2, settings.bulk_modulus, "MPa", 1e-6
+        )
+        air = max(deviation.air, LEAST_AIR)
+        yield IdentifiedValue("air in the oil", "air_fraction", oil.air, air, settings.air_fraction)
+    else:
+        stated = Oil(1.0 / line.B_o, line.alpha_0, {})
+        oil, deviation = _with_deviation(chambers, stated)
+    for side, port in (("A", settings.port_A), ("B", settings.port_B)):
+        if port is not None and port in oil.dead_volumes:
+            value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
+            yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
+
+
+def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None) -> tuple[Oil, Oil]:
+    """The model of the oil and its standard deviations, by its changes with each parameter of each fit."""
+    values = [c.found.values for c in chambers]
+    oil = oil_of(chambers, values, stated)
+    variance = np.zeros(2 + len(chambers))
+    for fit in {id(c.found): c.found.fit for c in chambers}.values():
+        names = list(dict.fromkeys(n for c in chambers if c.found.fit is fit for n in c.terms if n in fit.deviations))
+        gradient = []
+        for name in names:
+            step = fit.deviations[name]
+            changed = [
+                {**v, name: v[name] + step} if c.found.fit is fit else v for c, v in zip(chambers, values, strict=True)
+            ]
+            gradient.append((_numbers(oil_of(chambers, changed, stated)) - _numbers(oil)) / step)
+        places = [list(fit.deviations).index(name) for name in names]
+        covariance = fit.covariance[np.ix_(places, places)]
+        variance += np.einsum("ik,ij,jk->k", np.array(gradient), covariance, np.array(gradient))
+    softness, air, *dead = np.sqrt(np.maximum(variance, 0.0)).tolist()
+    return oil, Oil(softness, air, dict(zip(oil.dead_volumes, dead, strict=True)))
+
+
+def _numbers(oil: Oil) -> Floats:
+    return np.array([oil.softness, oil.air, *oil.dead_volumes.values()])
+
+
+def _restriction(chamber: IdentifiedChamber, side: str) -> Iterator[IdentifiedValue]:
+    """The restriction between port and piston, where it is significant: the drop at a rod speed of ROD_SPEED."""
+    fit, key = chamber.found.fit, f"restriction {chamber.chamber.port}"
+    value, deviation = chamber.found.values.get(key, 0.0), fit.deviations.get(key, inf)
+    if value > SIGNIFICANT * deviation:
+        cylinder = chamber.chamber.cylinder
+        name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
+        point: FlowAtDrop | None = getattr(cylinder, key)
+        configured = point.drop * (flow / point.flow) ** 2 if point is not None else None
+        yield Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow)
+
+
+def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[IdentifiedValue]:
+    """From the fit that knows it best."""
+    deviation, value = min((f.fit.deviations.get("piston_leakage", inf), f.values["piston_leakage"]) for f in fits)
+    prior = fits[0].experiment.parameters(True)["piston_leakage"].prior
+    if deviation <= INFORMED * prior:
+        unit = "l/min/bar", BAR / L_MIN
+        yield IdentifiedValue("leakage past the piston", "leakage", max(value, 0.0), deviation, configured, *unit)
+
+
+# --- channels ---------------------------------------------------------------------------------------------------------
+
+
+def _channels(results: Sequence[Identified]) -> list[str]:
+    """Those on which the results depend, and which are measured."""
+    names: dict[str, None] = {}
+    for found in results:
+        e = found.experiment
+        positions = [str(c.cylinder.position) for c in e.chambers]
+        sensors = [sensor.channel for sensor in (e.flow, e.spool) if sensor is not None]
+        names |= dict.fromkeys([*e.pressures(), *positions, *sensors])
+    return [name for name in names if results[0].experiment.rig.settings.channels[name].device is not None]
+
+
+def channel_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[IdentifiedValue]:
+    """Noise of a channel, and its delay where it differs from the stated one (relative to the sensor of the flow)."""
+    rig: Rig = results[0].experiment.rig
+    settings, noise = rig.settings.channels[name], recording.noise.get(name)
+    unit = shown_unit(settings.unit)
+    if noise is not None:
+        stated = settings.noise.value if settings.noise is not None else None
+        yield IdentifiedValue("noise", "noise", noise.value, noise.deviation, stated, *unit)
+    known = [(f.fit.deviations[key], f.values[key]) for f in results if (key := f"delay {name}") in f.fit.deviations]
+    deviation, more = min(known, default=(inf, 0.0))
+    if abs(more) > max(SIGNIFICANT * deviation, LEAST_DELAY):
+        yield IdentifiedValue("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)

@@ -1,0 +1,70 @@
+"""The rig file's ``[cylinders]``: the machine as the bridge knows it."""
+
+from __future__ import annotations
+
+from math import pi
+
+from pydantic import Field, model_validator
+
+from hilserver.components.base import Datasheet
+from hilserver.components.orifice import FlowAtDrop
+from hilserver.rig.references import PortName, PositionChannel
+from hilserver.units import LeakageCoefficient, Length, Mass, Modulus, Number, Volume
+
+
+class CylinderSettings(Datasheet):
+    """A cylinder of the machine, for the strategies that predict and for flows that are not measured.
+
+    Everything that it moves counts as one mass at the rod; load and friction need not be known.
+    """
+
+    description: str = Field(default="", description="free text")
+    port_A: PortName = Field(description="the rig's port at the piston side")
+    port_B: PortName | None = Field(default=None, description="the rig's port at the rod side; none: open to the tank")
+    position: PositionChannel | None = Field(default=None, description="channel of the rod's position, 0 m retracted")
+    bore: Length = Field(gt=0, examples=["63 mm"], description="diameter of the piston")
+    rod_diameter: Length = Field(ge=0, examples=["36 mm"], description="diameter of the rod")
+    stroke: Length = Field(gt=0, examples=["400 mm"], description="stroke")
+    dead_volume_A: Volume = Field(
+        gt=0, examples=["0.3 l"], description="oil between valve and piston with the rod in, hoses included"
+    )
+    dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
+    mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
+    leakage: LeakageCoefficient = Field(
+        default="0 l/min/bar", ge=0, examples=["0.005 l/min/bar"], description="leakage past the piston per pressure"
+    )
+    bulk_modulus: Modulus | None = Field(
+        default=None,
+        examples=["1.2e9 Pa"],
+        gt=0,
+        description="effective value of oil and hoses; default: that of the circuit's oil",
+    )
+
+    air_fraction: Number | None = Field(
+        default=None,
+        ge=0,
+        le=0.1,
+        description="volume fraction of free air in the oil at atmospheric pressure; default: that of the circuit's "
+        "oil, 0 where bulk_modulus is given",
+    )
+    restriction_A: FlowAtDrop | None = Field(
+        default=None, description="restriction between port A, where the pressure is measured, and the piston"
+    )
+    restriction_B: FlowAtDrop | None = Field(default=None, description="the same at port B")
+
+    @model_validator(mode="after")
+    def _has_an_annulus(self) -> CylinderSettings:
+        if self.rod_diameter >= self.bore:
+            raise ValueError("rod_diameter must be smaller than bore")
+        return self
+
+    def areas(self) -> tuple[float, float]:
+        """Piston areas at A and B, m²."""
+        piston = 0.25 * pi * self.bore**2
+        return piston, piston - 0.25 * pi * self.rod_diameter**2
+
+    def drops(self) -> tuple[float, float]:
+        """Pressure drops between port and piston at A and B by the square of the piston's speed, Pa/(m/s)²."""
+        points = zip((self.restriction_A, self.restriction_B), self.areas(), strict=True)
+        drop_A, drop_B = (point.drop * (area / point.flow) ** 2 if point else 0.0 for point, area in points)
+        return drop_A, drop_B

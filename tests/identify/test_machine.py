@@ -1,0 +1,143 @@
+"""Cylinder and sensors are identified from the recording that identifies the valve, and what this is good for."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pytest
+from identification_coverage import changed_rig
+from lift_bench import FILE, lift
+
+from hilserver.compiler import standard_program
+from hilserver.fidelity.comparison import Comparison
+from hilserver.fidelity.segments import CycleSegment, passes, trip_in
+from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.machine import machine_findings
+from hilserver.identify.merge import merged
+from hilserver.identify.recorded import Noise, Recording
+from hilserver.identify.report import fragment
+from hilserver.identify.sequence import recorded_sequence
+from hilserver.rig.build import Rig, assemble
+from hilserver.units import ATMOSPHERE, BAR, L_MIN, to_si
+
+Found = tuple[Rig, Recording, list[Identified]]
+
+
+@pytest.fixture(scope="module")
+def identified() -> Found:
+    """Both valves of a lift rig with all unknowns, by a seed that no figure of the pages is from."""
+    rig = changed_rig("lift", 102)
+    recording = recorded_sequence(rig, ["A", "B"], 30.0, 0.6)
+    return rig, recording, [identify_valve(rig, recording, valve) for valve in ("A", "B")]
+
+
+def true_compliance(rig: Rig, side: str, x: float, p: float) -> float:
+    """Of the simulated chamber: oil with air, and the hose, whose wall yields by V/(B_hc·sqrt(p)) (theory §2)."""
+    machine = rig.sources["devices"]["rig"]["machine"]
+    parts, oil = machine["components"], machine["fluid"]
+    cylinder, hose, line = parts["cylinder"], parts[f"cylinder_hose_{side}"], parts[f"cylinder_line_{side}"]
+    bore, rod = to_si(cylinder["bore"], "m"), to_si(cylinder["rod_diameter"], "m")
+    swept = 0.25 * math.pi * (bore**2 * x if side == "A" else (bore**2 - rod**2) * (1.0 - x))
+    V_hose = 0.25 * math.pi * to_si(hose["inner_diameter"], "m") ** 2 * to_si(hose["length"], "m")
+    V = swept + to_si(cylinder[f"dead_volume_{side}"], "m^3") + to_si(line["volume"], "m^3") + V_hose
+    p_0, kappa = ATMOSPHERE, 1.4
+    air = oil["air_fraction"] * (p_0 / (p + p_0)) ** (1.0 / kappa) / (kappa * (p + p_0))
+    wall = V_hose / (float(str(hose["wall_coefficient"]).split()[0]) * math.sqrt(p))
+    return float(V * (1.0 / to_si(oil["bulk_modulus"], "Pa") + air) + wall)
+
+
+@pytest.mark.slow
+def test_chambers_are_as_soft_as_the_simulated_ones(identified: Found) -> None:
+    rig, recording, results = identified
+    found = {f.key: f.value for f in machine_findings(results, recording)["cylinders.lift"]}
+    for side, area in (("A", 1963.5e-6), ("B", 1256.6e-6)):
+        for x in (0.3, 0.5):
+            for p in (40e5, 100e5):
+                swept = area * (x if side == "A" else 1.0 - x)
+                air = found["air_fraction"] * (ATMOSPHERE / (p + ATMOSPHERE)) ** (1.0 / 1.4) / (1.4 * (p + ATMOSPHERE))
+                modelled = (found[f"dead_volume_{side}"] + swept) * (1.0 / found["bulk_modulus"] + air)
+                assert modelled == pytest.approx(true_compliance(rig, side, x, p), rel=0.12), (side, x, p)
+
+
+@pytest.mark.slow
+def test_leakage_past_the_piston_is_identified(identified: Found) -> None:
+    rig, recording, results = identified
+    found = {f.key: f for f in machine_findings(results, recording)["cylinders.lift"]}["leakage"]
+    true = to_si(rig.sources["devices"]["rig"]["machine"]["components"]["cylinder"]["leakage"], "m^3/(s*Pa)")
+    assert found.value == pytest.approx(true, rel=0.1)
+    assert abs(found.value - true) < 4.0 * found.deviation
+
+
+@pytest.mark.slow
+def test_the_fragment_contains_them_and_can_be_merged(identified: Found) -> None:
+    """Also into tables that are written in one line, as the channels of this rig file."""
+    _, recording, results = identified
+    text = fragment(results, recording)
+    after = tomllib.loads(merged(FILE.read_text(), text, {}, date(2026, 11, 25)))
+    assert {"leakage", "bulk_modulus", "air_fraction", "dead_volume_A"} <= after["cylinders"]["lift"].keys()
+    assert all("noise" in after["channels"][name] for name in ("p_A", "p_B", "x"))
+
+
+def test_noise_is_that_of_successive_samples() -> None:
+    rng = np.random.default_rng(5)
+    motion = 50.0 * np.sin(2.0 * np.pi * 10.0 * np.arange(20_000) * 1e-3)
+    found = Noise.of(motion + 0.2 * rng.standard_normal(len(motion)))
+    assert found is not None
+    assert found.value == pytest.approx(0.2, rel=0.05)
+
+
+@pytest.mark.parametrize("samples", [np.zeros(5000), np.repeat(np.arange(500.0), 10), np.arange(100.0)])
+def test_no_noise_is_stated_where_there_is_none(samples: Any) -> None:
+    """A reading that repeats itself, or too few of them."""
+    assert Noise.of(samples) is None
+
+
+def errors_of(rig: Rig) -> dict[str, float]:
+    """NRMSE over the work cycle, by quantity, with feedback."""
+    comparison = Comparison.of(rig, standard_program())
+    record, true_values = comparison.bridged(rig, "feedback")
+    assert trip_in(record, rig) is None
+    segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
+    return {name: deviation.nrmse for name, deviation in segment.deviations.items()}
+
+
+LEAKAGE = {"leakage": "0.015 l/min/bar"}
+WORN: dict[str, Any] = {"devices": {"rig": {"machine": {"components": {"cylinder": LEAKAGE}}}}}
+
+
+def test_a_leaking_piston_that_the_bridge_knows_of_causes_no_position_error() -> None:
+    """Oil that leaks past the piston was passed by the valve, although it has moved nothing."""
+    unknown, known = errors_of(lift(WORN)), errors_of(lift({**WORN, "rig": {"cylinders": {"lift": LEAKAGE}}}))
+    assert unknown["position rod"] > 2e-3
+    assert known["position rod"] < 5e-5
+    assert known["pressure A"] < 2e-3
+
+
+def restricted() -> Rig:
+    """A worn cylinder whose pressures are measured before a restriction of 8 bar at 0.2 m/s at each port."""
+    rig = lift({**WORN, "rig": {"cylinders": {"lift": LEAKAGE}}})
+    sources: dict[str, Any] = dict(rig.sources)
+    machine = sources["devices"]["rig"]["machine"]
+    for side in "AB":
+        machine["components"]["cylinder"]["ports"][side] = f"piston_{side}"
+        machine["nodes"][f"piston_{side}"] = dict(machine["nodes"][side])
+        machine["components"][f"line_{side}"] = {"type": "volume", "ports": {"P": side}, "volume": "0.04 l"}
+        point = {"flow": f"{0.2 * 1963.5e-6 / L_MIN} l/min", "drop": f"{8e5 / BAR} bar"}
+        ports = {"A": side, "B": f"piston_{side}"}
+        machine["components"][f"fitting_{side}"] = {"type": "orifice", "ports": ports, "nominal_flow": point}
+    return rig
+
+
+def test_pressures_before_a_restriction_do_not_spoil_the_leakage() -> None:
+    """The leakage is driven by the pressures at the piston, which are lower or higher by the restriction's drop."""
+    rig = restricted()
+    point = rig.sources["devices"]["rig"]["machine"]["components"]["fitting_A"]["nominal_flow"]
+    unknown = errors_of(assemble(dict(rig.sources), FILE, rig.library))
+    sources: dict[str, Any] = dict(rig.sources)
+    sources["rig"]["cylinders"]["lift"] |= {"restriction_A": point, "restriction_B": point}
+    known = errors_of(assemble(sources, FILE, rig.library))
+    assert known["position rod"] < 0.4 * unknown["position rod"]

@@ -1,0 +1,148 @@
+"""The panel beside other clients: what they change meanwhile, and the page as the link to the operator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from panel_bench import CHROMIUM, WITHIN, printed_address, served
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from service_harness import Server
+
+from hilserver.client import Client, CommandRefused, connect
+from hilserver.protocol.commands import Switch
+
+pytestmark = [
+    pytest.mark.realtime,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="not installed: chromium (make test-programs)"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("others")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=WITHIN)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, attended: Server) -> Iterator[str]:
+    with served(folder, attended.port, attended) as url:
+        yield url
+
+
+@pytest.fixture
+def relief(folder: Path, url: str, browser: Browser) -> Iterator[Page]:
+    """The page with the dialog of the relief valve."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    page.goto(printed_address(folder, url))
+    page.locator('[data-part="relief"] .hit').first.click(timeout=WITHIN)
+    expect(page.locator(".apply")).to_be_enabled()
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def other(attended: Server) -> Iterator[Client]:
+    with connect(attended.name, f"127.0.0.1:{attended.port}", within=60.0) as client:
+        yield client
+
+
+def opening_pressure(client: Client) -> str:
+    components: Any = client.circuit.source["components"]
+    return str(components["relief"]["opening_pressure"])
+
+
+def test_a_change_is_taken_back(relief: Page, other: Client) -> None:
+    before = opening_pressure(other)
+    now = relief.locator(".datasheet .now").first
+    expect(now).to_have_text(before)
+    relief.locator('input[data-field="opening_pressure"]').fill("111 bar")
+    expect(now).to_have_text(before)
+    relief.locator(".apply").click()
+    expect(now).to_have_text("111 bar")
+    other.wait(lambda _: opening_pressure(other) == "111 bar", 60.0)
+    relief.get_by_role("button", name="Undo").click()
+    expect(relief.locator(".applied")).to_contain_text("Taken back.")
+    expect(now).to_have_text(before)
+    other.wait(lambda _: opening_pressure(other) == before, 60.0)
+    expect(relief.get_by_role("button", name="Undo")).to_be_hidden()
+
+
+def test_what_somebody_else_has_changed_meanwhile_is_shown(relief: Page, other: Client) -> None:
+    """The entry is kept; a change made for an older version, or out of range, is refused by the server."""
+    version, before = other.circuit.version, opening_pressure(other)
+    field = relief.locator('input[data-field="opening_pressure"]')
+    field.fill("140 bar")
+    other.switch("relief", {"opening_pressure": "130 bar"})
+    notice = relief.locator(".changed-by-others")
+    expect(notice).to_contain_text(f"Somebody else changed this meanwhile:\nopening pressure *: {before} → 130 bar")
+    expect(relief.locator(".datasheet .now").first).to_have_text("130 bar")
+    expect(field).to_have_value("140 bar")
+    relief.locator(".apply").click()
+    expect(relief.locator(".applied")).to_contain_text("Active since tick")
+    other.wait(lambda _: opening_pressure(other) == "140 bar", 60.0)
+    late = Switch(component="relief", set={"opening_pressure": "99 bar"}, version=version)
+    with pytest.raises(CommandRefused, match="somebody else has changed the circuit meanwhile"):
+        other.do(late)
+    with pytest.raises(CommandRefused, match="out of range: at most 4000 bar"):
+        other.switch("relief", {"opening_pressure": "100000 bar"})
+    assert opening_pressure(other) == "140 bar"
+
+
+@pytest.fixture(scope="module")
+def attended(folder: Path) -> Iterator[Server]:
+    """A rig without accounts that requires its operator, with a hold-to-run input."""
+    changes = {
+        "max_missed": "max_missed = 5000",
+        "max_age": 'max_age = "5 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+        "lost_after =": 'lost_after = "4 s"',
+        "require =": 'require = "client"',
+        "[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "2 s"',
+    }
+    with Server(folder, changes=changes) as server:
+        yield server
+
+
+def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, attended: Server, browser: Browser) -> None:
+    with served(folder, attended.port, attended) as url, connect(attended.name, f"127.0.0.1:{attended.port}") as client:
+        context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        page = context.new_page()
+        page.goto(printed_address(folder, url))
+        page.get_by_role("button", name="Arm", exact=True).click(timeout=WITHIN)
+        expect(page.locator(".mode.ARMED")).to_be_visible()
+        page.get_by_role("button", name="Start", exact=True).click(timeout=WITHIN)
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        assert client.wait(lambda state: state.operator is not None, 60.0).operator.startswith("panel on ")  # type: ignore[union-attr]
+
+        slider = page.get_by_role("slider", name="joystick")
+        box = slider.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2, steps=5)
+        client.wait(lambda state: state.target["input.joystick"] > 0.4, 60.0)
+        time.sleep(5.0)
+        assert client.state.target["input.joystick"] > 0.4, "it is held"
+        page.mouse.up()
+        client.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+        assert client.state.mode == "RUNNING", "the page has been shown for longer than lost_after"
+
+        page.close()
+        state = client.wait(lambda state: state.mode == "SAFE", within=60.0)
+        assert [text for text in state.warnings if text.startswith("operator lost: no heartbeat of")], state.warnings
+        context.close()

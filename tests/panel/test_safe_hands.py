@@ -1,0 +1,286 @@
+"""STOP from every state of the page, by pointer and by key, and what the page shows when its link to the rig is lost.
+
+In a real browser, on three sizes of screen, with a real server and broker, whose processes are killed or held.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from panel_bench import CHROMIUM, WITHIN, launched, served
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from service_harness import Server
+
+from hilserver.client import Client, connect
+
+pytestmark = [
+    pytest.mark.realtime,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="not installed: chromium (make test-programs)"),
+]
+
+SIZES = {"desktop": (1400, 1000), "tablet": (820, 1180), "phone": (390, 844)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hands")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    """A rig that survives processes that are held for some seconds."""
+    changes = {"max_age": 'max_age = "60 s"', "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "60 s"'}
+    with Server(folder, changes=changes) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, server: Server) -> Iterator[str]:
+    with served(folder, server.port, server, "--open") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def rig(server: Server) -> Iterator[Client]:
+    """The rig, as another client sees it."""
+    with connect(server.name, f"127.0.0.1:{server.port}", within=60.0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=WITHIN)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def shown(browser: Browser, url: str, size: str = "desktop") -> Iterator[Page]:
+    """The panel on a screen of this size; on a phone or a tablet it is touched, not clicked."""
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, has_touch=size != "desktop")
+    context.set_default_timeout(WITHIN)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(url)
+    expect(page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"\d bar"))
+    yield page
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def pages(browser: Browser, url: str) -> Iterator[Mapping[str, Page]]:
+    """The panel on each size of screen."""
+    with ExitStack() as stack:
+        yield {size: stack.enter_context(shown(browser, url, size)) for size in SIZES}
+
+
+def run(rig: Client) -> None:
+    """Let the rig run, wherever it is."""
+    if rig.state.mode == "SAFE":
+        rig.arm()
+        rig.wait(lambda state: state.mode == "ARMED", 60.0)
+    if rig.state.mode == "ARMED":
+        rig.start()
+    rig.wait(lambda state: state.mode == "RUNNING", 60.0)
+
+
+def touch_stop(page: Page) -> None:
+    """One press in the middle of STOP, whatever is in the way."""
+    box = page.locator("#stop").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    if page.evaluate("navigator.maxTouchPoints"):
+        page.touchscreen.tap(x, y)
+    else:
+        page.mouse.click(x, y)
+
+
+def nothing(page: Page) -> None:
+    pass
+
+
+def component(page: Page) -> None:
+    page.locator('[data-part="relief"] .hit').first.click()
+    expect(page.locator(".component-dialog")).to_be_visible()
+
+
+def component_type(page: Page) -> None:
+    """The dialog of a component, with its list of types open over it."""
+    component(page)
+    page.get_by_label("Type").click()
+    expect(page.get_by_role("option", name="static_relief_valve", exact=True)).to_be_visible()
+
+
+def units(page: Page) -> None:
+    page.locator(".units").click()
+    expect(page.get_by_label("pressure", exact=True)).to_be_visible()
+
+
+def replay(page: Page) -> None:
+    """The dialog of a replay, with a dark page behind it."""
+    page.get_by_role("tab", name="Recordings").click()
+    page.get_by_role("button", name="Replay").first.click()
+    expect(page.locator(".replay")).to_be_visible()
+
+
+@pytest.mark.parametrize("opens", [nothing, component, component_type, units, replay])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_press_of_stop_stops_whatever_is_open(
+    pages: Mapping[str, Page], url: str, rig: Client, size: str, opens: Callable[[Page], None]
+) -> None:
+    page = pages[size]
+    page.goto(url)
+    run(rig)
+    expect(page.locator(".mode.RUNNING")).to_be_visible()
+    opens(page)
+    touch_stop(page)
+    rig.wait(lambda state: state.mode == "ARMED", 60.0)
+    expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
+
+
+def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(browser: Browser, url: str, rig: Client) -> None:
+    with shown(browser, url) as page:
+        for key in ("Space", "Escape"):
+            run(rig)
+            expect(page.locator(".mode.RUNNING")).to_be_visible()
+            component(page)
+            field = page.locator('input[data-field="opening_pressure"]')
+            field.fill("150")
+            page.keyboard.press(key)
+            page.wait_for_timeout(800)
+            assert rig.state.mode == "RUNNING"
+            if key == "Space":
+                expect(field).to_have_value("150 ")
+            page.keyboard.down(key)
+            rig.wait(lambda state: state.mode == "ARMED", 60.0)
+            page.keyboard.up(key)
+
+
+def test_the_key_that_stops_does_not_press_the_button_that_has_the_focus(
+    browser: Browser, url: str, rig: Client
+) -> None:
+    """Space on *Start* in ARMED starts, when it is released; held, it disarms."""
+    with shown(browser, url) as page:
+        run(rig)
+        rig.stop()
+        expect(page.locator(".mode.ARMED")).to_be_visible()
+        page.get_by_role("button", name="Start", exact=True).focus()
+        page.keyboard.down("Space")
+        rig.wait(lambda state: state.mode == "SAFE", 60.0)
+        page.keyboard.up("Space")
+        page.wait_for_timeout(800)
+        assert rig.state.mode == "SAFE"
+        expect(page.locator(".refusal")).to_have_count(0)
+
+
+def test_stop_is_the_largest_button_of_a_phone_and_covers_nothing(browser: Browser, url: str) -> None:
+    with shown(browser, url, "phone") as page:
+        sizes = page.evaluate(
+            "() => [...document.querySelectorAll('button')].map((b) => b.getBoundingClientRect())"
+            ".map((box) => box.width * box.height)"
+        )
+        stop = page.locator("#stop").bounding_box()
+        assert stop is not None
+        assert stop["width"] * stop["height"] == pytest.approx(max(sizes))
+        assert sorted(sizes)[-2] < 0.5 * max(sizes)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        component(page)
+        close = page.get_by_role("button", name="Close").bounding_box()
+        assert close is not None
+        assert close["y"] + close["height"] <= stop["y"]
+        page.get_by_role("button", name="Close").click()
+        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        last = page.locator(".q-tab-panel .card").last.bounding_box()
+        assert last is not None
+        assert last["y"] + last["height"] <= stop["y"]
+
+
+def is_lost(page: Page, why: str, mode: str) -> None:
+    """The page shows that its values are old, how old, and that nothing can be operated."""
+    banner = page.locator("#lost-link")
+    expect(banner).to_contain_text(why)
+    expect(banner).to_contain_text(re.compile(r"Values are \d+(\.\d)? s old"))
+    expect(banner).to_contain_text(f"the last known mode is {mode}")
+    expect(page.locator("#stop")).to_be_disabled()
+    assert page.evaluate("getComputedStyle(document.querySelector('.mode')).textDecorationLine") == "line-through"
+    age = page.evaluate("getComputedStyle(document.querySelector('.heading'), '::after').content")
+    assert re.search(r"\d s old", age)
+    assert float(page.evaluate("getComputedStyle(document.querySelector('.number')).opacity")) < 0.5
+    assert page.evaluate("[...document.body.children].every((part) => part.inert || part.matches('#stop, #lost-link'))")
+
+
+def is_back(page: Page) -> None:
+    expect(page.locator("#lost-link")).to_be_hidden()
+    expect(page.locator("#stop")).to_be_enabled()
+    assert page.evaluate("[...document.body.children].every((part) => !part.inert)")
+
+
+@contextmanager
+def held(*processes: int) -> Iterator[None]:
+    """The processes stand still, as on a machine that has nothing left for them."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+def test_a_server_or_a_broker_that_stands_still_cannot_be_overlooked(
+    browser: Browser, url: str, server: Server, rig: Client
+) -> None:
+    run(rig)
+    with shown(browser, url) as page:
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        for name in ("supervisor", "loop", "broker"):
+            with held(server.pids[name]):
+                is_lost(page, "The server does not answer", "RUNNING")
+            is_back(page)
+    rig.wait(lambda state: state.mode == "RUNNING", 60.0)
+
+
+def test_a_panel_that_stands_still_or_is_killed_cannot_be_overlooked(
+    browser: Browser, folder: Path, server: Server, rig: Client
+) -> None:
+    run(rig)
+    process, port = launched(folder, server.port, server, "--open")
+    again = None
+    try:
+        with shown(browser, f"http://127.0.0.1:{port}") as page:
+            expect(page.locator(".mode.RUNNING")).to_be_visible()
+            with held(process.pid):
+                is_lost(page, "No connection to the panel", "RUNNING")
+                touch_stop(page)
+                expect(page.locator("#stop small")).to_contain_text("use the emergency stop")
+            rig.wait(lambda state: state.mode == "ARMED", 60.0)  # the request was waiting: late, but safe
+            is_back(page)
+            run(rig)
+            expect(page.locator(".mode.RUNNING")).to_be_visible()
+            process.kill()
+            process.wait()
+            is_lost(page, "No connection to the panel", "RUNNING")
+            touch_stop(page)
+            expect(page.locator("#stop small")).to_contain_text("not sent: use the emergency stop")
+            again, _ = launched(folder, server.port, server, "--open", port=port)
+            is_back(page)  # the page has loaded itself again
+            touch_stop(page)
+            rig.wait(lambda state: state.mode == "ARMED", 60.0)
+    finally:
+        for each in (process, again):
+            if each is not None:
+                each.kill()
+                each.wait()
