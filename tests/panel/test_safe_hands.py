@@ -186,26 +186,31 @@ def test_the_key_that_stops_does_not_press_the_button_that_has_the_focus(
         expect(page.locator(".refusal")).to_have_count(0)
 
 
+LARGEST = """() => {
+    const size = (button) => button.getBoundingClientRect().width * button.getBoundingClientRect().height
+    const sizes = [...document.querySelectorAll("button")].map(size).sort((a, b) => b - a)
+    return size(document.querySelector("#stop")) === sizes[0] && sizes[1] < 0.5 * sizes[0]
+}"""
+"""STOP is more than twice as large as any other button."""
+ALL_ABOVE = """() => {
+    window.scrollTo(0, document.documentElement.scrollHeight)
+    const last = [...document.querySelectorAll(".q-tab-panel .card")].pop().getBoundingClientRect()
+    return last.bottom <= document.querySelector("#stop").getBoundingClientRect().top
+}"""
+"""At the end of the page, nothing is below STOP."""
+
+
 def test_stop_is_the_largest_button_of_a_phone_and_covers_nothing(browser: Browser, url: str) -> None:
     with shown(browser, url, "phone") as page:
-        sizes = page.evaluate(
-            "() => [...document.querySelectorAll('button')].map((b) => b.getBoundingClientRect())"
-            ".map((box) => box.width * box.height)"
-        )
-        stop = page.locator("#stop").bounding_box()
-        assert stop is not None
-        assert stop["width"] * stop["height"] == pytest.approx(max(sizes))
-        assert sorted(sizes)[-2] < 0.5 * max(sizes)
+        page.wait_for_function(LARGEST)  # once the page is laid out
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         component(page)
-        close = page.get_by_role("button", name="Close").bounding_box()
+        stop, close = page.locator("#stop").bounding_box(), page.get_by_role("button", name="Close").bounding_box()
+        assert stop is not None
         assert close is not None
         assert close["y"] + close["height"] <= stop["y"]
         page.get_by_role("button", name="Close").click()
-        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
-        last = page.locator(".q-tab-panel .card").last.bounding_box()
-        assert last is not None
-        assert last["y"] + last["height"] <= stop["y"]
+        page.wait_for_function(ALL_ABOVE)
 
 
 def is_lost(page: Page, why: str, mode: str) -> None:
