@@ -86,7 +86,8 @@ class _Incoming(asyncio.Queue[aiomqtt.Message]):
         return message
 
     def put_nowait(self, message: aiomqtt.Message) -> None:
-        if self.qsize() < INCOMING_LIMIT and self._bytes + len(bytes(message.payload)) <= INCOMING_BYTES:
+        fits = self.empty() or self._bytes + len(bytes(message.payload)) <= INCOMING_BYTES  # a single one is answered
+        if fits and self.qsize() < INCOMING_LIMIT:
             super().put_nowait(message)
         else:
             self._discard(message.topic.value.rpartition("/")[2])
