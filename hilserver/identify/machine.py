@@ -37,9 +37,9 @@ INFORMED = 0.5
 """A value is identified where its deviation is at most this fraction of the one that was assumed beforehand."""
 LEVELS = (10.0, 50.0, 90.0)
 """Percentiles of the positions and pressures of a recording at which compliances are compared."""
-LEAST_AIR = 1e-5
+MIN_AIR = 1e-5
 """Smallest deviation that is stated of the share of air."""
-LEAST_DELAY = 1e-4
+MIN_DELAY = 1e-4
 """s: smallest correction of a sensor's delay."""
 
 
@@ -103,9 +103,9 @@ class IdentifiedChamber:
 
 @dataclass(frozen=True)
 class Oil:
-    """The model of a cylinder's oil: ``softness``, 1/B in 1/Pa, ``air``, and dead volumes by port, m³."""
+    """The model of a cylinder's oil: ``compliance``, 1/B in 1/Pa, ``air``, and dead volumes by port, m³."""
 
-    softness: float
+    compliance: float
     air: float
     dead_volumes: Mapping[str, float]
 
@@ -129,7 +129,7 @@ def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stat
         oil = unscaled(z)
         lines = zip(ports, swept, air, wanted, strict=True)
         return np.concatenate(
-            [(oil.dead_volumes[port] + V) * (oil.softness + oil.air * a) / C - 1.0 for port, V, a, C in lines]
+            [(oil.dead_volumes[port] + V) * (oil.compliance + oil.air * a) / C - 1.0 for port, V, a, C in lines]
         )
 
     start = np.ones(len(ports)) if stated is not None else np.array([1.0, 0.1, *np.ones(len(ports))])
@@ -160,26 +160,26 @@ def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[Iden
 
 def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> Iterator[IdentifiedValue]:
     """Bulk modulus and air, if the recording shows them; dead volumes."""
-    line = chambers[0].chamber.line
-    stated = None
-    oil, deviation = _with_deviation(chambers, stated)
-    if deviation.softness <= INFORMED * uniform(ELASTICITY) * oil.softness:
-        B = 1.0 / oil.softness
+    oil, deviation = _with_deviation(chambers)
+    if deviation.compliance <= INFORMED * uniform(ELASTICITY) * oil.compliance:
+        B = 1.0 / oil.compliance
         yield IdentifiedValue(
-            "bulk modulus", "bulk_modulus", B, deviation.softness * B**2, settings.bulk_modulus, "MPa", 1e-6
+            "bulk modulus", "bulk_modulus", B, deviation.compliance * B**2, settings.bulk_modulus, "MPa", 1e-6
         )
-        air = max(deviation.air, LEAST_AIR)
+        air = max(deviation.air, MIN_AIR)
         yield IdentifiedValue("air in the oil", "air_fraction", oil.air, air, settings.air_fraction)
     else:
-        stated = Oil(1.0 / line.B_o, line.alpha_0, {})
-        oil, deviation = _with_deviation(chambers, stated)
+        line = chambers[0].chamber.line
+        oil, deviation = _with_deviation(chambers, Oil(1.0 / line.B_o, line.alpha_0, {}))
     for side, port in (("A", settings.port_A), ("B", settings.port_B)):
-        if port is not None and port in oil.dead_volumes:
-            value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
+        if port is None or port not in oil.dead_volumes:
+            continue
+        value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
+        if value > SIGNIFICANT * sd:
             yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
 
 
-def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None) -> tuple[Oil, Oil]:
+def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = None) -> tuple[Oil, Oil]:
     """The model of the oil and its standard deviations, by its changes with each parameter of each fit."""
     values = [c.found.values for c in chambers]
     oil = oil_of(chambers, values, stated)
@@ -196,12 +196,12 @@ def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None) -
         places = [list(fit.deviations).index(name) for name in names]
         covariance = fit.covariance[np.ix_(places, places)]
         variance += np.einsum("ik,ij,jk->k", np.array(gradient), covariance, np.array(gradient))
-    softness, air, *dead = np.sqrt(np.maximum(variance, 0.0)).tolist()
-    return oil, Oil(softness, air, dict(zip(oil.dead_volumes, dead, strict=True)))
+    compliance, air, *dead = np.sqrt(np.maximum(variance, 0.0)).tolist()
+    return oil, Oil(compliance, air, dict(zip(oil.dead_volumes, dead, strict=True)))
 
 
 def _numbers(oil: Oil) -> Floats:
-    return np.array([oil.softness, oil.air, *oil.dead_volumes.values()])
+    return np.array([oil.compliance, oil.air, *oil.dead_volumes.values()])
 
 
 def _restriction(chamber: IdentifiedChamber, side: str) -> Iterator[IdentifiedValue]:
@@ -249,5 +249,5 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
         yield IdentifiedValue("noise", "noise", noise.value, noise.deviation, stated, *unit)
     known = [(f.fit.deviations[key], f.values[key]) for f in results if (key := f"delay {name}") in f.fit.deviations]
     deviation, more = min(known, default=(inf, 0.0))
-    if abs(more) > max(SIGNIFICANT * deviation, LEAST_DELAY):
+    if abs(more) > max(SIGNIFICANT * deviation, MIN_DELAY):
         yield IdentifiedValue("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)

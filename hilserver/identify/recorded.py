@@ -30,7 +30,7 @@ PART = 200
 """Number of successive samples from which a value of the noise is calculated."""
 FOURTH_DIFFERENCE = 70.0
 """Variance of the fourth difference of white noise of variance 1: 1 + 16 + 36 + 16 + 1."""
-LEAST_NOISE = 2e-5
+MIN_NOISE = 2e-5
 """Fraction of the span of the samples below which they count as noiseless (16 bits: 1.5e-5)."""
 
 
@@ -53,7 +53,7 @@ class Noise:
         parts = np.sqrt(np.mean(rough.reshape(-1, PART) ** 2, axis=1) / FOURTH_DIFFERENCE)
         value, span = float(np.median(parts)), float(np.ptp(samples))
         deviation = value / sqrt(2.0 * PART)
-        return cls(value, deviation) if value > LEAST_NOISE * span else None
+        return cls(value, deviation) if value > MIN_NOISE * span else None
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def _about(info: FieldInfo) -> dict[str, Any]:
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
     facts = [*info.metadata, *_facts(info.annotation)]
     unit = next((fact for fact in facts if isinstance(fact, Unit)), None)
-    lowest = [float(getattr(fact, "ge", getattr(fact, "gt", None))) for fact in facts if isinstance(fact, Ge | Gt)]  # type: ignore[arg-type]
-    highest = [float(getattr(fact, "le", getattr(fact, "lt", None))) for fact in facts if isinstance(fact, Le | Lt)]  # type: ignore[arg-type]
+    lowest = [float(str(fact.ge if isinstance(fact, Ge) else fact.gt)) for fact in facts if isinstance(fact, Ge | Gt)]
+    highest = [float(str(fact.le if isinstance(fact, Le) else fact.lt)) for fact in facts if isinstance(fact, Le | Lt)]
     if unit is not None and unit.largest < LARGEST:
         highest.append(unit.largest)
     return {

@@ -22,11 +22,12 @@ def shown(found: Alarms, kind: str = "all", words: str = "") -> list[str]:
 
 
 def test_equal_warnings_are_one_entry_and_a_fault_is_on_top_of_them() -> None:
-    found = alarms(("fault", "FAULT: p_A_high"), *(179 * [("warning", "1 ticks missed")]), ("info", "SAFE"))  # type: ignore[arg-type]
+    warning: tuple[Kind, str] = ("warning", "1 ticks missed")
+    found = alarms(("fault", "FAULT: p_A_high"), *(179 * [warning]), ("info", "SAFE"))
     assert shown(found) == ["FAULT: p_A_high", "179 × 1 ticks missed", "SAFE"]
     assert len(found.open()) == 2
-    (warning,) = found.listed("warning")
-    assert (warning.first, warning.last, warning.tick) == (1.0, 179.0, 179)
+    (entry,) = found.listed("warning")
+    assert (entry.first, entry.last, entry.tick) == (1.0, 179.0, 179)
 
 
 def test_texts_that_differ_in_their_numbers_only_are_one_entry() -> None:

@@ -24,13 +24,14 @@ from panel_bench import (
     WITHIN,
     Broker,
     User,
+    chromium,
     circuit_of,
     component_of,
     login,
     picture,
     served,
 )
-from playwright.sync_api import Browser, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 from service_harness import Server, eventually
 
 from hilserver.client import connect
@@ -84,17 +85,9 @@ def url(folder: Path, broker: Broker, server: Server) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def playwright() -> Iterator[Playwright]:
-    with sync_playwright() as playwright:
-        yield playwright
-
-
-@pytest.fixture(scope="module")
-def browser(playwright: Playwright) -> Iterator[Browser]:
-    expect.set_options(timeout=WITHIN)
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-    yield browser
-    browser.close()
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, printed_address, served
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from panel_bench import CHROMIUM, WITHIN, chromium, printed_address, served
+from playwright.sync_api import Browser, Page, expect
 from service_harness import Server
 
 from hilserver.client import Client, CommandRefused, connect
@@ -30,11 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=WITHIN)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, printed_address, served
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from panel_bench import CHROMIUM, WITHIN, chromium, printed_address, served
+from playwright.sync_api import Browser, Page, expect
 from service_harness import Server
 
 from hilserver.client import connect
@@ -42,12 +42,8 @@ def server(folder: Path) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """For this browser, the attacker's name has the address of this machine: the second half of DNS rebinding."""
-    expect.set_options(timeout=WITHIN)
-    rebound = f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", rebound])
+    with chromium(f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1") as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, launched, served
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from panel_bench import CHROMIUM, WITHIN, chromium, launched, served
+from playwright.sync_api import Browser, Page, expect
 from service_harness import Server
 
 from hilserver.client import Client, connect
@@ -57,11 +57,8 @@ def rig(server: Server) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=WITHIN)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @contextmanager

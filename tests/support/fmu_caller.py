@@ -46,7 +46,8 @@ class Caller:
         self.folder = str(fmu.folder / "resources").encode()
 
     def function(self, name: str) -> Callable[..., Any]:
-        return getattr(self.library, f"fmi{self.version[0]}{name}")  # type: ignore[no-any-return]
+        found: Callable[..., Any] = getattr(self.library, f"fmi{self.version[0]}{name}")
+        return found
 
     def new(
         self,
@@ -64,7 +65,8 @@ class Caller:
             words = [name, token, folder, False, False, *more, NULL, self.logger, *([] if exchange else [NULL])]
         make: Any = self.function("Instantiate" if self.version == "2.0" else f"Instantiate{kind}")
         make.restype = ctypes.c_void_p
-        return make(*words)  # type: ignore[no-any-return]
+        instance: int | None = make(*words)
+        return instance
 
     def start(self, instance: int) -> None:
         s, zero = ctypes.c_void_p(instance), ctypes.c_double(0.0)

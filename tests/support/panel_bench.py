@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mosquitto_lab import PROGRAM_PATH, passwd
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from service_harness import Server, eventually, listens
 
@@ -101,6 +101,17 @@ def served(folder: Path, broker_port: int, server: Server, *options: str, scheme
     assert text.startswith(f"Panel of {server.name}: {scheme}://127.0.0.1:{port}")
     assert "Traceback" not in text, text
     assert not list(folder.glob(".nicegui*"))
+
+
+@contextmanager
+def chromium(*arguments: str) -> Iterator[Browser]:
+    """A browser that runs as root and without a screen, with more ``arguments``; it waits as long as `WITHIN`."""
+    expect.set_options(timeout=WITHIN)
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", *arguments]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
 
 
 def printed_address(folder: Path, url: str) -> str:
