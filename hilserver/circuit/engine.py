@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 
 from hilserver.mechanics.equations import move_mechanism, push_mechanism
-from hilserver.numerics.arrays import Floats, Indices
+from hilserver.numerics.arrays import Floats, Indices, Integers
 
 # header of ix
 N_STATES, N_VALUES, N_RECORDED, N_SUMS = 0, 1, 2, 3
@@ -164,6 +164,19 @@ def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> bool:
             z[i] = vapour + (z[i] - vapour) * C / (C + 0.5 * (1.0 + share) * (C_end - C))
         d[cell + HELD] = 0.0
     return found
+
+
+def carry_voids(ix: Indices, val: Floats, z: Floats, source: Integers) -> None:
+    """After a switch, with states carried over from ``source`` (-1: new): oil of another vapour pressure keeps voids.
+
+    The exposed pressure is still that of the circuit before: above the state, it was the vapour pressure of a void.
+    """
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        i, exposed, vapour = ix[row], ix[row + TWO], val[ix[row + FOUR]]
+        if source[i] >= 0 and source[exposed] >= 0 and z[exposed] != vapour:
+            z[i] = vapour + (z[i] - z[exposed]) if z[i] < z[exposed] else max(z[i], vapour)
+        row += FIVE
 
 
 def release_voids(ix: Indices, d: Floats) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +14,9 @@ from hilserver.panel.datasheet import DatasheetField, as_text, as_value, fields_
 from hilserver.panel.view import Page
 from hilserver.protocol.commands import Switch
 from hilserver.protocol.published import Answer
+
+PUBLISHED_WITHIN = 5.0
+"""Seconds within which a circuit is expected once the server has said that it is active."""
 
 
 def picture(kind: str) -> str:
@@ -25,6 +30,15 @@ def picture(kind: str) -> str:
     )
 
 
+def effect_of(answer: Answer) -> str:
+    """Since when a change is active, and how far it has moved the commands of the valves."""
+    moved = answer.result.get("command_moved_percent")
+    percent = ", ".join(f"{v} {p:.1f} %" for v, p in moved.items()) if isinstance(moved, dict) else ""
+    active = answer.result.get("active_ms")
+    within = f" after {active:.0f} ms" if isinstance(active, int | float) else ""
+    return f"Active since tick {answer.tick}{within}. Command moved by {percent or 'nothing'} of its range."
+
+
 class ComponentDialog:
     """Opened by a click on a component in the schematic. It follows the circuit while it is open.
 
@@ -35,6 +49,8 @@ class ComponentDialog:
     def __init__(self, page: Page) -> None:
         self.page, self.name, self._kind = page, "", ""
         self._version: int | None = None
+        self._sending = False
+        self._effect = ""
         self._rows: dict[str, ValueRow] = {}
         self._undo: dict[str, Switch] = {}
         """By component, the command that takes back the change last made here."""
@@ -50,6 +66,8 @@ class ComponentDialog:
         if table is None:
             return
         self.name = name
+        circuit = self.page.connection.circuit
+        self._version = circuit.version if circuit is not None else None
         self._build(str(table.get("type", "")))
         self.dialog.open()
 
@@ -66,8 +84,7 @@ class ComponentDialog:
     def _build(self, kind: str) -> None:
         table = self._table(self.name) or {}
         running = str(table.get("type", ""))
-        circuit = self.page.connection.circuit
-        self._kind, self._version = kind, circuit.version if circuit is not None else None
+        self._kind = kind
         self._content.clear()
         self._rows.clear()
         with self._content:
@@ -121,7 +138,7 @@ class ComponentDialog:
     def _follow(self) -> None:
         """Show what somebody else has changed, and keep what was entered here."""
         circuit = self.page.connection.circuit
-        if not self.dialog.value or circuit is None or circuit.version == self._version:
+        if not self.dialog.value or self._sending or circuit is None or circuit.version == self._version:
             return
         self._version = circuit.version
         table = self._table(self.name)
@@ -163,24 +180,30 @@ class ComponentDialog:
         else:
             values = nested({key: as_value(row.entry) for key, row in self._rows.items() if row.entry})
             command = Switch(component=self.name, type=self._kind, values=values, version=self._version)
+        reverse = self._reverse(command, table)
         if await self._send(command):
-            self._undo[self.name] = self._reverse(command, table)
-            self._look()
+            self._undo[command.component] = reverse
+            self._show_result(command)
 
     async def _take_back(self) -> None:
         command = self._undo[self.name].model_copy(update={"version": self._version})
         if await self._send(command):
-            del self._undo[self.name]
-            text = self._done.text
-            self._build(command.type or self._kind)
-            for key, value in (command.set or {}).items():
-                self._rows[key].put(value)
-            self._done.set_text(f"Taken back. {text}")
-            self._done.visible = True
+            del self._undo[command.component]
+            self._show_result(command, "Taken back. ")
+
+    def _show_result(self, command: Switch, text: str = "") -> None:
+        """Show the values that a change has made the present ones, and what it did to the valves."""
+        if command.component != self.name:  # the dialog shows another component by now
+            return
+        self._build(command.type or self._kind)
+        for key, value in (command.set or {}).items():
+            self._rows[key].put(value)
+        self._done.set_text(text + self._effect)
+        self._done.visible = True
 
     def _reverse(self, command: Switch, before: Mapping[str, Any]) -> Switch:
         """The command that takes back this one, which was carried out on the component as it was before."""
-        given = {key: self._rows[key].before for key in command.set or {} if key in self._rows}
+        given = {key: self._rows[key].field.given for key in command.set or {} if key in self._rows}
         if not before.get("type") or (command.set is not None and all(given.values())):
             return Switch(component=self.name, set={key: as_value(text) for key, text in given.items()})
         values = {key: value for key, value in before.items() if key not in ("type", "ports")}
@@ -189,27 +212,28 @@ class ComponentDialog:
     async def _send(self, command: Switch) -> bool:
         """Send a change, and show its answer; returns whether it was carried out."""
         self._reason.visible = self._done.visible = self._notice.visible = False
-        answer = await self.page.command(command, quiet=True)
-        if answer is None:
-            return False
-        if not answer.ok:
-            self._refuse("\n".join(answer.problems) or str(answer.reason))
-            return False
-        self._version = int(str(answer.result.get("version", self._version)))
-        for row in self._rows.values():
-            row.applied()
-        self._report(answer)
+        self._sending = True
+        try:
+            answer = await self.page.command(command, quiet=True)
+            if answer is None:
+                return False
+            if not answer.ok:
+                self._refuse("\n".join(answer.problems) or str(answer.reason))
+                return False
+            self._version = int(str(answer.result["version"]))
+            await self._published(self._version)
+        finally:
+            self._sending = False
+        self._effect = effect_of(answer)
         return True
 
-    def _report(self, answer: Answer) -> None:
-        moved = answer.result.get("command_moved_percent")
-        percent = ", ".join(f"{v} {p:.1f} %" for v, p in moved.items()) if isinstance(moved, dict) else ""
-        active = answer.result.get("active_ms")
-        within = f" after {active:.0f} ms" if isinstance(active, int | float) else ""
-        self._done.set_text(
-            f"Active since tick {answer.tick}{within}. Command moved by {percent or 'nothing'} of its range."
-        )
-        self._done.visible = True
+    async def _published(self, version: int) -> None:
+        """Wait until the server has published this version: that can be before its answer, or some time after it."""
+        deadline = time.monotonic() + PUBLISHED_WITHIN
+        while (circuit := self.page.connection.circuit) is None or circuit.version < version:
+            if time.monotonic() > deadline:
+                return
+            await asyncio.sleep(0.02)
 
     def _refuse(self, reason: str) -> None:
         self._reason.set_text(reason)
@@ -220,7 +244,7 @@ class ValueRow:
     """A datasheet value: name, value now, new value, range and meaning. ``changed`` is called with each entry."""
 
     def __init__(self, field: DatasheetField, changed: Any) -> None:
-        self.field, self.before, self.problem = field, field.given, ""
+        self.field, self.problem = field, ""
         self._changed = changed
         ui.label(field.title).classes("title")
         self._now = ui.label(field.given or field.default or "–").classes("now")
@@ -259,12 +283,6 @@ class ValueRow:
         """Show a value that was just made the present one here."""
         text = value if isinstance(value, str) else as_text(value)
         self.follow(DatasheetField(self.field.key, text, self.field.info))
-
-    def applied(self) -> None:
-        """The entry is the present value now."""
-        if self.is_changed:
-            self.before = self.field.given
-            self.put(self.entry)
 
     def _look(self) -> None:
         self.problem = self.field.problem(self.entry) if self.is_changed else ""

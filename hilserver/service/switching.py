@@ -20,7 +20,7 @@ from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.circuit.regimes import stiffest
-from hilserver.errors import did_you_mean
+from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, SwitchCircuit
 from hilserver.realtime.setup import swap_payload
@@ -28,6 +28,7 @@ from hilserver.record.run import packed_record
 from hilserver.rig.build import Rig
 from hilserver.service.loop_commands import invalid
 from hilserver.toml import read_toml
+from hilserver.units import shown_value
 
 SETTLED = 0.2
 """Seconds after a step of the inputs at which the integrator is checked again."""
@@ -71,7 +72,8 @@ def prepare_switch(
     """Read, check and pack the circuit that a command asks for, with the states it takes over and starts from.
 
     ``running``, ``packed``: the circuit that the loop runs; ``row``: the newest row. Raises ConfigurationError if
-    the circuit is invalid or its integrator unsuitable, NoEquilibrium where its new states have none to start at.
+    the circuit is invalid, has no room for the oil or an unsuitable integrator, NoEquilibrium where its new states
+    have none to start at.
     """
     change = circuit_change(rig, running, command)
     file = change.file or ""
@@ -79,6 +81,8 @@ def prepare_switch(
     new = rig.pack(circuit, file)
     carried = new.carried_from(packed)
     new = with_start_values(rig, program, circuit, new, carried, row, change.steady)
+    if problems := oil_without_room(rig, new, carried, row):
+        raise ConfigurationError(problems)
     if reason := instability(rig, program, circuit, new, carried, row):
         raise invalid("solver", reason)
     return PreparedSwitch(change, circuit, new, carried)
@@ -151,6 +155,26 @@ def with_start_values(
         states = slice(0, packed.n_states)
         initial[states] = np.where(carried[states] >= 0, initial[states], settled[states])
     return new
+
+
+def oil_without_room(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> list[Problem]:
+    """The oil volumes that are carried over and exceed what the new circuit holds: their excess would be lost.
+
+    A smaller accumulator is such a case, where the present one is filled beyond the capacity of the new one.
+    """
+    present = _present(rig, packed, carried, row)
+    index, value, n = packed.index, packed.value, packed.n_states
+    lower, upper = (value[int(start) : int(start) + n] for start in (index[e.LOWER], index[e.UPPER]))
+    excess = np.maximum(lower - present[:n], present[:n] - upper)
+    problems = []
+    for state in np.flatnonzero((carried[:n] >= 0) & (excess > 0.0)):
+        name, unit = packed.values[state], packed.kinds[state]
+        if unit == "m^3":
+            component = name.rpartition(".")[0]
+            volumes = [shown_value(volume, unit) for volume in (present[state], upper[state])]
+            text = "{} of oil are in it now, and {} is all that it would hold: the rest would be lost.".format(*volumes)
+            problems.append(Problem(f"{text} Empty it first, or make it larger.", f"components.{component}"))
+    return problems
 
 
 def instability(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, isfinite
 
-from hilserver.circuit.engine import N_VALUES, SUBSTEPS, clip_states, load
+from hilserver.circuit.engine import N_VALUES, SUBSTEPS, carry_voids, clip_states, load
 from hilserver.circuit.integrators import CHAMBER_CELLS, advance_with
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
@@ -94,4 +94,5 @@ def swap(block: Floats, row: Floats, ix: Indices, val: Floats, source: Integers,
     for i in range(ix[N_VALUES]):
         if source[i] >= 0:
             space[i] = old[source[i]]
+    carry_voids(ix, val, space, source)
     clip_states(ix, val, space)
