@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,10 @@ def opening_pressure(client: Client) -> str:
     return str(components["relief"]["opening_pressure"])
 
 
+def opens_at(client: Client, value: str, state: object) -> bool:
+    return opening_pressure(client) == value
+
+
 def test_a_change_is_taken_back(relief: Page, other: Client) -> None:
     """The server publishes a circuit some time after the answer, or before it: either is this page's change."""
     before = opening_pressure(other)
@@ -73,7 +78,7 @@ def test_a_change_is_taken_back(relief: Page, other: Client) -> None:
         relief.locator(".apply").click()
         expect(relief.locator(".applied")).to_contain_text("Active since tick")
         expect(now).to_have_text(value)
-        other.wait(lambda _, value=value: opening_pressure(other) == value, 60.0)
+        other.wait(partial(opens_at, other, value), 60.0)
         expect(relief.locator(".changed-by-others")).to_be_hidden()
         expect(undo).to_be_enabled()
     undo.click()
