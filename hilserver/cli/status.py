@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from hilserver.cli.tables import TerminalTable
-    from hilserver.client import Session
+    from hilserver.client import Session, Status
     from hilserver.protocol.address import BrokerAddress
     from hilserver.protocol.published import (
         Description,
@@ -28,6 +28,8 @@ EVENTS_SHOWN = 8
 """Number of latest events below the watched status."""
 DIGITS = {"bar": 2, "l/min": 2, "mm": 1}
 """Decimal places, by unit; 4 for all others."""
+FAULTY = 3
+"""Exit code in FAULT and in SAFE NOT CONFIRMED."""
 REDRAWN = 0.25
 """Minimum time between two updates of the screen, s."""
 
@@ -41,6 +43,8 @@ def status(
     ] = False,
 ) -> None:
     """Show the state of a running server: mode, faults, warnings, targets and measured values, timing.
+
+    Exit code: 0; 1 if server or broker are offline; 3 in FAULT and in SAFE NOT CONFIRMED.
 
     --watch keeps running while server or broker are offline, and reports this. With --json, or if the output is not a
     terminal, it prints one state after the other, for other programs.
@@ -67,13 +71,19 @@ def status(
             "margins": found.margins and found.margins.model_dump(),
         }
         typer.echo(json.dumps(parts, indent=1))
-        return
-    console = Console()
-    if found.state is None or not found.online:
+    elif found.state is None or not found.online:
         last = f", last known mode {found.state.mode}" if found.state else ""
-        console.print(f"{name}: offline{last}", highlight=False)
-        raise typer.Exit(1)
-    console.print(picture(name, found.state, found.description, found.margins), soft_wrap=True)
+        Console().print(f"{name}: offline{last}", highlight=False)
+    else:
+        Console().print(picture(name, found.state, found.description, found.margins), soft_wrap=True)
+    raise typer.Exit(exit_code(found))
+
+
+def exit_code(found: Status) -> int:
+    """For scripts and monitoring: 0 if the rig can be worked with, 1 if it is offline, otherwise FAULTY."""
+    if found.state is None or not found.online:
+        return 1
+    return FAULTY if found.state.mode in ("FAULT", "SAFE_NOT_CONFIRMED") else 0
 
 
 async def watch(name: str, address: BrokerAddress, as_json: bool) -> None:

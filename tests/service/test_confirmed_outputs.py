@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,13 @@ async def armed(run: Run, user: Panel) -> None:
     await asyncio.to_thread(eventually, lambda: run.pump == 1)
 
 
+def status_code(server: Server) -> int:
+    """Exit code of ``hilserver status``."""
+    code = "from hilserver.cli import main; main()"
+    words = ("status", "--rig", server.name, "--broker", f"127.0.0.1:{server.port}")
+    return subprocess.run((sys.executable, "-c", code, *words), capture_output=True, timeout=120).returncode
+
+
 def another_stand_by(run: Run, before: int) -> bool:
     """Whether a process other than ``before`` stands by."""
     run.server.note_children()
@@ -109,6 +118,7 @@ def test_a_refused_write_trips_and_safe_is_not_reported_before_the_device_has_it
         assert run.pump == 1  # the coil is still on, which nobody may call safe
         refused = await user.command("reset")
         assert not refused["ok"]
+        assert await asyncio.to_thread(status_code, run.server) == 3
 
         await asyncio.to_thread(run.refuse, 0)
         await asyncio.to_thread(eventually, lambda: run.pump == 0)  # retried without an order
@@ -117,6 +127,7 @@ def test_a_refused_write_trips_and_safe_is_not_reported_before_the_device_has_it
                 await asyncio.sleep(0.05)
         state = await user.see("state", lambda state: state["mode"] == "SAFE", start)
         assert state["unconfirmed"] == []
+        assert await asyncio.to_thread(status_code, run.server) == 0
 
     talk(run.server, watch)
 
