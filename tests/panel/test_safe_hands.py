@@ -270,6 +270,7 @@ def test_a_panel_that_stands_still_or_is_killed_cannot_be_overlooked(
                 expect(page.locator("#stop small")).to_contain_text("use the emergency stop")
             rig.wait(lambda state: state.mode == "ARMED", 60.0)  # the request was waiting: late, but safe
             is_back(page)
+            expect(page.locator(".mode.ARMED")).to_be_visible()  # no longer what it showed before
             run(rig)
             expect(page.locator(".mode.RUNNING")).to_be_visible()
             process.kill()
