@@ -226,17 +226,25 @@ class LockstepRun:
 
     def run_cycle(self) -> Floats:
         """Start, run the work cycle once (a record of replay devices to its end); returns all rows."""
-        rows = self.start()
-        ticks = self.ticks_per_cycle if self.ticks_recorded is None else self.ticks_recorded - len(rows)
-        return np.concatenate([rows, self.run(max(ticks, 0))])
+        first = self.start()
+        ticks = self.ticks_per_cycle if self.ticks_recorded is None else self.ticks_recorded - len(first)
+        rows = np.empty((len(first) + max(ticks, 0), self.rig.layout.width))  # tens of megabytes: never copied
+        rows[: len(first)] = first
+        self._run_into(rows[len(first) :])
+        return rows
 
     def run(self, ticks: int, *, hold_commands: bool = False) -> Floats:
         """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command."""
         rows = np.empty((ticks, self.rig.layout.width))
+        self._run_into(rows, hold_commands=hold_commands)
+        return rows
+
+    def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> None:
+        """Run as many ticks as there are rows, and fill these."""
         done = 0
-        while done < ticks:
+        while done < len(rows):
             events = {} if hold_commands else self._next_command()
-            count = 1 if self._late or (self._queue and not hold_commands) else min(ticks - done, BLOCK)
+            count = 1 if self._late or (self._queue and not hold_commands) else min(len(rows) - done, BLOCK)
             if self._pacing is not None:
                 count = min(count, self._pacing.due())
             self._block(rows[done : done + count])
@@ -245,7 +253,6 @@ class LockstepRun:
             if self._writer is not None:
                 self._writer.append(rows[done : done + count], events)
             done += count
-        return rows
 
     def _next_command(self) -> dict[int, list[Event]]:
         """Hand the next waiting command to the next tick; returns its events."""

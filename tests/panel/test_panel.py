@@ -101,11 +101,15 @@ def logged_in(browser: Browser, url: str) -> Iterator[User]:
 
 
 @pytest.fixture
-def anna(logged_in: User, url: str) -> User:
-    """The operator with the page newly loaded: no test finds a dialog or a tab that another one has left open."""
+def anna(logged_in: User, url: str) -> Iterator[User]:
+    """The operator with the page newly loaded: no test finds a dialog or a tab that another one has left open.
+
+    Afterwards the page is blank: one that is shown keeps browser and panel busy.
+    """
     logged_in.page.goto(url)
     expect(logged_in.page.locator(".link")).to_have_text("anna · operator")
-    return logged_in
+    yield logged_in
+    logged_in.page.goto("about:blank")
 
 
 @pytest.fixture

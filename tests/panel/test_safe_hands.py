@@ -78,10 +78,23 @@ def shown(browser: Browser, url: str, size: str = "desktop") -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def pages(browser: Browser, url: str) -> Iterator[Mapping[str, Page]]:
+def screens(browser: Browser, url: str) -> Iterator[Mapping[str, Page]]:
     """The panel on each size of screen."""
     with ExitStack() as stack:
-        yield {size: stack.enter_context(shown(browser, url, size)) for size in SIZES}
+        screens = {}
+        for size in SIZES:
+            screens[size] = stack.enter_context(shown(browser, url, size))
+            screens[size].goto("about:blank")
+        yield screens
+
+
+@pytest.fixture
+def page(screens: Mapping[str, Page], url: str, size: str) -> Iterator[Page]:
+    """The panel newly loaded. Afterwards the screen is blank: a page that is shown keeps browser and panel busy."""
+    page = screens[size]
+    page.goto(url)
+    yield page
+    page.goto("about:blank")
 
 
 def run(rig: Client) -> None:
@@ -135,11 +148,7 @@ def replay(page: Page) -> None:
 
 @pytest.mark.parametrize("opens", [nothing, component, component_type, units, replay])
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_press_of_stop_stops_whatever_is_open(
-    pages: Mapping[str, Page], url: str, rig: Client, size: str, opens: Callable[[Page], None]
-) -> None:
-    page = pages[size]
-    page.goto(url)
+def test_the_first_press_of_stop_stops_whatever_is_open(page: Page, rig: Client, opens: Callable[[Page], None]) -> None:
     run(rig)
     expect(page.locator(".mode.RUNNING")).to_be_visible()
     opens(page)

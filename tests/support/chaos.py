@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import aiomqtt
 import numpy as np
@@ -70,6 +73,16 @@ async def operate(chaos: Chaos) -> None:
         await asyncio.sleep(0.2)
 
 
+def is_recorded(state: Mapping[str, Any]) -> bool:
+    """Whether there is a recorder that writes to a file on the disk that is mounted now.
+
+    One whose disk has been exchanged notices it within a second, and is replaced. A supervisor that is killed in this
+    second leaves a loop without a recorder.
+    """
+    recording = state["recording"]
+    return bool(recording["tick"]) and Path(recording["file"]).exists()
+
+
 async def run_again(chaos: Chaos) -> int:
     """Make the rig run after the faults; returns the last tick that is recorded then.
 
@@ -80,7 +93,7 @@ async def run_again(chaos: Chaos) -> int:
         try:
             async with panel(chaos.server) as user:
                 await be_running(user, patience=5.0)
-                state = await user.see("state", lambda state: state["recording"]["tick"], len(user.seen))
+                state = await user.see("state", is_recorded, len(user.seen))
                 return int(state["recording"]["tick"])
         except aiomqtt.MqttError:
             await asyncio.sleep(0.5)
