@@ -122,6 +122,7 @@ def parse(text: str) -> Any:
         raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
 
 
+@functools.lru_cache(maxsize=8192)  # a study or a test reads the same values again and again
 def to_si(text: str, unit: str) -> float:
     """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with the problem and its remedy.
 
