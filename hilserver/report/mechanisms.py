@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, sin
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -68,7 +67,7 @@ def drawing(m: Mechanism, poses: Poses, title: str) -> Figure:
     figure = Figure(figsize=(8, 6), layout="constrained")
     FigureCanvasAgg(figure)
     axis = figure.subplots()
-    _prepare(axis, m, [poses], title)
+    _prepare(axis, m, _limits(m, [poses]), title)
     _draw(axis, m, poses, named=True)
     return figure
 
@@ -92,17 +91,19 @@ def animate(m: Mechanism, time: Floats, motion: Callable[[int], Poses], path: Pa
     FigureCanvasAgg(figure)
     axis = figure.subplots()
     poses = [motion(k) for k in frames]
-
-    def show(number: int) -> Iterable[Any]:
-        axis.clear()
-        _prepare(axis, m, poses, f"{name}, {time[frames[number]]:.2f} s")
-        _draw(axis, m, poses[number], named=False)
-        return ()
-
-    moving = FuncAnimation(figure, show, frames=len(frames), blit=False)
+    limits = _limits(m, poses)
+    writer = PillowWriter(fps=round(1.0 / (every * step)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        moving.save(path, writer=PillowWriter(fps=round(1.0 / (every * step))))
+        with writer.saving(figure, str(path), figure.dpi):
+            for k, shown in zip(frames, poses, strict=True):
+                axis.clear()
+                _prepare(axis, m, limits, f"{name}, {time[k]:.2f} s")
+                _draw(axis, m, shown, named=False)
+                if k == 0:  # all frames are laid out as the first one
+                    figure.draw_without_rendering()
+                    figure.set_layout_engine("none")
+                writer.grab_frame()
     except OSError as error:
         raise HilserverError(f"{path}: can't be written: {error.strerror or error}.") from error
     return path
@@ -130,12 +131,18 @@ def _at(m: Mechanism, poses: Poses, body: str, point: Vector) -> tuple[float, fl
     return float(place[0] + OBLIQUE * place[1]), float(place[2] + OBLIQUE * place[1])
 
 
-def _prepare(axis: Axes, m: Mechanism, poses_shown: Sequence[Poses], title: str) -> None:
-    """Title, equal scales, and limits that hold all poses."""
+def _limits(m: Mechanism, poses_shown: Sequence[Poses]) -> tuple[Floats, Floats]:
+    """The lower left and the upper right corner of a picture that holds all poses."""
     points = np.array([_at(m, poses, *point) for poses in poses_shown for point in _points(m)])
     low, high = points.min(axis=0), points.max(axis=0)
     room = MARGIN * max(*(high - low), 1e-3)
-    axis.set(xlim=(low[0] - room, high[0] + room), ylim=(low[1] - room, high[1] + room))
+    return low - room, high + room
+
+
+def _prepare(axis: Axes, m: Mechanism, limits: tuple[Floats, Floats], title: str) -> None:
+    """Title, equal scales, and limits."""
+    low, high = limits
+    axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axis.set_aspect("equal")
     axis.set_title(title, fontsize=9, wrap=True)
     axis.set_xlabel("x, m")
