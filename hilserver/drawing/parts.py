@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hilserver.drawing.symbols import Symbol, box, symbol
+from hilserver.drawing.texts import VALUE, text_width
 
 RIG = "rig."
 """Prefix of the names of the nodes at the machine's ports."""
@@ -23,9 +25,20 @@ class DrawnComponent:
     signals: Mapping[str, str]
     symbol: Symbol
 
-    def side_used(self, drawn: Symbol, side: str) -> bool:
-        """Whether a port of oil is at this side of the symbol as it is drawn."""
-        return any(drawn.side(port) == side for port in self.hydraulic)
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The ports whose flow is shown; "" alone: one flow says it all, from P to T or of the only port.
+
+        Of a valve that has more ports than A and B, these; otherwise the first three.
+        """
+        ports = tuple(self.hydraulic)
+        if len(ports) == 1 or set(ports) == {"P", "T"}:
+            return ("",)
+        return ("A", "B") if {"A", "B"} <= set(ports) else ports[:3]
+
+    def flow_name(self, port: str) -> str:
+        """The name of the text that shows the flow of one of `flows`."""
+        return f"part.{self.name}.{port}" if port else f"part.{self.name}"
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,12 @@ def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:
 
 def _terminal(node: str) -> DrawnComponent:
     """A port of the real machine."""
-    plug = Symbol(
-        90.0, 46.0, {"A": (45.0, 46.0)}, '<rect x="5" y="2" width="80" height="26" rx="4"/><path d="M45 28v18"/>'
-    )
+    width = max(80.0, 20.0 * math.ceil(text_width(machine_port(node), VALUE, bold=True) / 20.0 + 0.5))
+    body = f'<rect x="5" y="2" width="{width:g}" height="26" rx="4"/><path d="M{width / 2 + 5:g} 28v18"/>'
+    plug = Symbol(width + 10.0, 46.0, {"A": (width / 2 + 5.0, 46.0)}, body)
     return DrawnComponent(node, "", {"A": node}, {}, {}, plug)
+
+
+def machine_port(node: str) -> str:
+    """How a port of the machine is called."""
+    return f"{node.removeprefix(RIG)} · machine"

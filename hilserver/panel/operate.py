@@ -1,4 +1,4 @@
-"""The first tab: the virtual circuit with live pressures and flows; next to it inputs, valves and measured values."""
+"""The first tab: the schematic of the virtual circuit; next to it inputs, valves and measured values."""
 
 from __future__ import annotations
 
@@ -9,123 +9,15 @@ from typing import Any
 
 from nicegui import background_tasks, ui
 
-from hilserver.drawing.parts import read_parts
-from hilserver.drawing.schematic import schematic
-from hilserver.panel.component import ComponentDialog
-from hilserver.panel.datasheet import parameter_tables
-from hilserver.panel.display import Units, percent
+from hilserver.panel.display import percent
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
+from hilserver.panel.schematic import SchematicView
 from hilserver.panel.view import Page, heading
 from hilserver.protocol import commands, published
 
-_CLICK = """(event) => {
-  const part = event.target.closest("[data-part]");
-  if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
-}"""
-COLD, WARM = (37, 99, 235), (220, 38, 38)
-"""Colours of a line without pressure and at the highest pressure; by convention, return is blue and pressure red."""
-FULL_PRESSURE = 250e5
 HOLD_OFF = 1.0
 """Seconds during which an input that a user has just moved does not follow the server."""
-
-
-class SchematicView:
-    """The running circuit, redrawn at each switch; its values are updated several times a second."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self._source: Mapping[str, Any] | None = None
-        self._dialog = ComponentDialog(page)
-        with ui.column().classes("card w-full gap-1"):
-            with ui.row().classes("w-full items-baseline no-wrap"):
-                heading("Virtual circuit").classes("whitespace-nowrap")
-                self._about = ui.label().classes("text-sm text-slate-500 truncate grow")
-                self._version = ui.label().classes("text-sm text-slate-500 whitespace-nowrap circuit-version")
-            ui.label("Click a component to see and change its values.").classes("text-xs text-slate-500")
-            self._parameters = ui.row().classes("w-full gap-1")
-            self._picture = ui.html("", sanitize=False).classes("w-full")
-            for event in ("click", "keydown"):
-                self._picture.on(event, lambda e: self._dialog.open(str(e.args)), js_handler=_CLICK)
-        self._flows: dict[str, list[str]] = {}
-        self._nodes: list[str] = []
-        self._signals: list[str] = []
-        page.each_round(self._draw, "Operate")
-        page.each_round(self._update, "Operate")
-        page.when_units_change.append(page.resend)
-
-    def _draw(self) -> None:
-        circuit = self.page.connection.circuit
-        if circuit is None or circuit.source == self._source:
-            return
-        self._source = circuit.source
-        parts = read_parts(circuit.source)
-        self._flows = {part.name: _shown_ports(part.hydraulic) for part in parts}
-        self._nodes = list(dict.fromkeys(node for part in parts for node in part.hydraulic.values()))
-        self._signals = list(dict.fromkeys(signal for part in parts for signal in part.signals.values()))
-        self._picture.set_content(schematic(circuit.source))
-        self._about.set_text(str(circuit.source.get("description") or circuit.file or ""))
-        self._version.set_text(f"version {circuit.version}")
-        self._show_parameters(circuit.written)
-        self.page.resend()
-
-    def _show_parameters(self, written: Mapping[str, Any] | None) -> None:
-        """A button for the parameters of the circuit, and one for those of each sub-circuit and mechanism."""
-        self._parameters.clear()
-        with self._parameters:
-            for name, _ in parameter_tables(written or {}):
-                button = ui.button(name, icon="tune", on_click=lambda name=name: self._dialog.open(name))
-                button.props("flat no-caps dense").classes("px-2 parameters")
-
-    def _update(self) -> None:
-        page = self.page
-        now = page.connection.history.latest()
-        texts, lines = {}, {}
-        for node in self._nodes:
-            pressure = now.get(f"circuit.{node}.p")
-            texts[f"node.{node}"] = f"{node.removeprefix('rig.')}  {page.units.text(pressure, 'Pa')}"
-            lines[node] = colour(pressure)
-        for part, ports in self._flows.items():
-            flows = {port: now.get(f"circuit.{part}.q_{port}") for port in ports}
-            texts[f"part.{part}"] = flow_text({port: q for port, q in flows.items() if q is not None}, page.units)
-        for signal in self._signals:
-            value = now.get(f"circuit.{signal}")
-            texts[f"signal.{signal}"] = signal if value is None else f"{signal} {page.units.number(value, '')}"
-        page.show("texts", texts)
-        page.show("lines", lines)
-
-
-def _shown_ports(hydraulic: Mapping[str, str]) -> list[str]:
-    """Ports whose flow is shown: A and B of a valve that has more than these, otherwise the first three."""
-    if {"A", "B"} <= hydraulic.keys() and len(hydraulic) > 2:
-        return ["A", "B"]
-    return list(hydraulic)[:3]
-
-
-def flow_text(flows: Mapping[str, float], units: Units) -> str:
-    """Flows out of a component by port; with two ports, of equal and opposite flow, one value is shown.
-
-    >>> flow_text({"P": -1e-3, "T": 1e-3}, Units()), flow_text({"A": 2e-4, "B": -1e-4}, Units()), flow_text({}, Units())
-    ('60.00 l/min', 'A 12.00  B −6.00 l/min', '')
-    """
-    if not flows:
-        return ""
-    if len(flows) == 1 or flows.keys() == {"P", "T"}:
-        return units.text(max(flows.values()), "m^3/s")
-    numbers = (f"{port} {units.number(flow, 'm^3/s')}" for port, flow in flows.items())
-    return f"{'  '.join(numbers)} {units.of('m^3/s').unit}"
-
-
-def colour(pressure: float | None) -> str:
-    """The colour of a line at this pressure, Pa; grey if it is not known.
-
-    >>> colour(0.0), colour(250e5), colour(None)
-    ('rgb(37,99,235)', 'rgb(220,38,38)', '#94a3b8')
-    """
-    if pressure is None:
-        return "#94a3b8"
-    share = round(20 * min(max(pressure / FULL_PRESSURE, 0.0), 1.0)) / 20
-    return "rgb({},{},{})".format(*(round(c + share * (w - c)) for c, w in zip(COLD, WARM, strict=True)))
 
 
 class InputsView:
