@@ -38,7 +38,7 @@ def _render(drawing: Drawing, tank: str | None) -> str:
     width, height = round(drawing.width), round(drawing.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="0 0 {width} {height}" '
-        f'style="max-width:{round(1.25 * width)}px" role="img" aria-label="Schematic of the virtual circuit">',
+        f'style="--width:{width}px" role="img" aria-label="Schematic of the virtual circuit">',
         *(_wire(wire) for wire in drawing.wires),
         *(
             f'<circle class="dot" data-line="{escape(node)}" cx="{x:g}" cy="{y:g}" r="3"/>'

@@ -18,6 +18,8 @@ _CLICK = """(event) => {
   const part = event.target.closest("[data-part]");
   if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
 }"""
+_ZOOM = {"smaller": "zoom_out", "fit": "fit_screen", "larger": "zoom_in"}
+"""The buttons above the schematic, named like the functions of zoom.js, and their icons."""
 COLD, WARM = (37, 99, 235), (220, 38, 38)
 """Colours of a line without pressure and at the highest pressure; by convention, return is blue and pressure red."""
 FULL_PRESSURE = 250e5
@@ -35,9 +37,13 @@ class SchematicView:
                 heading("Virtual circuit").classes("whitespace-nowrap")
                 self._about = ui.label().classes("text-sm text-slate-500 truncate grow")
                 self._version = ui.label().classes("text-sm text-slate-500 whitespace-nowrap circuit-version")
+                for name, icon in _ZOOM.items():
+                    button = ui.button(icon=icon).props(f"flat round dense size=sm aria-label='{name}'")
+                    button.on("click", js_handler=f"() => zoom.{name}()").tooltip(name)
             ui.label("Click a component to see and change its values.").classes("text-xs text-slate-500")
             self._parameters = ui.row().classes("w-full gap-1")
-            self._picture = ui.html("", sanitize=False).classes("w-full")
+            self._picture = ui.html("", sanitize=False).classes("w-full schematic-view")
+            self._picture.props("tabindex=0 role=region aria-label='Schematic: zoom with + and -, 0 fits it'")
             for event in ("click", "keydown"):
                 self._picture.on(event, lambda e: self._dialog.open(str(e.args)), js_handler=_CLICK)
         self._parts: list[DrawnComponent] = []

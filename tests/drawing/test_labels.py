@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page
 from hilserver.circuit.library import standard_library
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import STYLE, schematic
-from hilserver.panel.display import CHOICES, Units
+from hilserver.panel.display import Units
 from hilserver.panel.schematic import live_texts
 from hilserver.simulation.circuit_run import read_circuit_file
 
@@ -71,7 +71,8 @@ COLLISIONS = """() => {
     if (box.left < 0 || box.top < 0 || box.right > view.width || box.bottom > view.height)
       found.push(`${said} is outside of the drawing`);
     texts.forEach((other, k) => {
-      if ((!other.label || k > number) && meet(box, other.box)) found.push(`${said} is on "${other.element.textContent}"`);
+      if (other.label && k <= number) return;
+      if (meet(box, other.box)) found.push(`${said} is on "${other.element.textContent}"`);
     });
     const haloed = element.matches(".value");
     for (const { element: shape, box: extent } of shapes) {
@@ -81,7 +82,8 @@ COLLISIONS = """() => {
   });
   const sizes = [...svg.querySelectorAll(".name, .value, .signal")]
     .map((text) => parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a);
-  return { found, texts: texts.length, size: sizes.length ? Math.min(...sizes) : 99, page: document.documentElement.scrollWidth };
+  const size = sizes.length ? Math.min(...sizes) : Infinity;
+  return { found, texts: texts.length, size, page: document.documentElement.scrollWidth };
 }"""
 FILL = """(texts) => {
   for (const element of document.querySelectorAll("[data-value]"))
@@ -129,7 +131,7 @@ def test_no_text_lies_on_another_one_or_on_a_symbol(page: Page, path: Path) -> N
     widest = Units({"Pa": "Pa", "m^3/s": "US gal/min"})
     for width, units in (*((width, Units()) for width in WIDTHS), (WIDTHS[0], widest)):
         seen = shown(page, circuit, width, units)
-        assert seen["texts"] > 0 or not circuit.get("components")
+        assert seen["texts"] > 0 or path.stem == "tank", "only a tank has neither name nor value"
         assert seen["found"] == [], f"{path.stem} at {width} px"
         assert seen["size"] >= READABLE, f"{path.stem} at {width} px"
         assert seen["page"] <= width, "the page itself is not to be moved sideways"
