@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hilserver.drawing.model import Item, Mark, Polyline
-from hilserver.drawing.parts import DrawnComponent, DrawnComponents
+from hilserver.drawing.parts import PILOT_PORTS, DrawnComponent, DrawnComponents
 from hilserver.drawing.rows import Rows
 from hilserver.drawing.symbols import Point, Symbol
 from hilserver.drawing.texts import ABOVE, BELOW, LINE, label_width, signal_width
@@ -13,7 +13,6 @@ from hilserver.drawing.texts import ABOVE, BELOW, LINE, label_width, signal_widt
 STUB = 16.0
 """From a port to its tank."""
 Box = tuple[float, float, float, float]
-_PILOT_PORTS = {"X", "Y", "L", "LS"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _block(part: DrawnComponent, rows: Rows) -> Block:
     block = Block(row)
     for port, node in part.hydraulic.items():
         x, y = drawn.ports[port]
-        pilot = port in _PILOT_PORTS
+        pilot = port in PILOT_PORTS or node in rows.pilots
         side = drawn.side(port)
         if node in rows.tanks:
             _lead_to_tank(block, node, x, y, side, drawn)

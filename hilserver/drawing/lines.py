@@ -43,6 +43,7 @@ def lead_lines(blocks: list[Block], zone: Mapping[str, int]) -> Lines:
     """The lines of a circuit; ``zone``: of each node. Places where a line passes a row are added to the blocks."""
     lines: Lines = {}
     passing: set[tuple[str, int]] = set()
+    working = {pin.node for block in blocks for pin in block.pins if not pin.pilot}
 
     def line(at: int, node: str) -> LineSection:
         return lines.setdefault(at, {}).setdefault(node, LineSection(node))
@@ -51,7 +52,8 @@ def lead_lines(blocks: list[Block], zone: Mapping[str, int]) -> Lines:
         if (node, row) in passing:
             return
         passing.add((node, row))
-        up, down = Pin(node, 10.0, 0.0, True), Pin(node, 10.0, 0.0, False)
+        pilot = node not in working
+        up, down = Pin(node, 10.0, 0.0, True, pilot), Pin(node, 10.0, 0.0, False, pilot)
         block = Block(row, 20.0, pins=[up, down])
         blocks.append(block)
         line(row + 1, node).below.append((block, up))

@@ -12,6 +12,9 @@ from hilserver.drawing.texts import VALUE, text_width
 
 RIG = "rig."
 """Prefix of the names of the nodes at the machine's ports."""
+PILOT_PORTS = {"X", "Y", "L", "LS"}
+_BESIDE_PILOT_LINES = {"shuttle_valve", "volume", "pipe", "hose", "pressure_sensor"}
+"""Components of pilot lines as well as of working lines."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,18 @@ class DrawnComponents:
     signalling: list[DrawnComponent]
     tanks: Mapping[str, str]
 
+    @property
+    def pilots(self) -> set[str]:
+        """The nodes of pilot lines: a pilot port is at them, and no port through which working flow passes."""
+        working, pilot = set(), set()
+        for part in self.hydraulic:
+            for port, node in part.hydraulic.items():
+                if port in PILOT_PORTS:
+                    pilot.add(node)
+                elif part.kind not in _BESIDE_PILOT_LINES:
+                    working.add(node)
+        return pilot - working
+
 
 def sorted_parts(parts: list[DrawnComponent]) -> DrawnComponents:
     """The components of a circuit by how they are drawn; the ports of the machine are among the hydraulic ones."""
@@ -73,7 +88,7 @@ def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:
     kind, ports = str(table.get("type", "")), {port: str(node) for port, node in table.get("ports", {}).items()}
     hydraulic = {port: node for port, node in ports.items() if port[0].isupper()}
     mechanical = {port: node for port, node in ports.items() if port not in hydraulic}
-    drawn = symbol(kind, str(table.get("centre", "closed")))
+    drawn = symbol(kind, table)
     if drawn is None or not ports.keys() <= drawn.ports.keys():
         drawn = box(tuple(hydraulic), tuple(mechanical))
     signals = {port: table[port] for port in drawn.ports if port not in ports and isinstance(table.get(port), str)}

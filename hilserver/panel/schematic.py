@@ -79,7 +79,7 @@ class SchematicView:
         self.page.show("lines", {node: colour(now.get(f"circuit.{node}.p")) for node in self._nodes})
 
 
-def live_texts(parts: Iterable[DrawnComponent], now: Mapping[str, float], units: Units) -> dict[str, str]:
+def live_texts(parts: Iterable[DrawnComponent], now: Mapping[str, float | None], units: Units) -> dict[str, str]:
     """The texts of a schematic by their names: pressures of nodes, flows out of components, values of signals.
 
     ``now``: values of channels, SI. A pump shows the flow that it delivers, one value for both of its ports.

@@ -106,10 +106,10 @@ def source(path: Path) -> dict[str, Any]:
     return dict(read_circuit_file(path, LIBRARY).source)
 
 
-class Widest(dict[str, float]):
+class Widest(dict[str, float | None]):
     """Values of all channels: none that a machine shows is written wider in this unit."""
 
-    def get(self, channel: str, _: object = None) -> float:  # type: ignore[override]
+    def get(self, channel: str, _: object = None) -> float:
         if channel.endswith(".p"):
             return -999.4e5
         return -999.994 / 60_000 if ".q_" in channel else -999.9994
