@@ -77,7 +77,7 @@ def _block(part: DrawnComponent, rows: Rows) -> Block:
         pilot = port in PILOT_PORTS or node in rows.pilots
         side = drawn.side(port)
         if node in rows.tanks:
-            _lead_to_tank(block, node, x, y, side, drawn)
+            _lead_to_tank(block, node, (x, y), drawn.side(port), drawn, "pilot" if pilot else "hydraulic")
         elif side in ("top", "bottom"):
             block.pins.append(Pin(node, x, y, side == "top", pilot))
         else:
@@ -109,8 +109,9 @@ def _label_place(block: Block, part: DrawnComponent, drawn: Symbol) -> Point:
     return max(used) + 5.0, first
 
 
-def _lead_to_tank(block: Block, node: str, x: float, y: float, side: str, drawn: Symbol) -> None:
+def _lead_to_tank(block: Block, node: str, port: Point, side: str, drawn: Symbol, kind: str) -> None:
     """A line from a port to a tank of its own, below."""
+    x, y = port
     way: tuple[Point, ...] = ((x, y),)
     if side == "bottom":
         end = (x, y + STUB)
@@ -120,7 +121,7 @@ def _lead_to_tank(block: Block, node: str, x: float, y: float, side: str, drawn:
     else:
         aside = x + (10.0 if side == "right" else -10.0)
         end, way = (aside, max(y + STUB, drawn.height - 10.0)), ((x, y), (aside, y))
-    block.wires.append(Polyline(node, "hydraulic", (*way, end)))
+    block.wires.append(Polyline(node, kind, (*way, end)))
     block.tanks.append((node, end))
 
 

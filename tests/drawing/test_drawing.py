@@ -195,6 +195,8 @@ def test_main_lines_are_solid_and_pilot_lines_are_dashed() -> None:
     ports = source(path)["components"]["holding"]["ports"]
     assert ports["X"] in dashed
     assert not dashed & {ports["C"], ports["V"]}
+    kinds = [wire.kind for wire in draw(source(path)).wires if wire.node == ports["Y"]]
+    assert kinds.count("pilot") == 1, "its drain, and nothing else that leads to the tank"
 
 
 def test_a_load_sensing_line_is_dashed_from_the_valve_to_the_pump() -> None:
