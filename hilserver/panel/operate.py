@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from html import escape
 from typing import Any
 
 from nicegui import background_tasks, ui
 
+from hilserver.errors import HilserverError
 from hilserver.panel.display import percent
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
@@ -18,6 +21,8 @@ from hilserver.protocol import commands, published
 
 HOLD_OFF = 1.0
 """Seconds during which an input that a user has just moved does not follow the server."""
+SEEN = 0.6
+"""Part of ``hold_to_run`` after which a browser that does not answer counts as lost; the rest is for the command."""
 
 
 class InputsView:
@@ -29,8 +34,8 @@ class InputsView:
         self._moved: dict[str, float] = {}
         self._sending: set[str] = set()
         self._rest: dict[str, float] = {}
-        self._held: dict[str, float] = {}
-        """Hold-to-run inputs whose slider is held: when their value was sent last."""
+        self._held: dict[str, asyncio.Task[None]] = {}
+        """Hold-to-run inputs whose slider is held, and what renews their values."""
         with ui.column().classes("card w-full gap-2"):
             heading("Operator inputs")
             self._box = ui.column().classes("w-full gap-2")
@@ -39,7 +44,6 @@ class InputsView:
                 stop = ui.button("Stop work cycle", on_click=lambda: self._cycle("stop"))
                 self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
         page.each_round(self._follow, "Operate")
-        page.each_round(self._renew, fast=True)
 
     async def _cycle(self, action: Any) -> None:
         await self.page.command(commands.Cycle(action=action))
@@ -88,22 +92,34 @@ class InputsView:
     async def _hold(self, name: str, held: bool) -> None:
         """A hold-to-run input's slider is held, or was released."""
         if held:
-            self._held[name] = time.monotonic()
+            self._held[name] = background_tasks.create(self._keep(name), name=f"hold {name}")
         else:
             self._held.pop(name, None)
             await self._move(name, self._rest[name])
 
-    def _renew(self) -> None:
-        """Send the values of held sliders again, as long as the browser shows this page."""
-        description, now = self.page.connection.description, time.monotonic()
-        for name, sent in list(self._held.items()):
+    async def _keep(self, name: str) -> None:
+        """Renew the value of a held slider as long as the browser shows this page; then release it.
+
+        The server waits for ``hold_to_run`` after the last value. Hence this does not only stop when the browser is
+        lost: it sends the value at rest, so that the input is there within ``hold_to_run`` of the loss. It waits for
+        nothing that the browser does, and goes on when the page is given up.
+        """
+        page, slider = self.page, self._sliders[name][0]
+        while self._held.get(name) is asyncio.current_task():
+            description = page.connection.description
             info = description.inputs.get(name) if description is not None else None
-            if info is None or info.hold_to_run is None or not self.page.is_seen(info.hold_to_run):
-                del self._held[name]
-            elif now - sent > info.hold_to_run / 4 and name not in self._sending:
-                self._held[name] = now
-                again = commands.SetInput(input=name, value=float(self._sliders[name][0].value))
-                background_tasks.create(self.page.command(again, quiet=True))
+            if info is None or info.hold_to_run is None:
+                break
+            seen = page.is_seen(SEEN * info.hold_to_run)
+            if name not in self._sending or not seen:
+                value = float(slider.value) if seen else self._rest[name]
+                with suppress(HilserverError):
+                    await page.connection.send(commands.SetInput(input=name, value=value))
+            if not seen:
+                break
+            await asyncio.sleep(info.hold_to_run / 8)
+        if self._held.get(name) is asyncio.current_task():
+            del self._held[name]
 
     async def _move(self, name: str, value: Any) -> None:
         """Send the slider's value; while an answer is pending, only the latest value is kept."""
