@@ -52,24 +52,20 @@ def positions(kind: str, values: Mapping[str, Any]) -> dict[int, Edges]:
     else:
         return {}
     curves = values.get("openings") or {}
-    if isinstance(curves, Mapping):
-        for edge, points in curves.items():
-            for spool, edges in found.items():
-                found[spool] = edges | {edge} if points and _at(points, spool) > OPEN else edges - {edge}
+    for edge, points in curves.items() if isinstance(curves, Mapping) else ():
+        if isinstance(points, str) or not points:
+            continue  # the formula of a parameter, whose value is not known here
+        for spool, edges in found.items():
+            found[spool] = edges | {edge} if _at(points, spool) > OPEN else edges - {edge}
     return found
 
 
 def _underlapped(values: Mapping[str, Any]) -> Edges:
     """The edges that are open at null because the spool's lands are shorter than the ports."""
-    of_P = _number(values.get("overlap"))
-    of_T = of_P if values.get("overlap_T") is None else _number(values["overlap_T"])
-    return frozenset(({"PA", "PB"} if of_P < -OPEN else set()) | ({"AT", "BT"} if of_T < -OPEN else set()))
-
-
-def _number(value: object) -> float:
-    """A fraction as written in a circuit, like -0.1 or "-10 %"; 0 if it is not given."""
-    number, _, unit = str(value or 0.0).partition(" ")
-    return float(number) / (100.0 if unit == "%" else 1.0)
+    of_P = values.get("overlap")
+    of_T = of_P if values.get("overlap_T") is None else values["overlap_T"]
+    pairs = ((of_P, ("PA", "PB")), (of_T, ("AT", "BT")))
+    return frozenset(edge for of, both in pairs for edge in both if isinstance(of, int | float) and of < -OPEN)
 
 
 def _at(points: Iterable[Iterable[float]], spool: float) -> float:
