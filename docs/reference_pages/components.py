@@ -8,6 +8,7 @@ import inspect
 import re
 from importlib.resources import files as package_files
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -31,16 +32,21 @@ def component_index(library: Library) -> str:
             f"[{title(name)}]({name}.md)",
             f"`{name}`",
             cell(first_sentence(kind).replace("``", "`")),
+            cell(drawn_after(kind)),
         )
         for name, kind in library.types.items()
     ]
     intro = (
         "Each page is generated from the class: its equations, its ports, its datasheet values, and the source of "
-        "its kernels, which are the equations as computed. Symbols follow ISO 1219-1.\n\n"
+        "its kernels, which are the equations as computed.\n\n"
+        "Symbols follow ISO 1219-1; the last column says by which rule, and where they deviate from it. Where a "
+        "datasheet value changes the function, the symbol in a schematic changes with it.\n\n"
         "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of "
         "increasing position."
     )
-    return "\n\n".join(["# Components", intro, table(("symbol", "component", "`type`", "what it is"), rows)])
+    return "\n\n".join(
+        ["# Components", intro, table(("symbol", "component", "`type`", "what it is", "symbol after ISO 1219-1"), rows)]
+    )
 
 
 def component_page(name: str, library: Library) -> str:
@@ -68,6 +74,12 @@ def symbol(kind: type[Component]) -> str:
     """The symbol of a component type: an SVG beside its module."""
     package = kind.__module__.rpartition(".")[0]
     return package_files(package).joinpath("symbols", f"{kind.type_name}.svg").read_text().strip()
+
+
+def drawn_after(kind: type[Component]) -> str:
+    """The rule of the standard that a component's symbol follows, as its file says."""
+    said = ElementTree.fromstring(symbol(kind)).findtext("{*}desc") or ""
+    return re.sub(r"\b[a-z]+_\w+\b", lambda word: f"`{word[0]}`", said)
 
 
 def example(name: str) -> str:

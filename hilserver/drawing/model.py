@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hilserver.drawing.parts import DrawnComponent
 from hilserver.drawing.symbols import Point, Symbol
@@ -10,13 +10,17 @@ from hilserver.drawing.symbols import Point, Symbol
 
 @dataclass(frozen=True)
 class Item:
-    """A symbol and its position."""
+    """A symbol, its position, and where its label begins: the base line of the name."""
 
     part: DrawnComponent
     symbol: Symbol
     x: float
     y: float
     label: Point
+
+    def moved(self, x: float, y: float) -> Item:
+        """The same, further to the right and lower down."""
+        return replace(self, x=self.x + x, y=self.y + y, label=(self.label[0] + x, self.label[1] + y))
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,10 @@ class Polyline:
     kind: str
     points: tuple[Point, ...]
 
+    def moved(self, x: float, y: float) -> Polyline:
+        """The same, further to the right and lower down."""
+        return replace(self, points=tuple((a + x, b + y) for a, b in self.points))
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -36,6 +44,15 @@ class Mark:
     x: float
     y: float
     anchor: str = "start"
+
+    def moved(self, x: float, y: float) -> Mark:
+        """The same, further to the right and lower down."""
+        return replace(self, x=self.x + x, y=self.y + y)
+
+    def span(self, width: float) -> tuple[float, float]:
+        """The left and the right end of a text of this width."""
+        left = self.x - {"start": 0.0, "middle": width / 2, "end": width}[self.anchor]
+        return left, left + width
 
 
 @dataclass

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hilserver.drawing.symbols import Symbol, box, symbol
+from hilserver.drawing.texts import VALUE, text_width
 
 RIG = "rig."
 """Prefix of the names of the nodes at the machine's ports."""
+PILOT_PORTS = {"X", "Y", "L", "LS"}
+_BESIDE_PILOT_LINES = {"shuttle_valve", "volume", "pipe", "hose", "pressure_sensor"}
+"""Components of pilot lines as well as of working lines."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,20 @@ class DrawnComponent:
     signals: Mapping[str, str]
     symbol: Symbol
 
-    def side_used(self, drawn: Symbol, side: str) -> bool:
-        """Whether a port of oil is at this side of the symbol as it is drawn."""
-        return any(drawn.side(port) == side for port in self.hydraulic)
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The ports whose flow is shown; "" alone: one flow says it all, from P to T or of the only port.
+
+        Of a valve that has more ports than A and B, these; otherwise the first three.
+        """
+        ports = tuple(self.hydraulic)
+        if len(ports) == 1 or set(ports) == {"P", "T"}:
+            return ("",)
+        return ("A", "B") if {"A", "B"} <= set(ports) else ports[:3]
+
+    def flow_name(self, port: str) -> str:
+        """The name of the text that shows the flow of one of `flows`."""
+        return f"part.{self.name}.{port}" if port else f"part.{self.name}"
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,18 @@ class DrawnComponents:
     moving: list[DrawnComponent]
     signalling: list[DrawnComponent]
     tanks: Mapping[str, str]
+
+    @property
+    def pilots(self) -> set[str]:
+        """The nodes of pilot lines: a pilot port is at them, and no port through which working flow passes."""
+        working, pilot = set(), set()
+        for part in self.hydraulic:
+            for port, node in part.hydraulic.items():
+                if port in PILOT_PORTS:
+                    pilot.add(node)
+                elif part.kind not in _BESIDE_PILOT_LINES:
+                    working.add(node)
+        return pilot - working
 
 
 def sorted_parts(parts: list[DrawnComponent]) -> DrawnComponents:
@@ -60,7 +88,7 @@ def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:
     kind, ports = str(table.get("type", "")), {port: str(node) for port, node in table.get("ports", {}).items()}
     hydraulic = {port: node for port, node in ports.items() if port[0].isupper()}
     mechanical = {port: node for port, node in ports.items() if port not in hydraulic}
-    drawn = symbol(kind, str(table.get("centre", "closed")))
+    drawn = symbol(kind, table)
     if drawn is None or not ports.keys() <= drawn.ports.keys():
         drawn = box(tuple(hydraulic), tuple(mechanical))
     signals = {port: table[port] for port in drawn.ports if port not in ports and isinstance(table.get(port), str)}
@@ -69,7 +97,12 @@ def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:
 
 def _terminal(node: str) -> DrawnComponent:
     """A port of the real machine."""
-    plug = Symbol(
-        90.0, 46.0, {"A": (45.0, 46.0)}, '<rect x="5" y="2" width="80" height="26" rx="4"/><path d="M45 28v18"/>'
-    )
+    width = max(80.0, 20.0 * math.ceil(text_width(machine_port(node), VALUE, bold=True) / 20.0 + 0.5))
+    body = f'<rect x="5" y="2" width="{width:g}" height="26" rx="4"/><path d="M{width / 2 + 5:g} 28v18"/>'
+    plug = Symbol(width + 10.0, 46.0, {"A": (width / 2 + 5.0, 46.0)}, body)
     return DrawnComponent(node, "", {"A": node}, {}, {}, plug)
+
+
+def machine_port(node: str) -> str:
+    """How a port of the machine is called."""
+    return f"{node.removeprefix(RIG)} · machine"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hilserver.drawing.blocks import Block
 from hilserver.drawing.lines import Lines, set_tracks
 
-GAP, TRACK, MARGIN = 26.0, 22.0, 20.0
+GAP, TRACK, MARGIN = 18.0, 22.0, 20.0
 """Between two blocks of a row; between two lines of a zone; around everything."""
 
 

@@ -13,7 +13,7 @@ class Rows:
     """``turns`` and ``row`` by component, ``zone`` by node (of tanks none), and the ``top`` row."""
 
     def __init__(self, parts: DrawnComponents) -> None:
-        self.parts, self.tanks = parts.hydraulic, parts.tanks
+        self.parts, self.tanks, self.pilots = parts.hydraulic, parts.tanks, parts.pilots
         self._driven = {
             node
             for part in self.parts

@@ -13,8 +13,9 @@ from typing import Any
 
 from hilserver.drawing.layout import draw
 from hilserver.drawing.model import Drawing, Item, Mark, Polyline
-from hilserver.drawing.parts import RIG
+from hilserver.drawing.parts import RIG, machine_port
 from hilserver.drawing.symbols import Point
+from hilserver.drawing.texts import LINE
 
 STYLE = files("hilserver.drawing").joinpath("schematic.css").read_text()
 """How lines, symbols and texts look (CSS): for a page that shows schematics."""
@@ -37,7 +38,7 @@ def _render(drawing: Drawing, tank: str | None) -> str:
     width, height = round(drawing.width), round(drawing.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="0 0 {width} {height}" '
-        f'style="max-width:{round(1.25 * width)}px" role="img" aria-label="Schematic of the virtual circuit">',
+        f'style="--width:{width}px" role="img" aria-label="Schematic of the virtual circuit">',
         *(_wire(wire) for wire in drawing.wires),
         *(
             f'<circle class="dot" data-line="{escape(node)}" cx="{x:g}" cy="{y:g}" r="3"/>'
@@ -70,16 +71,14 @@ def _item(item: Item) -> str:
     if not item.part.kind:  # a port of the machine
         return (
             f'<g class="machine" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
-            f'<text class="port" x="{at}" y="{item.label[1] + y - item.y:g}" text-anchor="middle">'
-            f"{escape(item.part.name.removeprefix(RIG))} · machine</text>"
+            f'<text class="port" x="{at}" y="{item.label[1]:g}" text-anchor="middle">'
+            f"{escape(machine_port(item.part.name))}</text>"
         )
+    texts = f'<text class="name" x="{at}" y="{item.label[1]:g}">{name}</text>'
     if item.part.hydraulic:
-        texts = (
-            f'<text class="name" x="{at}" y="{item.label[1] - 2:g}">{name}</text>'
-            f'<text class="value" x="{at}" y="{item.label[1] + 12:g}" data-value="part.{name}"></text>'
-        )
-    else:
-        texts = f'<text class="name" x="{at}" y="{item.label[1]:g}" text-anchor="middle">{name}</text>'
+        for number, port in enumerate(item.part.flows, 1):
+            place = f'x="{at}" y="{item.label[1] + LINE * number:g}"'
+            texts += f'<text class="value" {place} data-value="{escape(item.part.flow_name(port))}"></text>'
     letters = "".join(_letter(port, item) for port in item.part.hydraulic if len(item.part.hydraulic) > 2)
     return (
         f'<g class="part" data-part="{name}"{_BUTTON}><title>{name}: {escape(item.part.kind)}</title>'

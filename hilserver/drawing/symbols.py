@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 from xml.etree import ElementTree
+
+from hilserver.drawing.positions import positions, square
 
 _SVG = "http://www.w3.org/2000/svg"
 _DRAWN = f"{{{_SVG}}}"
@@ -50,26 +54,9 @@ class Symbol:
         return Symbol(width, height, ports, f'<g transform="{transform}">{self.body}</g>')
 
 
-_CENTRES: Mapping[str, Mapping[str, str]] = {
-    "directional_valve_4_3": {
-        "closed": "M130 20V48M126 48h8M150 20V48M146 48h8M130 100V72M126 72h8M150 100V72M146 72h8",
-        "open": "M130 20V100M150 20V100M130 60H150",
-        "tandem": "M130 20V48M126 48h8M150 20V48M146 48h8M130 100V64H150V100",
-        "float": "M130 20V60H150M150 20V100M130 100V72M126 72h8",
-    },
-    "load_sensing_valve": {
-        "closed": "M140 20V48M136 48h8M170 20V48M166 48h8M140 100V72M136 72h8M150 100V68",
-        "open": "M140 20V100M170 20V58H140M150 58V100",
-        "tandem": "M140 20V48M136 48h8M170 20V48M166 48h8M140 100V60H150V100",
-        "float": "M140 20V58H170V20M150 58V100M140 100V72M136 72h8",
-    },
-}
-"""The paths in the middle square of a valve by its ``centre``; the file shows the closed one."""
-
-
 @functools.cache
-def symbol(kind: str, centre: str = "closed") -> Symbol | None:
-    """The symbol of a component type, of a 4/3 valve with this centre; None if there is none (a custom component)."""
+def _elements(kind: str) -> tuple[Point, Mapping[str, Point], tuple[tuple[ElementTree.Element, str], ...]] | None:
+    """Size, ports and elements of a symbol's file, these as text, too; None if there is no such file."""
     file = files("hilserver.components").joinpath("symbols", f"{kind}.svg")
     if not kind.isidentifier() or not file.is_file():
         return None
@@ -80,13 +67,58 @@ def symbol(kind: str, centre: str = "closed") -> Symbol | None:
         tag, port = element.tag.removeprefix(_DRAWN), element.get("data-port")
         if port is not None:
             ports[port] = (float(element.get("cx", "0")), float(element.get("cy", "0")))
-        elif tag != "title" and not (tag == "text" and letter_follows):
-            body.append(ElementTree.tostring(element, encoding="unicode").replace(f' xmlns="{_SVG}"', "").strip())
+        elif tag not in ("title", "desc") and not (tag == "text" and letter_follows):
+            body.append((element, _text(element)))
         letter_follows = port is not None
-    text, centres = "".join(body), _CENTRES.get(kind, {})
-    if centre in centres:
-        text = text.replace(f'd="{centres["closed"]}"', f'd="{centres[centre]}"')
-    return Symbol(float(root.get("width", "0")), float(root.get("height", "0")), ports, text)
+    return (float(root.get("width", "0")), float(root.get("height", "0"))), ports, tuple(body)
+
+
+def symbol(kind: str, values: Mapping[str, Any] | None = None) -> Symbol | None:
+    """The symbol of a component type with these datasheet values; None if there is none (a custom component).
+
+    Without values: the usual one of this type, as in its file. What depends on values is marked there:
+    ``data-when="key"`` is drawn if the key is given and not zero, ``"key=value"`` if it has this value, ``"a|b"`` if
+    one of both holds; what is not displayed in the file is not the default. ``data-position`` is the square of a
+    valve's position.
+    """
+    known, values = _elements(kind), values or {}
+    if known is None:
+        return None
+    (width, height), ports, elements = known
+    squares = positions(kind, values)
+    step = float(elements[0][0].get("data-step", "0"))
+    body = []
+    for element, text in elements:
+        position = element.get("data-position")
+        if position is not None and int(position) in squares:
+            x = {port: at for port, (at, _) in ports.items()}
+            directed = position != "0" or len(squares) == 2
+            text = f"<g>{square(squares[int(position)], x, -int(position) * step, directed=directed)}</g>"
+        if _is_drawn(element, values):
+            body.append(text)
+    return Symbol(width, height, ports, "".join(body))
+
+
+def _text(element: ElementTree.Element) -> str:
+    text = ElementTree.tostring(element, encoding="unicode").replace(f' xmlns="{_SVG}"', "").strip()
+    return text.replace(' display="none"', "")
+
+
+def _is_drawn(element: ElementTree.Element, values: Mapping[str, Any]) -> bool:
+    """Whether the values of a component ask for this element of its symbol."""
+    conditions = element.get("data-when", "").split("|")
+    if not conditions[0]:
+        return True
+    keys = [condition.partition("=")[::2] for condition in conditions]
+    if not any(key in values for key, _ in keys):
+        return element.get("display") != "none"
+    return any(str(values.get(key)) == wanted if wanted else _given(values.get(key)) for key, wanted in keys)
+
+
+def _given(value: object) -> bool:
+    """Whether a value is there and not zero, like "0 bar"."""
+    number = re.match(r"[-+]?[\d.]+(e[-+]?\d+)?", str(value))
+    return float(number[0]) != 0.0 if number and isinstance(value, str | float | int) else bool(value)
 
 
 def box(hydraulic: tuple[str, ...], others: tuple[str, ...]) -> Symbol:

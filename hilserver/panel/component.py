@@ -19,9 +19,9 @@ PUBLISHED_WITHIN = 5.0
 """Seconds within which a circuit is expected once the server has said that it is active."""
 
 
-def picture(kind: str) -> str:
-    """The symbol of a type as an SVG; empty if there is none."""
-    drawn = symbol(kind)
+def picture(kind: str, values: Mapping[str, Any]) -> str:
+    """The symbol of a component with these datasheet values as an SVG; empty if there is none."""
+    drawn = symbol(kind, values)
     if drawn is None:
         return ""
     return (
@@ -92,7 +92,7 @@ class ComponentDialog:
                 with ui.column().classes("gap-0 grow"):
                     ui.label(self.name).classes("text-lg font-bold")
                     ui.label(str(table.get("description", ""))).classes("text-sm text-slate-500")
-                ui.html(picture(kind), sanitize=False).classes("text-slate-700")
+                ui.html(picture(kind, table if kind == running else {}), sanitize=False).classes("text-slate-700")
             if running:
                 self._add_types(kind, {*fitting_types(self.page.connection.types, table), running})
             about = self.page.connection.types.get(kind)

@@ -1,131 +1,28 @@
-"""The first tab: the virtual circuit with live pressures and flows; next to it inputs, valves and measured values."""
+"""The first tab: the schematic of the virtual circuit; next to it inputs, valves and measured values."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from html import escape
 from typing import Any
 
 from nicegui import background_tasks, ui
 
-from hilserver.drawing.parts import read_parts
-from hilserver.drawing.schematic import schematic
-from hilserver.panel.component import ComponentDialog
-from hilserver.panel.datasheet import parameter_tables
-from hilserver.panel.display import Units, percent
+from hilserver.errors import HilserverError
+from hilserver.panel.display import percent
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
+from hilserver.panel.schematic import SchematicView
 from hilserver.panel.view import Page, heading
 from hilserver.protocol import commands, published
 
-_CLICK = """(event) => {
-  const part = event.target.closest("[data-part]");
-  if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
-}"""
-COLD, WARM = (37, 99, 235), (220, 38, 38)
-"""Colours of a line without pressure and at the highest pressure; by convention, return is blue and pressure red."""
-FULL_PRESSURE = 250e5
 HOLD_OFF = 1.0
 """Seconds during which an input that a user has just moved does not follow the server."""
-
-
-class SchematicView:
-    """The running circuit, redrawn at each switch; its values are updated several times a second."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self._source: Mapping[str, Any] | None = None
-        self._dialog = ComponentDialog(page)
-        with ui.column().classes("card w-full gap-1"):
-            with ui.row().classes("w-full items-baseline no-wrap"):
-                heading("Virtual circuit").classes("whitespace-nowrap")
-                self._about = ui.label().classes("text-sm text-slate-500 truncate grow")
-                self._version = ui.label().classes("text-sm text-slate-500 whitespace-nowrap circuit-version")
-            ui.label("Click a component to see and change its values.").classes("text-xs text-slate-500")
-            self._parameters = ui.row().classes("w-full gap-1")
-            self._picture = ui.html("", sanitize=False).classes("w-full")
-            for event in ("click", "keydown"):
-                self._picture.on(event, lambda e: self._dialog.open(str(e.args)), js_handler=_CLICK)
-        self._flows: dict[str, list[str]] = {}
-        self._nodes: list[str] = []
-        self._signals: list[str] = []
-        page.each_round(self._draw, "Operate")
-        page.each_round(self._update, "Operate")
-        page.when_units_change.append(page.resend)
-
-    def _draw(self) -> None:
-        circuit = self.page.connection.circuit
-        if circuit is None or circuit.source == self._source:
-            return
-        self._source = circuit.source
-        parts = read_parts(circuit.source)
-        self._flows = {part.name: _shown_ports(part.hydraulic) for part in parts}
-        self._nodes = list(dict.fromkeys(node for part in parts for node in part.hydraulic.values()))
-        self._signals = list(dict.fromkeys(signal for part in parts for signal in part.signals.values()))
-        self._picture.set_content(schematic(circuit.source))
-        self._about.set_text(str(circuit.source.get("description") or circuit.file or ""))
-        self._version.set_text(f"version {circuit.version}")
-        self._show_parameters(circuit.written)
-        self.page.resend()
-
-    def _show_parameters(self, written: Mapping[str, Any] | None) -> None:
-        """A button for the parameters of the circuit, and one for those of each sub-circuit and mechanism."""
-        self._parameters.clear()
-        with self._parameters:
-            for name, _ in parameter_tables(written or {}):
-                button = ui.button(name, icon="tune", on_click=lambda name=name: self._dialog.open(name))
-                button.props("flat no-caps dense").classes("px-2 parameters")
-
-    def _update(self) -> None:
-        page = self.page
-        now = page.connection.history.latest()
-        texts, lines = {}, {}
-        for node in self._nodes:
-            pressure = now.get(f"circuit.{node}.p")
-            texts[f"node.{node}"] = f"{node.removeprefix('rig.')}  {page.units.text(pressure, 'Pa')}"
-            lines[node] = colour(pressure)
-        for part, ports in self._flows.items():
-            flows = {port: now.get(f"circuit.{part}.q_{port}") for port in ports}
-            texts[f"part.{part}"] = flow_text({port: q for port, q in flows.items() if q is not None}, page.units)
-        for signal in self._signals:
-            value = now.get(f"circuit.{signal}")
-            texts[f"signal.{signal}"] = signal if value is None else f"{signal} {page.units.number(value, '')}"
-        page.show("texts", texts)
-        page.show("lines", lines)
-
-
-def _shown_ports(hydraulic: Mapping[str, str]) -> list[str]:
-    """Ports whose flow is shown: A and B of a valve that has more than these, otherwise the first three."""
-    if {"A", "B"} <= hydraulic.keys() and len(hydraulic) > 2:
-        return ["A", "B"]
-    return list(hydraulic)[:3]
-
-
-def flow_text(flows: Mapping[str, float], units: Units) -> str:
-    """Flows out of a component by port; with two ports, of equal and opposite flow, one value is shown.
-
-    >>> flow_text({"P": -1e-3, "T": 1e-3}, Units()), flow_text({"A": 2e-4, "B": -1e-4}, Units()), flow_text({}, Units())
-    ('60.00 l/min', 'A 12.00  B −6.00 l/min', '')
-    """
-    if not flows:
-        return ""
-    if len(flows) == 1 or flows.keys() == {"P", "T"}:
-        return units.text(max(flows.values()), "m^3/s")
-    numbers = (f"{port} {units.number(flow, 'm^3/s')}" for port, flow in flows.items())
-    return f"{'  '.join(numbers)} {units.of('m^3/s').unit}"
-
-
-def colour(pressure: float | None) -> str:
-    """The colour of a line at this pressure, Pa; grey if it is not known.
-
-    >>> colour(0.0), colour(250e5), colour(None)
-    ('rgb(37,99,235)', 'rgb(220,38,38)', '#94a3b8')
-    """
-    if pressure is None:
-        return "#94a3b8"
-    share = round(20 * min(max(pressure / FULL_PRESSURE, 0.0), 1.0)) / 20
-    return "rgb({},{},{})".format(*(round(c + share * (w - c)) for c, w in zip(COLD, WARM, strict=True)))
+SEEN = 0.6
+"""Part of ``hold_to_run`` after which a browser that does not answer counts as lost; the rest is for the command."""
 
 
 class InputsView:
@@ -137,8 +34,8 @@ class InputsView:
         self._moved: dict[str, float] = {}
         self._sending: set[str] = set()
         self._rest: dict[str, float] = {}
-        self._held: dict[str, float] = {}
-        """Hold-to-run inputs whose slider is held: when their value was sent last."""
+        self._held: dict[str, asyncio.Task[None]] = {}
+        """Hold-to-run inputs whose slider is held, and what renews their values."""
         with ui.column().classes("card w-full gap-2"):
             heading("Operator inputs")
             self._box = ui.column().classes("w-full gap-2")
@@ -147,7 +44,6 @@ class InputsView:
                 stop = ui.button("Stop work cycle", on_click=lambda: self._cycle("stop"))
                 self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
         page.each_round(self._follow, "Operate")
-        page.each_round(self._renew, fast=True)
 
     async def _cycle(self, action: Any) -> None:
         await self.page.command(commands.Cycle(action=action))
@@ -196,22 +92,34 @@ class InputsView:
     async def _hold(self, name: str, held: bool) -> None:
         """A hold-to-run input's slider is held, or was released."""
         if held:
-            self._held[name] = time.monotonic()
+            self._held[name] = background_tasks.create(self._keep(name), name=f"hold {name}")
         else:
             self._held.pop(name, None)
             await self._move(name, self._rest[name])
 
-    def _renew(self) -> None:
-        """Send the values of held sliders again, as long as the browser shows this page."""
-        description, now = self.page.connection.description, time.monotonic()
-        for name, sent in list(self._held.items()):
+    async def _keep(self, name: str) -> None:
+        """Renew the value of a held slider as long as the browser shows this page; then release it.
+
+        The server waits for ``hold_to_run`` after the last value. Hence this does not only stop when the browser is
+        lost: it sends the value at rest, so that the input is there within ``hold_to_run`` of the loss. It waits for
+        nothing that the browser does, and goes on when the page is given up.
+        """
+        page, slider = self.page, self._sliders[name][0]
+        while self._held.get(name) is asyncio.current_task():
+            description = page.connection.description
             info = description.inputs.get(name) if description is not None else None
-            if info is None or info.hold_to_run is None or not self.page.is_seen(info.hold_to_run):
-                del self._held[name]
-            elif now - sent > info.hold_to_run / 4 and name not in self._sending:
-                self._held[name] = now
-                again = commands.SetInput(input=name, value=float(self._sliders[name][0].value))
-                background_tasks.create(self.page.command(again, quiet=True))
+            if info is None or info.hold_to_run is None:
+                break
+            seen = page.is_seen(SEEN * info.hold_to_run)
+            if name not in self._sending or not seen:
+                value = float(slider.value) if seen else self._rest[name]
+                with suppress(HilserverError):
+                    await page.connection.send(commands.SetInput(input=name, value=value))
+            if not seen:
+                break
+            await asyncio.sleep(info.hold_to_run / 8)
+        if self._held.get(name) is asyncio.current_task():
+            del self._held[name]
 
     async def _move(self, name: str, value: Any) -> None:
         """Send the slider's value; while an answer is pending, only the latest value is kept."""

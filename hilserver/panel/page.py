@@ -70,10 +70,11 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
 
 
 def assets() -> None:
-    """Add the style sheet and the script."""
+    """Add the style sheet and the scripts."""
     ui.colors(primary="#0f4c81", positive="#15803d", negative="#b91c1c", warning="#b45309")
     ui.add_css(STYLE + (HERE / "panel.css").read_text())
-    ui.add_body_html(f"<script>{(HERE / 'panel.js').read_text()}</script>")
+    for script in ("panel.js", "zoom.js"):
+        ui.add_body_html(f"<script>{(HERE / script).read_text()}</script>")
 
 
 class Header:

@@ -174,6 +174,9 @@ def test_a_component_is_changed_live(
 ) -> None:
     anna.runs()
     before = circuit_of(server, broker, folder).version
+    for _ in range(2):
+        anna.presses("larger")  # in the zoomed schematic as in the whole one
+    expect(anna.page.locator(".schematic-view.zoomed")).to_be_visible()
     anna.clicks_component("relief")
     anna.types("opening_pressure", "120 bar")
     anna.applies()
@@ -183,6 +186,11 @@ def test_a_component_is_changed_live(
     assert now.version == before + 1
     assert component_of(server, broker, folder, "relief")["opening_pressure"] == "120 bar"
     anna.closes_component()
+    zoomed = anna.page.locator(".zoomed .schematic")
+    expect(zoomed).to_be_visible()  # the new drawing, too
+    expect(zoomed.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+1[123]\d\.\d bar"))
+    anna.presses("fit")
+    expect(zoomed).to_have_count(0)
 
 
 def test_a_bad_value_is_refused_with_the_reason(
