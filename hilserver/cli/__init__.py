@@ -84,6 +84,8 @@ def main() -> None:
         fail(f"{error}\n{count} problem{'s' if count != 1 else ''}. Nothing was changed.")
     except HilserverError as error:
         fail(str(error))
+    finally:
+        gc.freeze()  # nor at the end: the memory is released anyway
 
 
 @contextlib.contextmanager
