@@ -77,7 +77,7 @@ from hilserver.simulation.circuit_run import run_circuit_file
 
 config = Path(sys.argv[1])
 for name in sys.argv[2:]:
-    run = run_circuit_file(config / f"circuits/{name}.toml", standard_library(), config / f"cycles/{name}.toml", 2.0)
+    run = run_circuit_file(config / f"circuits/{name}.toml", standard_library(), config / f"cycles/{name}.toml", 0.5)
     print(name, hashlib.sha256(b"".join(run.series[key].tobytes() for key in sorted(run.series))).hexdigest())
 """
 
