@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from email.utils import formatdate
 from pathlib import Path
 
 HERE = Path(__file__).parent
+MAINTAINER = f"{os.environ.get('DEBFULLNAME', 'hilserver')} <{os.environ.get('DEBEMAIL', 'hilserver@example.org')}>"
+"""Whom the package names: Debian's variables for this, of whoever builds it."""
 NEEDLESS = ("LICENSE",)
 """Files of the documentation that Debian has elsewhere."""
 
@@ -46,7 +49,7 @@ def tidy(root: Path) -> None:
         (root / "usr/share/doc/hilserver" / name).unlink(missing_ok=True)
     for path in [root, *root.rglob("*")]:
         if not path.is_symlink():
-            runs = path.is_dir() or (path.stat().st_mode & 0o100 and path.suffix not in (".so", ".md", ".toml"))
+            runs = path.is_dir() or (path.stat().st_mode & 0o100 and not re.search(r"\.so(\.|$)", path.name))
             path.chmod(0o755 if runs else 0o644)
 
 
@@ -54,8 +57,8 @@ def add_texts(root: Path, of: str) -> None:
     """Copyright, changelog and reasons for lintian."""
     documents = root / "usr/share/doc/hilserver"
     shutil.copy(HERE / "debian/copyright", documents / "copyright")
-    entry = f"hilserver ({of}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- hilserver <hilserver@localhost>  "
-    (documents / "changelog.gz").write_bytes(gzip.compress(f"{entry}{formatdate()}\n".encode(), mtime=0))
+    entry = f"hilserver ({of}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {MAINTAINER}  {formatdate()}\n"
+    (documents / "changelog.gz").write_bytes(gzip.compress(entry.encode(), mtime=0))
     overrides = root / "usr/share/lintian/overrides"
     overrides.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "debian/lintian-overrides", overrides / "hilserver")
@@ -71,6 +74,7 @@ def add_control(root: Path, of: str) -> None:
         "ARCHITECTURE": architecture(),
         "SIZE": str(sum(1 + path.stat().st_size // 1024 for path in files)),
         "PYTHON": required_python(root),
+        "MAINTAINER": MAINTAINER,
     }
     text = (HERE / "debian/control").read_text()
     (folder / "control").write_text(re.sub(r"@([A-Z]+)@", lambda found: values[found[1]], text))
