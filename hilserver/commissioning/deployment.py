@@ -6,6 +6,7 @@ one does not start.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import re
@@ -66,19 +67,15 @@ class Target:
 
     def fetch(self, names: Collection[str], folder: Path) -> None:
         """Fetch logs into a folder."""
-        process = self._started("send", names=list(names))
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        try:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                archive.extractall(folder, filter="data")
-        except tarfile.TarError:
-            pass  # the exit code says why
-        errors = process.stderr.read() if process.stderr is not None else b""
-        process.stdout.close()
-        if process.wait() != 0:
-            raise DeploymentError(self._trouble(process.returncode, errors.decode(errors="replace")))
+        with self._started("send", names=list(names)) as process:  # closes its pipes
+            assert process.stdout is not None
+            assert process.stderr is not None
+            broken = contextlib.suppress(tarfile.TarError)  # the exit code says why
+            with broken, tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                archive.extractall(folder, **on_target.SAFELY)
+            errors = process.stderr.read().decode(errors="replace")
+        if process.returncode != 0:
+            raise DeploymentError(self._trouble(process.returncode, errors))
 
     def _started(self, action: str, **arguments: Any) -> subprocess.Popen[bytes]:
         request = {"action": action, "root": self.root, "rig": self.rig, **arguments}

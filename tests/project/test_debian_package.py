@@ -122,7 +122,11 @@ def newer(package: Path, folder: Path) -> Path:
 def runs_as_its_user(system: System) -> None:
     """Start the demo's rig in it, as the service does: with the user, and with the directories of tmpfiles.d."""
     user = ("setpriv", "--reuid=hilserver", "--regid=hilserver", "--clear-groups", "env", "--chdir=/var/lib/hilserver")
-    places = ("CACHE_DIRECTORY=/tmp/cache", "STATE_DIRECTORY=/var/lib/hilserver", "RUNTIME_DIRECTORY=/run/hilserver/hilserver")
+    places = (
+        "CACHE_DIRECTORY=/tmp/cache",
+        "STATE_DIRECTORY=/var/lib/hilserver",
+        "RUNTIME_DIRECTORY=/run/hilserver/hilserver",
+    )
     command = ("chroot", str(system.folder), *user, *places, "hilserver")
     server = subprocess.Popen([*command, "run", "/etc/hilserver/rig.toml"], stdout=subprocess.PIPE, text=True)
     try:
