@@ -22,7 +22,7 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo panel quick test check docs format lock clean program test-programs python install install-program install-service uninstall
+.PHONY: help demo panel quick test check docs format lock clean program test-programs python install install-program install-service uninstall deb
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,16 @@ uninstall:  ## remove what "make install" has installed; configuration, logs and
 	rm -rf "$(DESTDIR)$(LIB)" "$(DESTDIR)$(SHARE)" "$(DESTDIR)$(DOC)" "$(DESTDIR)$(PREFIX)/bin/hilserver" \
 	    "$(DESTDIR)$(UNITS)/hilserver.service" "$(DESTDIR)$(UNITS)/hilserver@.service" \
 	    "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hilserver.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hilserver.conf"
+
+# For the release of Debian on which it is built, whose Python the environment uses. The package has its libraries with
+# it, and no bytecode: its installation compiles that.
+DEB := build/deb
+deb: $(STAMP) program  ## build a Debian package into dist/, with EXTRAS; docs/service.md describes it
+	@command -v dpkg-deb >/dev/null || { echo "dpkg-deb not found: a Debian package is built on Debian." >&2; exit 1; }
+	rm -rf $(DEB)
+	$(MAKE) --no-print-directory install-program install-service PREFIX=/usr SYSCONFDIR=/etc PYTHON=/usr/bin/python3 \
+	    DESTDIR="$(CURDIR)/$(DEB)"
+	$(BIN)/python systemd/deb.py $(DEB) dist
 
 # Run it with the oldest Python supported; delete the file first to take newer versions.
 lock: $(STAMP)  ## update requirements*.lock after a change of the dependencies in pyproject.toml

@@ -6,8 +6,9 @@ See docs/architecture.md for the naming contract of kernels.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-import textwrap
+import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,8 +190,7 @@ def _register(component: type[Component], sampled: bool) -> Callable[[AnyFunctio
 
 def _result_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names in the function's one return statement."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    returns = [node for node in ast.walk(_definition(function)) if isinstance(node, ast.Return)]
     where = f"kernel {function.__module__}.{function.__qualname__}"
     if len(returns) != 1 or returns[0].value is None:
         raise TypeError(f"{where}: must have exactly one return statement, has {len(returns)}")
@@ -199,3 +199,24 @@ def _result_names(function: Callable[..., Any]) -> tuple[str, ...]:
     if not all(isinstance(name, ast.Name) for name in names):
         raise TypeError(f"{where}: must return plain names such as q_P, dK (they are the contract)")
     return tuple(name.id for name in names if isinstance(name, ast.Name))
+
+
+def _definition(function: Callable[..., Any]) -> ast.AST:
+    """The function's own part of the syntax tree of its file: each file is parsed once, for all its kernels.
+
+    Raises OSError if the source can't be read.
+    """
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    found = _definitions("".join(linecache.getlines(code.co_filename, function.__globals__)))
+    try:
+        return found[code.co_firstlineno, code.co_name]
+    except KeyError:
+        raise OSError(f"the source of {code.co_name} ({code.co_filename}) can't be read") from None
+
+
+@functools.lru_cache(maxsize=1)
+def _definitions(source: str) -> dict[tuple[int, str], ast.AST]:
+    """All functions in a source text, by the line of the first decorator, or of ``def``, and name."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    return {(min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.name): node for node in nodes}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import degrees, nan, pi
+from math import degrees, nan, pi, tan
 
 import numpy as np
-from scipy.signal import butter, sosfiltfilt
 
 from hilserver.numerics.arrays import Floats
 
@@ -106,18 +105,24 @@ def sine_at(time: Floats, values: Floats, frequency: float) -> complex:
 def rms_above(values: Floats, corner: float, dt: float) -> float:
     """RMS of the part of evenly spaced values (``dt`` s apart) above a corner frequency, Hz; NaN for too few values.
 
-    Fourth-order Butterworth filter, forwards and backwards: zero phase, -6 dB at the corner.
+    Fourth-order Butterworth filter, forwards and backwards: zero phase, -6 dB at the corner. It is applied as a factor
+    of the spectrum, with the frequencies of the bilinear transform (Oppenheim and Schafer, Discrete-Time Signal
+    Processing, 7.1.2). A spectrum belongs to values that repeat periodically; therefore the line through both ends is
+    subtracted first, which the filter would remove anyway.
 
     >>> t = np.arange(4000) * 1e-3
     >>> noise = rms_above(np.sin(2 * np.pi * 5 * t) + 0.1 * np.sin(2 * np.pi * 250 * t), 100.0, 1e-3)
     >>> print(f"{noise:.4f}")
     0.0707
     """
-    filter_ = butter(NOISE_ORDER, corner, "highpass", fs=1.0 / dt, output="sos")
     edge = round(3.0 / (corner * dt))
     if len(values) < 4 * edge:
         return nan
-    high = sosfiltfilt(filter_, values)[edge:-edge]
+    periodic = values - np.linspace(values[0], values[-1], len(values))
+    warped = np.tan(0.5 * pi * np.linspace(0.0, 2.0 * (len(values) // 2) / len(values), len(values) // 2 + 1))
+    power = warped ** (2 * NOISE_ORDER)
+    gain = power / (power + tan(pi * corner * dt) ** (2 * NOISE_ORDER))
+    high = np.fft.irfft(gain * np.fft.rfft(periodic), len(values))[edge:-edge]
     return float(np.sqrt(np.mean(high * high)))
 
 

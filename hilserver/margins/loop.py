@@ -5,17 +5,21 @@ See :mod:`hilserver.margins.delay` for the equations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from cmath import phase
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import pi
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit.analysis import Complexes, LinearModel
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 
 LOWEST, HIGHEST, GRID = 0.3, 2e4, 400
 """Range of the frequency sweep, 1/s, and its points; more are added around each resonance."""
+HALVINGS = 30
+"""Of the interval between two of them, at most 3 % wide, until the frequency is known to within 1e-10."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,25 @@ class DelayedLoop:
 
     def crossings(self) -> Iterator[tuple[float, float]]:
         """(delay in s, omega in 1/s) of every root on the imaginary axis, each with its shortest delay."""
-        from scipy.optimize import brentq  # here: the server imports this module, but never calculates crossings itself
-
         omega = self._frequencies()
-        sizes = np.abs(self.eigenvalues(omega)) - 1.0
-        for k in range(sizes.shape[1]):
-            for i in np.flatnonzero(sizes[:-1, k] * sizes[1:, k] < 0.0):
-                at = brentq(self._size(k), omega[i], omega[i + 1], rtol=1e-9)
-                angle = float(np.angle(self.eigenvalues(np.array([at]))[0, k])) % (2.0 * pi)
-                yield angle / at, at
+        larger = np.abs(self.eigenvalues(omega)) > 1.0
+        before, which = np.nonzero(larger[:-1] != larger[1:])
+        at = self._bisected(omega[before], omega[before + 1], which, larger[before, which])
+        found = self.eigenvalues(at)[np.arange(len(at)), which]
+        for frequency, eigenvalue in zip(at.tolist(), found.tolist(), strict=True):
+            yield phase(eigenvalue) % (2.0 * pi) / frequency, frequency
 
-    def _size(self, k: int) -> Callable[[float], float]:
-        return lambda omega: float(np.abs(self.eigenvalues(np.array([omega]))[0, k])) - 1.0
+    def _bisected(self, low: Floats, high: Floats, which: Integers, larger: NDArray[np.bool_]) -> Floats:
+        """The frequencies between ``low`` and ``high`` at which these eigenvalues have the magnitude 1, all at once.
+
+        ``larger``: whether they are larger at ``low``. (Not by SciPy, whose solvers take 40 MB and 0.4 s to load.)
+        """
+        everyone = np.arange(len(low))
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            same = (np.abs(self.eigenvalues(middle))[everyone, which] > 1.0) == larger
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        return 0.5 * (low + high)
 
     def _frequencies(self) -> Floats:
         """A logarithmic grid, refined around each resonance."""

@@ -53,7 +53,7 @@ def running() -> dict[str, BrokerAddress]:
     """The servers that run on this machine, this user's and the services; files of dead servers are ignored."""
     found = {}
     for path in (*sorted(SERVICES.glob("*/*.json")), *sorted(folder().glob("*.json"))):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, KeyError):
             note = json.loads(path.read_text())
             if _is_alive(int(note.pop("pid"))):
                 found[path.stem] = BrokerAddress.model_validate(note)

@@ -1,4 +1,7 @@
-"""A report of headings, paragraphs, tables, plots and drawings, as one self-contained HTML file and as Markdown."""
+"""A report of headings, paragraphs, tables, plots and drawings, as one self-contained HTML file and as Markdown.
+
+Tables are for the terminal, too: importing this module loads neither Matplotlib nor Jinja.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from hilserver.errors import HilserverError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from matplotlib.figure import Figure
 
 _WORDS = re.compile(r"[^-+−–.\d\s]")
 """The start of a cell that holds words, not a number."""
@@ -130,6 +135,8 @@ class Document:
 @functools.cache
 def _page() -> Template:
     """The template of a page; all texts are escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     loader = PackageLoader("hilserver.report")
     environment = Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from math import isfinite, nan, sqrt
 
 import numpy as np
-from scipy.signal import detrend
 
 from hilserver.fidelity.measures import Deviation, rms_above
 from hilserver.fidelity.results import LIMITED, SegmentResult
@@ -142,8 +141,8 @@ def _at_rest(result: CaseFigures, found: SegmentResult, scales: Scales, dt: floa
 
 def _oscillation(result: CaseFigures, found: SegmentResult, scales: Scales, dt: float) -> CaseFigures:
     """Noise and oscillation of the commands while the inputs rest."""
-    motions = {valve: detrend(series) for valve, series in found.command.items()}
-    required = max(_rms(detrend(found.reference[f"flow {p}"])) / scales.flows[p] for p in scales.flows)
+    motions = {valve: _without_trend(series) for valve, series in found.command.items()}
+    required = max(_rms(_without_trend(found.reference[f"flow {p}"])) / scales.flows[p] for p in scales.flows)
     valve = max(motions, key=lambda name: _rms(motions[name]))
     oscillation = sqrt(max(_rms(motions[valve]) ** 2 - required**2, 0.0))
     judged = {**result.judged, "noise": _noise(found, dt), "oscillation": oscillation}
@@ -168,6 +167,15 @@ def _noise(found: SegmentResult, dt: float) -> float:
         return 0.0
     values = [rms_above(series, NOISE_ABOVE, dt) for series in found.command.values()]
     return max((value for value in values if isfinite(value)), default=0.0)
+
+
+def _without_trend(values: Floats) -> Floats:
+    """The values without the straight line that fits them best."""
+    place = np.arange(len(values)) - 0.5 * (len(values) - 1)
+    around = values - np.mean(values)
+    slope = float(place @ around) / max(float(place @ place), 1.0)
+    rest: Floats = around - slope * place
+    return rest
 
 
 def _rms(values: Floats) -> float:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import re
+import subprocess
+import sys
 from math import pi, sqrt
 from pathlib import Path
 
@@ -15,6 +18,8 @@ from scipy.integrate import solve_ivp
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
+from hilserver.compiler.levels import V2, V3, level_of_this_machine, levels
+from hilserver.compiler.loading import LEVEL_VARIABLE
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import CircuitRun, panels, read_cycle, run_circuit, run_circuit_file, step_note
 
@@ -61,6 +66,32 @@ def curve(opening: float, points: tuple[tuple[float, float], tuple[float, float]
 @pytest.mark.parametrize("name", [*NAMES, *WITH_MECHANISMS])
 def test_step_is_short_enough_for_the_fastest_motion(name: str) -> None:
     assert step_note(ready(name)) is None
+
+
+AT_A_LEVEL = """
+import hashlib, sys
+from pathlib import Path
+
+from hilserver.circuit.library import standard_library
+from hilserver.simulation.circuit_run import run_circuit_file
+
+config = Path(sys.argv[1])
+for name in sys.argv[2:]:
+    run = run_circuit_file(config / f"circuits/{name}.toml", standard_library(), config / f"cycles/{name}.toml", 0.5)
+    print(name, hashlib.sha256(b"".join(run.series[key].tobytes() for key in sorted(run.series))).hexdigest())
+"""
+
+
+@pytest.mark.skipif(levels() != (V2, V3), reason="only x86-64 has these levels")
+@pytest.mark.skipif(level_of_this_machine() != V3, reason="this processor does not have level 3")
+def test_levels_of_the_program_give_the_same_bits() -> None:
+    results = {}
+    for level in levels():
+        command = [sys.executable, "-c", AT_A_LEVEL, str(CONFIG), *NAMES, *WITH_MECHANISMS]
+        environment = {**os.environ, LEVEL_VARIABLE: level}
+        results[level] = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert len(results[V2].splitlines()) == len(NAMES + WITH_MECHANISMS)
+    assert results[V2] == results[V3]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -99,5 +99,40 @@ def test_running_the_compiled_program_loads_no_compiler(code: str) -> None:
     assert not loaded & {"numba", "llvmlite", "matplotlib"}
 
 
+MARGINS = f"""
+from pathlib import Path
+
+from hilserver.compiler import compiled_program
+from hilserver.margins.margins import margins
+from hilserver.rig.build import load_rig
+
+rig = load_rig(Path("{ROOT}/config/rigs/lift.toml"))
+assert any(point.crossings for point in margins(rig, compiled_program(rig.library)).delay.points)"""
+CHECK = f"""
+from pathlib import Path
+
+from hilserver.rig.build import load_rig
+from hilserver.virtual_commissioning.before_arming import refusals
+
+assert refusals(load_rig(Path("{ROOT}/config/rigs/lift.toml")), ["feedback"]) == []"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [MARGINS, CHECK], ids=["margins", "check before arming"])
+def test_what_a_server_calculates_loads_no_library_of_offline_work(code: str) -> None:
+    """A part of SciPy takes up to a second and 60 MB in a process, Matplotlib half of that."""
+    shown = "\nimport sys; print(*{m for m in sys.modules if m.split('.')[0] in ('scipy', 'matplotlib', 'jinja2')})"
+    process = subprocess.run([sys.executable, "-c", code + shown], capture_output=True, text=True, check=True)
+    parts = {".".join(name.split(".")[:2]) for name in process.stdout.split()}
+    assert parts <= {
+        "scipy",
+        "scipy.__config__",
+        "scipy.version",
+        "scipy._lib",
+        "scipy._cyutility",
+        "scipy._distributor_init",
+    }
+
+
 def test_the_test_detects_loaded_modules() -> None:
     assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build, hilserver.compiler.own")

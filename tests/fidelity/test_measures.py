@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lift_bench import lift
-from scipy.signal import cont2discrete, lfilter
+from scipy.signal import butter, cont2discrete, lfilter, sosfiltfilt
 
 from hilserver.errors import HilserverError
 from hilserver.fidelity.from_log import unfiltered
@@ -216,3 +216,15 @@ def test_a_sweep_beside_an_input_that_the_work_cycle_leads_longer() -> None:
 def test_a_sweep_that_can_t_be_made(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises(HilserverError, match=re.escape(said)):
         sweep_of(lift(), *arguments)
+
+
+@pytest.mark.parametrize("n", [1501, 1600, 4001])
+@pytest.mark.parametrize(("corner", "dt"), [(25.0, 1e-3), (100.0, 1e-3), (30.0, 1e-2)])
+def test_noise_is_that_of_a_filter_forwards_and_backwards(n: int, corner: float, dt: float) -> None:
+    """Against SciPy's filter in time, of a noisy motion that does not end where it began."""
+    t = dt * np.arange(n)
+    noise = np.random.default_rng(n).normal(size=n)
+    values = 0.3 + 0.2 * t + np.sin(2.0 * np.pi * 0.7 * t) + 0.05 * noise
+    edge = round(3.0 / (corner * dt))
+    high = sosfiltfilt(butter(4, corner, "highpass", fs=1.0 / dt, output="sos"), values)[edge:-edge]
+    assert rms_above(values, corner, dt) == pytest.approx(np.sqrt(np.mean(high**2)), rel=1e-3)

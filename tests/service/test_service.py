@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from service_bench import SLEW, assert_no_gap, commands, set_in_motion
-from service_harness import Panel, Server, busy_processors, children_of, eventually, listens, read_log, talk
+from service_harness import Panel, Server, busy_processors, children_of, eventually, is_alive, listens, read_log, talk
 from service_inputs import malformed, random_switch
 
 from hilserver.realtime.device import DeviceMemory
@@ -108,6 +108,28 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("server"), changes={"max_missed =": "max_missed = 1000"}) as running:
         yield running
         assert "Traceback" not in running.stderr
+
+
+def test_its_processes_map_only_the_libraries_that_they_need(lasting: Server) -> None:
+    """No compiler in any of them; of SciPy, nothing but what Pint loads of it; no Arrow in the loop."""
+
+    async def until_margins(user: Panel) -> None:
+        await user.see("margins", lambda margins: margins["calculated"])
+
+    talk(lasting, until_margins)
+    libraries = {name: shared_libraries(pid) for name, pid in lasting.pids.items() if is_alive(pid)}
+    assert {"loop", "device", "recorder", "supervisor"} <= libraries.keys()
+    for name, found in libraries.items():
+        assert not {file for file in found if re.search("llvm|numba|scipy/[a-z]|scipy[.]libs/|matplotlib", file)}, name
+    assert any("/x86-64-v" in file for file in libraries["loop"])
+    assert not {file for file in libraries["loop"] if "arrow" in file}
+    assert any("arrow" in file for file in libraries["recorder"])
+
+
+def shared_libraries(pid: int) -> set[str]:
+    """The files with machine code that a process has mapped."""
+    lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return {fields[5] for fields in lines if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/")}
 
 
 async def be_running(user: Panel) -> int:

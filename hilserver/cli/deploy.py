@@ -1,0 +1,77 @@
+"""``hilserver deploy``: bring a rig to another machine over ssh, and operate it there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hilserver.commissioning.deployment import Target
+
+
+def deploy(
+    rig: Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)],
+    target: Annotated[str, typer.Argument(help="the machine, as user@host", show_default=False)],
+    extra: Annotated[
+        list[str] | None, typer.Option(help="libraries that the rig needs: modbus, ni, own-components, … (repeatable)")
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="only show which release runs there, and its mode")] = False,
+    logs: Annotated[
+        Path | None, typer.Option(help="only fetch the logs that this folder does not have", metavar="FOLDER")
+    ] = None,
+    rollback: Annotated[bool, typer.Option("--rollback", help="only let the previous release run again")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="only end the server, with its valves at null")] = False,
+    ssh_config: Annotated[
+        Path | None, typer.Option(help="settings of ssh for this target, instead of ~/.ssh/config", metavar="FILE")
+    ] = None,
+) -> None:
+    """Run a rig on another machine: sends hilserver with its libraries and the rig's files over ssh, and starts it.
+
+    The machine needs ssh and the same version of Python as this one, but no access to the internet. What runs there
+    goes on running until the new release is complete and hilserver doctor finds no error there; if the new one does not
+    start, the old one runs again. An armed rig is not touched.
+    """
+    from hilserver.commissioning.deployment import Target, fetch_logs, roll_back
+    from hilserver.commissioning.deployment import deploy as bring
+    from hilserver.errors import HilserverError
+    from hilserver.toml import read_toml
+
+    if sum((status, logs is not None, rollback, stop)) > 1:
+        raise HilserverError("--status, --logs, --rollback and --stop: one at a time.")
+    name = read_toml(rig).get("name")
+    if not isinstance(name, str):
+        raise HilserverError(f"{rig}: has no name.")
+    there = Target(target, name, ssh_config)
+    if status:
+        _show(there)
+    elif logs is not None:
+        for file in fetch_logs(there, logs):
+            typer.echo(file)
+    elif rollback:
+        typer.echo(f"{target}: release {roll_back(there)} of {name} runs again.")
+    elif stop:
+        there.ask("stop")
+        typer.echo(f"{target}: {name} does not run.")
+    else:
+        release = bring(rig, there, extra or (), typer.echo)
+        typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
+
+
+def _show(there: Target) -> None:
+    """Release, mode and timing, one per line."""
+    from hilserver.commissioning.deployment import state_of
+
+    found = state_of(there)
+    release: dict[str, Any] = found["release"]
+    typer.echo(f"release {release['name']}: hilserver {release['version']}, {release['file']}")
+    if (state := found["state"]) is None:
+        typer.echo(f"{there.rig}: does not run")
+        raise typer.Exit(1)
+    typer.echo(f"{there.rig}  {state['mode']}  tick {state['tick']}  missed {state['missed_ticks']}")
+    if state["fault"]:
+        typer.echo(f"fault: {state['fault']}")
+    if (loop := state["loop"]) is not None:
+        error, wake_up = 1e6 * loop["time_sync_error"], 1e6 * loop["wake_up"]["median"]
+        typer.echo(f"time synchronisation error {error:.0f} µs, wake-up {wake_up:.0f} µs (median)")

@@ -1,0 +1,235 @@
+"""The part of a deployment that runs on the target: sent there as text, so it uses nothing but Python's own library.
+
+Called with a JSON object: ``action`` and its arguments. It answers with a JSON object on the last line of its output;
+an ``error`` in it is for the user. Files come as a tar archive on standard input, and leave as one on standard output.
+
+Folder of the deployments: ``programs/ID`` (hilserver and its libraries), and for each rig ``rigs/RIG`` with
+``releases/N`` (its files, and in release.json what they need), ``current`` and ``previous`` (links to two of these),
+the log of the server and its directories.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+READY_WITHIN, ENDED_WITHIN = 60.0, 30.0
+"""Seconds allowed for a server to be ready, and for one to end with its valves at null."""
+LAST_LINES = 15
+RELEASE, LOG, PID = "release.json", "server.log", "server.pid"
+SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""No file outside of the folder; in Python before 3.11.4 there is no such option."""
+START = "from hilserver.cli import main; main()"
+
+
+class Refused(Exception):
+    """What the user is told."""
+
+
+def facts(root: Path, rig: str, program: str) -> dict[str, Any]:
+    """What the target is, and what is deployed there."""
+    root.mkdir(parents=True, exist_ok=True)
+    place = root / "rigs" / rig
+    return {
+        "machine": platform.machine(),
+        "python": list(sys.version_info[:2]),
+        "executable": sys.executable,
+        "root": str(root.resolve()),
+        "free": shutil.disk_usage(root).free,
+        "has_program": (root / "programs" / program).is_dir(),
+        "current": described(place / "current"),
+        "previous": described(place / "previous"),
+        "running": server_of(place) is not None,
+    }
+
+
+def described(release: Path) -> dict[str, Any] | None:
+    """What is written about a release, and its name; None if there is none."""
+    try:
+        found: dict[str, Any] = json.loads((release / RELEASE).read_text())
+    except OSError:
+        return None
+    return {**found, "name": release.resolve().name}
+
+
+def receive(folder: Path) -> None:
+    """Unpack the archive from standard input, completely or not at all."""
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
+            for member in archive:
+                archive.extract(member, part, **SAFELY)
+        part.rename(folder)
+    except (OSError, tarfile.TarError, EOFError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise Refused("the disk is full" if full else f"the transfer has failed ({error})") from None
+
+
+def server_of(place: Path) -> int | None:
+    """The process of a rig's running server."""
+    try:
+        pid = int((place / PID).read_text())
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, ValueError):
+        return None
+    return pid if START.encode() in words and state != "Z" else None
+
+
+def environment(root: Path, place: Path, release: Path) -> dict[str, str]:
+    """Of a release's program: its libraries, and directories of the rig's own."""
+    site = root / "programs" / json.loads((release / RELEASE).read_text())["program"]
+    own = {f"XDG_{kind}": str(place / kind.lower()) for kind in ("CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")}
+    for folder in own.values():
+        Path(folder).mkdir(mode=0o700, exist_ok=True)
+    return {**os.environ, **own, "PYTHONPATH": str(site), "PYTHONUNBUFFERED": "1"}
+
+
+def call(root: Path, rig: str, release: str, arguments: list[str]) -> dict[str, Any]:
+    """Run ``hilserver`` of a release, with the rig's file in place of RIG."""
+    place = root / "rigs" / rig
+    folder = (place / release if release in ("current", "previous") else place / "releases" / release).resolve()
+    file = str(folder / json.loads((folder / RELEASE).read_text())["file"])
+    words = [file if word == "RIG" else word for word in arguments]
+    command = [sys.executable, "-c", START, *words]
+    own, none = environment(root, place, folder), subprocess.DEVNULL
+    done = subprocess.run(command, cwd=place, env=own, stdin=none, capture_output=True, text=True)
+    return {"code": done.returncode, "output": done.stdout, "errors": done.stderr}
+
+
+def stop(place: Path) -> None:
+    """End the server, which brings its valves to null first."""
+    pid = server_of(place)
+    if pid is None:
+        return
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + ENDED_WITHIN
+    while server_of(place) is not None:
+        if time.monotonic() > end:
+            raise Refused(f"the running server does not end within {ENDED_WITHIN:g} s")
+        time.sleep(0.05)
+
+
+def start(root: Path, place: Path) -> None:
+    """Start the server of the current release, and wait until it is ready. Raises Refused with its last words."""
+    release = (place / "current").resolve()
+    about = json.loads((release / RELEASE).read_text())
+    for note in (place / "runtime_dir/hilserver").glob("*.json"):
+        note.unlink()
+    with (place / LOG).open("ab") as log:
+        begin = log.tell()
+        command = [sys.executable, "-c", START, "run", str(release / about["file"])]
+        own, none = environment(root, place, release), subprocess.DEVNULL
+        server = subprocess.Popen(
+            command, cwd=place, env=own, stdin=none, stdout=log, stderr=log, start_new_session=True
+        )
+    (place / PID).write_text(f"{server.pid}\n")
+    end = time.monotonic() + READY_WITHIN
+    while not list((place / "runtime_dir/hilserver").glob("*.json")):
+        if server.poll() is not None or time.monotonic() > end:
+            stop(place)
+            with (place / LOG).open("rb") as log:
+                log.seek(begin)
+                words = log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+            raise Refused("the server does not start:\n" + "\n".join(words))
+        time.sleep(0.05)
+
+
+def point(link: Path, release: str) -> None:
+    """Let a link name another release, in one step."""
+    part = link.with_name(f"{link.name}.part")
+    part.unlink(missing_ok=True)
+    part.symlink_to(Path("releases") / release)
+    part.replace(link)
+
+
+def activate(root: Path, rig: str, release: str) -> dict[str, Any]:
+    """Let this release run in place of the current one; the latter runs again if the new one does not start."""
+    place = root / "rigs" / rig
+    old = described(place / "current")
+    was_running = server_of(place) is not None
+    stop(place)
+    point(place / "current", release)
+    try:
+        start(root, place)
+    except Refused:
+        if old is not None:
+            point(place / "current", old["name"])
+            if was_running:
+                start(root, place)
+        else:
+            (place / "current").unlink()
+        raise
+    if old is not None and old["name"] != release:
+        point(place / "previous", old["name"])
+    return {"release": release}
+
+
+def next_release(root: Path, rig: str) -> str:
+    """The name of a new release: the next number."""
+    folder = root / "rigs" / rig / "releases"
+    names = [path.name for path in folder.glob("*")] if folder.is_dir() else []
+    return str(1 + max((int(name) for name in names if name.isdigit()), default=0))
+
+
+def recordings(place: Path) -> dict[str, int]:
+    """The files of the rig's logs, with their sizes."""
+    files = (path for path in (place / "logs").rglob("*") if path.is_file())
+    return {str(path.relative_to(place / "logs")): path.stat().st_size for path in files}
+
+
+def send(place: Path, names: list[str]) -> None:
+    """Write these logs to standard output, as an archive; one that is being written is sent as far as it is."""
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+        for name in names:
+            archive.add(place / "logs" / name, name)
+
+
+def main(request: dict[str, Any]) -> None:
+    """Carry out a request and print the answer."""
+    root, rig, action = Path(request["root"]).expanduser(), request["rig"], request["action"]
+    place = root / "rigs" / rig
+    try:
+        if action == "facts":
+            answer = {**facts(root, rig, request["program"]), "next": next_release(root, rig)}
+        elif action == "receive":
+            receive(root / request["folder"])
+            answer = {}
+        elif action == "call":
+            answer = call(root, rig, request["release"], request["arguments"])
+        elif action == "activate":
+            answer = activate(root, rig, request["release"])
+        elif action == "remove":
+            shutil.rmtree(place / "releases" / request["release"])
+            answer = {}
+        elif action == "stop":
+            stop(place)
+            answer = {}
+        elif action == "recordings":
+            answer = {"files": recordings(place)}
+        else:
+            send(place, request["names"])
+            return
+    except Refused as refusal:
+        answer = {"error": str(refusal)}
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        answer = {"error": "the disk is full" if full else f"{error}"}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,260 @@
+"""A rig is brought to another machine, by a real sshd; and what goes wrong leaves the old one running there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_bench import SshBench, needs_sshd, running_sshd
+
+from hilserver.commissioning import deployment, on_target
+from hilserver.commissioning.bundle import Bundle, program, rig_files
+from hilserver.commissioning.deployment import (
+    DeploymentError,
+    Target,
+    deploy,
+    fetch_logs,
+    mode_of,
+    roll_back,
+    state_of,
+)
+from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.record.reader import LogReader
+
+pytestmark = [pytest.mark.realtime, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+NAME = f"deployed_{os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBench]:
+    with running_sshd(tmp_path_factory.mktemp("ssh")) as found:
+        yield found
+
+
+def rig_in(folder: Path, more: str = "") -> Path:
+    """The demo's rig under a name of its own, which endures a busy machine."""
+    shutil.copytree(ROOT / "config", folder / "config", dirs_exist_ok=True)
+    file = folder / "config/rigs/demo.toml"
+    text = file.read_text().replace('name = "demo"', f'name = "{NAME}"').replace("= 1000 ", "= 5000 ")
+    file.write_text(f"{text}\n[arming]\nvirtual_commissioning = false\n{more}")
+    return file
+
+
+@pytest.fixture(scope="module")
+def deployed(bench: SshBench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A rig that runs on the target."""
+    target = Target(bench.address, NAME, bench.config())
+    try:
+        assert deploy(rig_in(tmp_path_factory.mktemp("rig")), target) == "1"
+        yield target
+    finally:
+        target.ask("stop")
+        shutil.rmtree(bench.home / "hilserver", ignore_errors=True)
+
+
+def runs(target: Target) -> str:
+    """The release that runs there."""
+    state = state_of(target)
+    assert state["online"], state
+    return str(state["release"]["name"])
+
+
+# --- it works --------------------------------------------------------------------------------------------------------
+
+
+@needs_sshd
+def test_it_runs_with_its_own_program_in_safe(deployed: Target, bench: SshBench) -> None:
+    assert mode_of(deployed) == "SAFE"
+    pid = int((bench.home / f"hilserver/rigs/{NAME}/server.pid").read_text())
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    assert f"{bench.home}/hilserver/programs/" in maps
+    assert str(ROOT / ".venv") not in maps, "libraries of this machine's environment"
+
+
+@needs_sshd
+def test_next_release_and_back_and_the_logs(deployed: Target, tmp_path: Path) -> None:
+    said: list[str] = []
+    first = runs(deployed)
+    second = deploy(rig_in(tmp_path), deployed, tell=said.append)
+    assert runs(deployed) == second
+    assert not [text for text in said if "libraries" in text], "the program is there already"
+    assert roll_back(deployed) == first
+    assert runs(deployed) == first
+    assert roll_back(deployed) == second, "the one before is now the later one"
+
+    logs = [path for path in fetch_logs(deployed, tmp_path / "logs") if path.suffix == ".arrow"]
+    assert len(logs) == 4
+    assert len(LogReader(min(logs)).read_all().columns["tick"]) > 0
+    again = fetch_logs(deployed, tmp_path / "logs")
+    assert {path.name for path in again} <= {max(logs).name}, "only the one that is being written"
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@needs_sshd
+def test_the_old_one_runs_again_if_the_new_one_does_not_start(deployed: Target, tmp_path: Path) -> None:
+    before = runs(deployed)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        file = rig_in(tmp_path, f"[mqtt]\nport = {taken.getsockname()[1]}\n")
+        with pytest.raises(DeploymentError, match=f"(?s)does not start.*port.*Release {before} runs"):
+            deploy(file, deployed)
+    assert runs(deployed) == before
+
+
+@needs_sshd
+def test_a_rig_that_is_wrong_is_not_sent(deployed: Target, tmp_path: Path) -> None:
+    before = runs(deployed)
+    with pytest.raises(ConfigurationError, match="unknown key"):
+        deploy(rig_in(tmp_path, "[lop]\n"), deployed)
+    assert runs(deployed) == before
+
+
+@needs_sshd
+def test_an_armed_rig_is_not_touched(deployed: Target, tmp_path: Path) -> None:
+    before = runs(deployed)
+    for command in ("arm", "disarm"):
+        done = deployed.ask("call", release="current", arguments=["send", command, "--rig", NAME])
+        assert done["code"] == 0, done
+        if command == "arm":
+            with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+                deploy(rig_in(tmp_path), deployed)
+            with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+                roll_back(deployed)
+    assert runs(deployed) == before
+
+
+@needs_sshd
+def test_a_target_that_is_gone(bench: SshBench) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        config = bench.config("gone", port=free.getsockname()[1])
+    with pytest.raises(DeploymentError, match=r"can't be reached.*refused.*goes on running"):
+        Target(bench.address, NAME, config).ask("facts", program="x")
+
+
+@needs_sshd
+def test_another_machine_under_the_same_address(bench: SshBench) -> None:
+    config = bench.config("changed", known=bench.known("others", bench.key("other_host")))
+    with pytest.raises(DeploymentError, match="its host key is not the one that is known here"):
+        Target(bench.address, NAME, config).ask("facts", program="x")
+
+
+@needs_sshd
+def test_a_key_that_the_target_does_not_accept(bench: SshBench) -> None:
+    config = bench.config("stranger", key=bench.key("stranger_key"))
+    with pytest.raises(DeploymentError, match=r"refuses the login.*ssh-copy-id"):
+        Target(bench.address, NAME, config).ask("facts", program="x")
+
+
+FACTS = {"machine": platform.machine(), "python": list(sys.version_info[:2]), "free": 10**12}
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"machine": "riscv64"}, "its processor is riscv64"),
+        ({"python": [3, 9]}, "has Python 3.9"),
+        ({"free": 10**8}, "its disk has 100 MB left, and 201 MB are needed"),
+    ],
+)
+def test_an_unsuitable_target_is_not_changed(changed: dict[str, Any], text: str) -> None:
+    target = Target("hil@rig-pc", NAME)
+    deployment._require_suitable(target, FACTS, 10**6)
+    with pytest.raises(DeploymentError, match=f"{text}.*Nothing was changed"):
+        deployment._require_suitable(target, {**FACTS, **changed}, 10**6)
+
+
+@needs_sshd
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own needs root")
+def test_a_disk_that_fills_up_meanwhile(bench: SshBench, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
+    try:
+        target = Target(bench.address, NAME, bench.config(), root=str(disk))
+        with pytest.raises(DeploymentError, match="the disk is full"):
+            target.ask("receive", Bundle({}, {"large": bytes(4 << 20)}), folder="programs/x")
+        assert not list((disk / "programs").iterdir())
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    Bundle({}, {"a": bytes(100_000), "b": bytes(100_000)}).write(stream)
+    request = json.dumps({"action": "receive", "root": str(tmp_path), "rig": NAME, "folder": "programs/x"})
+    command = [sys.executable, str(Path(on_target.__file__)), request]
+    for length in (0, 700, 150_000):
+        done = subprocess.run(command, input=stream.getvalue()[:length], capture_output=True, check=True)
+        assert "the transfer has failed" in json.loads(done.stdout)["error"]
+        assert not list((tmp_path / "programs").iterdir())
+    subprocess.run(command, input=stream.getvalue(), capture_output=True, check=True)
+    assert {path.name for path in (tmp_path / "programs/x").iterdir()} == {"a", "b"}
+
+
+@pytest.mark.parametrize("address", ["-oProxyCommand=x", "", "a b", "a;b"])
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(DeploymentError, match="is not the address of a machine"):
+        Target(address, NAME)
+
+
+# --- what is sent -----------------------------------------------------------------------------------------------------
+
+
+def test_a_rig_comes_with_all_files_that_it_names(tmp_path: Path) -> None:
+    files = rig_files(rig_in(tmp_path))
+    config = tmp_path / "config"
+    assert {"rigs/demo.toml", "cycles/lift.toml", "circuits/machine.toml", "circuits/drive.toml"} <= files.keys()
+    assert {f"circuits/{path.name}" for path in (config / "circuits").glob("*.toml")} <= files.keys()
+    assert "rigs/boom.toml" not in files
+    assert all((config / name).resolve() == path for name, path in files.items())
+
+
+def test_a_file_that_only_this_machine_has_is_refused(tmp_path: Path) -> None:
+    file = rig_in(tmp_path)
+    file.write_text(file.read_text().replace('"../cycles/lift.toml"', f'"{tmp_path}/config/cycles/lift.toml"'))
+    with pytest.raises(HilserverError, match=r"lift\.toml\" is the name of a file on this machine"):
+        rig_files(file)
+
+
+def sent(make: Callable[[], Bundle]) -> set[str]:
+    return {name.split("/")[0].lower() for name in make().files}
+
+
+def test_the_program_comes_with_what_it_needs_and_no_more() -> None:
+    tops = sent(program)
+    assert {"hilserver", "hilserver_drivers", "numpy", "numpy.libs", "scipy", "pyarrow", "aiomqtt"} <= tops
+    assert not tops & {"numba", "pytest", "pymodbus", "nicegui", "mypy", "ziglang"}
+    assert {"pymodbus", "serial"} <= sent(lambda: program(["modbus"]))
+    files = program().files
+    assert "hilserver/compiler/built/fingerprint" in files
+    assert not [name for name in files if name.endswith(".pyc")]
+
+
+def test_the_identity_of_a_program_is_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("1")
+    first = Bundle({"a": file}, {}).id
+    assert Bundle({"a": file}, {}).id == first != Bundle({"b": file}, {}).id
+    file.write_text("2")
+    assert Bundle({"a": file}, {}).id != first
+
+
+def test_an_unknown_extra_is_refused() -> None:
+    with pytest.raises(HilserverError, match=r"there is no extra modbuss\. Did you mean modbus\?"):
+        program(["modbuss"])

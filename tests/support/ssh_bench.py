@@ -1,0 +1,104 @@
+"""An sshd of the test's own, on a free port of the loopback, with keys and a home directory in the test's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+needs_sshd = pytest.mark.skipif(
+    SSHD is None or shutil.which("ssh") is None, reason="sshd or ssh is not installed (Debian: apt install ssh)"
+)
+SERVER = """\
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+PidFile none
+AuthorizedKeysFile {folder}/user.pub
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+SetEnv HOME={folder}/home
+"""
+CLIENT = """\
+Host *
+  Port {port}
+  IdentityFile {key}
+  IdentitiesOnly yes
+  UserKnownHostsFile {known}
+  StrictHostKeyChecking yes
+"""
+
+
+@dataclass(frozen=True)
+class SshBench:
+    """``home``: of the user there; ``config``: settings of ssh that reach it."""
+
+    folder: Path
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"{getpass.getuser()}@127.0.0.1"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def config(self, name: str = "config", **changes: object) -> Path:
+        """Settings of ssh: ``port``, ``key``, ``known``."""
+        values = {"port": self.port, "key": self.folder / "user", "known": self.folder / "known", **changes}
+        file = self.folder / name
+        file.write_text(CLIENT.format(**values))
+        return file
+
+    def key(self, name: str) -> Path:
+        """A new key."""
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / name], check=True)
+        return self.folder / name
+
+    def known(self, name: str, key: Path) -> Path:
+        """A list of known hosts with this key for the sshd."""
+        words = key.with_suffix(".pub").read_text().split()[:2]
+        (self.folder / name).write_text(f"[127.0.0.1]:{self.port} {' '.join(words)}\n")
+        return self.folder / name
+
+
+@contextlib.contextmanager
+def running_sshd(folder: Path) -> Iterator[SshBench]:
+    """Start it, and end it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        bench = SshBench(folder, free.getsockname()[1])
+    bench.home.mkdir()
+    bench.key("user")
+    bench.known("known", bench.key("host"))
+    (folder / "sshd_config").write_text(SERVER.format(port=bench.port, folder=folder))
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # without it, root's does not start
+    with (folder / "sshd.log").open("w") as log:
+        assert SSHD is not None
+        server = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
+    try:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", bench.port)) == 0:
+                    break
+            time.sleep(0.05)
+        else:
+            raise AssertionError((folder / "sshd.log").read_text())
+        yield bench
+    finally:
+        server.terminate()
+        server.wait(10)
