@@ -122,6 +122,7 @@ def parse(text: str) -> Any:
         raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
 
 
+@functools.lru_cache(maxsize=4096)  # a study reads the same component thousands of times, with one other value
 def to_si(text: str, unit: str) -> float:
     """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with the problem and its remedy.
 
