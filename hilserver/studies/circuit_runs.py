@@ -55,7 +55,10 @@ class CircuitSubject:
 
 
 class CircuitRuns:
-    """The runs of a `CircuitSubject` in this process. ``computed``: s spent in the compiled program so far."""
+    """The runs of a `CircuitSubject` in this process.
+
+    ``wanted``: the quantities that the figures need; ``computed``: s spent in the compiled program so far.
+    """
 
     def __init__(self, subject: CircuitSubject) -> None:
         self.subject, self.library = subject, library_of(subject.own)
@@ -69,9 +72,9 @@ class CircuitRuns:
         self.time = np.arange(1.0, ticks + 1.0) * subject.tick
         self._held, self._given = held, given_inputs(subject.cycle, held, ticks, subject.tick)
         self.names = self.varied.packed.names
-        self._wanted = list(dict.fromkeys(figure.quantity for figure in subject.figures))
+        self.wanted = list(dict.fromkeys(figure.quantity for figure in subject.figures))
         self.computed = 0.0
-        self.nominal = self.series(self.varied.packed, self._wanted)
+        self.nominal = self.series(self.varied.packed, self.wanted)
 
     def __call__(self, values: Floats) -> Floats:
         """The figures of a variant. Raises VariantFailedError."""
@@ -79,12 +82,12 @@ class CircuitRuns:
             packed = self.varied.at(values.tolist())
         except (ValueError, ConfigurationError) as error:
             raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
-        series = self.series(packed, self._wanted, self.subject.limit)
+        series = self.series(packed, self.wanted, self.subject.limit)
         return self.figures_of(series)
 
     def figures_of(self, series: Floats) -> Floats:
-        """The figures of a run; ``series``: the quantities that they need, a row for each."""
-        rows = {name: k for k, name in enumerate(self._wanted)}
+        """The figures of a run; ``series``: the quantities ``wanted``, a row for each."""
+        rows = {name: k for k, name in enumerate(self.wanted)}
         found = (
             figure.of(self.time, series[rows[figure.quantity]], self.nominal[rows[figure.quantity]])
             for figure in self.subject.figures

@@ -22,7 +22,7 @@ def quantiles(tolerance: Tolerance, shares: Floats) -> Floats:
     low, value, high = tolerance.lower, tolerance.value, tolerance.upper
     if tolerance.steps:
         places = np.minimum((shares * len(tolerance.steps)).astype(int), len(tolerance.steps) - 1)
-        return np.array(tolerance.steps)[places]
+        return np.array([tolerance.steps[place] for place in places])
     if tolerance.distribution == "normal":
         deviation = (high - low) / DEVIATIONS
         found = truncnorm.ppf(shares, (low - value) / deviation, (high - value) / deviation, value, deviation)
@@ -30,7 +30,7 @@ def quantiles(tolerance: Tolerance, shares: Floats) -> Floats:
         found = triang.ppf(shares, (value - low) / (high - low), low, high - low)
     else:
         found = low + shares * (high - low)
-    return np.clip(found, low, high)
+    return np.asarray(np.clip(found, low, high), dtype=np.float64)
 
 
 def levels(tolerance: Tolerance, number: int) -> Floats:
@@ -39,4 +39,6 @@ def levels(tolerance: Tolerance, number: int) -> Floats:
     >>> levels(Tolerance(2.0, 1.0, 5.0), 3)
     array([1., 3., 5.])
     """
-    return np.array(tolerance.steps) if tolerance.steps else np.linspace(tolerance.lower, tolerance.upper, number)
+    if tolerance.steps:
+        return np.array(tolerance.steps)
+    return np.linspace(tolerance.lower, tolerance.upper, number, dtype=np.float64)

@@ -80,6 +80,8 @@ REDUCTIONS: Mapping[str, Reduction] = {
 """The reductions by name. Rise time, overshoot and settling time are those of the change from the first to the final
 value: the time from 10 % to 90 % of it, s; by how much it is exceeded, as a fraction of it; the time after which the
 quantity stays within 2 % of it, s. ``nrmse``: RMS of the deviation from the nominal run, as a fraction of its range."""
+RESERVED = ("variant", "failure")
+"""Names of columns that are not figures."""
 _OWN_UNITS = {"rise_time": "s", "settling_time": "s", "overshoot": "", "nrmse": ""}
 
 
@@ -138,6 +140,8 @@ def read_figures(raw: Mapping[str, Any], names: Iterable[str], duration: float, 
     for name, given in raw.items():
         key = f"figures.{name}"
         try:
+            if name in RESERVED:
+                raise ValueError(f"{name} is a column of the table already: give the figure another name")
             table = {"figure": given} if isinstance(given, str) else given
             found.append(_figure(name, FigureSettings.model_validate(table), known, duration))
         except ValidationError as error:
@@ -174,5 +178,7 @@ def _limit(given: str | float | None, unit: str, default: float) -> float:
         return default
     value, own = si_value(given) if isinstance(given, str) else (float(given), "")
     if isinstance(given, Toleranced) or own != unit:
-        raise ValueError(f"the limit {shown(given)} is measured in {own or 'no unit'}, the figure in {unit or 'no unit'}")
+        raise ValueError(
+            f"the limit {shown(given)} is measured in {own or 'no unit'}, the figure in {unit or 'no unit'}"
+        )
     return value
