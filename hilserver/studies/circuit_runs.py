@@ -19,7 +19,8 @@ from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.driven import driven_table
-from hilserver.simulation.packed_run import given_inputs, initial_values
+from hilserver.simulation.packed_run import given_inputs, initial_values, solved_by
+from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import Figure
 from hilserver.studies.in_place import VariedCircuit
 from hilserver.studies.quantities import changeable, find
@@ -84,6 +85,13 @@ class CircuitRuns:
             raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
         series = self.series(packed, self.wanted, self.subject.limit)
         return self.figures_of(series)
+
+    def of_half_the_step(self, values: Floats) -> Floats:
+        """The figures of a variant with half of every integration step. Raises VariantFailedError."""
+        packed = self.varied.at(values.tolist())
+        name = e.Integrator(int(packed.index[e.INTEGRATOR])).name.lower()
+        finer = solved_by(packed, 2 * int(packed.index[e.SUBSTEPS]), name, HALVINGS)
+        return self.figures_of(self.series(finer, self.wanted))
 
     def figures_of(self, series: Floats) -> Floats:
         """The figures of a run; ``series``: the quantities ``wanted``, a row for each."""

@@ -90,7 +90,7 @@ def changed(
     circuit: Circuit, quantities: Sequence[Changeable], values: Sequence[float], library: Library, file: str = ""
 ) -> Circuit:
     """The circuit with other values, SI. Raises ValueError or ConfigurationError if it can't have them."""
-    pairs = list(zip(quantities, values, strict=True))
+    pairs = [(each, float(x)) for each, x in zip(quantities, values, strict=True)]
     written = circuit.written
     for each, x in pairs:
         if isinstance(each, WrittenValue):

@@ -148,8 +148,10 @@ def worst_grid(result: StudyResult) -> Grid:
         for number in result.worst(figure, WORST):
             values = zip(result.study.varied, result.values[number], strict=True)
             text = ", ".join(f"{each.key} {shown_value(x, each.unit)}" for each, x in values)
-            rows.append((figure.name, figure.shown(result.column(figure.name)[number]), str(number), text))
-    return Grid(("figure", "value", "run", "with"), tuple(rows))
+            value, error = result.column(figure.name)[number], result.step_error(figure, number)
+            rows.append((figure.name, figure.shown(value), figure.shown(error), str(number), text))
+    caption = "Step: by how much the figure changes with half of every integration step."
+    return Grid(("figure", "value", "step", "run", "with"), tuple(rows), caption)
 
 
 def failures_grid(result: StudyResult) -> Grid | None:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from time import perf_counter
 
@@ -43,7 +43,8 @@ class StudyResult:
     """All runs of a study. ``nominal``: figures with the circuit's own values; ``wall``: s, of this call.
 
     ``repacked``: keys of the quantities for which the circuit is packed again in each run; ``without_effect``: those
-    that change no number of the circuit; ``runs``: number of runs in this call, ``computed``: s of all processes.
+    that change no number of the circuit; ``runs``: number of runs in this call, ``computed``: s of all processes;
+    ``runs_here``: of this process.
     """
 
     study: Study
@@ -56,6 +57,7 @@ class StudyResult:
     runs: int
     wall: float
     computed: float
+    runs_here: CircuitRuns
 
     @cached_property
     def table(self) -> pa.Table:
@@ -87,6 +89,15 @@ class StudyResult:
         found = self.column(figure.name)
         order = np.argsort(found if is_worse_low(figure) else -found, kind="stable")  # NaN is last
         return [int(k) for k in order[:number] if isfinite(found[k])]
+
+    def step_error(self, figure: Figure, number: int) -> float:
+        """By how much a figure of a variant changes with half of every integration step, SI; NaN if that fails."""
+        place = self.study.figures.index(figure)
+        try:
+            finer = self.runs_here.of_half_the_step(self.values[number])[place]
+        except VariantFailedError:
+            return nan
+        return abs(float(finer) - float(self.column(figure.name)[number]))
 
     def share_within(self, figure: Figure) -> float:
         """The share of all variants whose figure is within its limits: failed ones are not."""
@@ -160,7 +171,17 @@ def run_study(
     again = tuple(key for key, in_place in zip(keys, runs.varied.in_place, strict=True) if not in_place)
     step = nominal.error.verdict() if nominal.error is not None else ""
     return StudyResult(
-        study, file, own, again, runs.varied.without_effect, step, workers, len(values) - done_before, wall, computed
+        study,
+        file,
+        own,
+        again,
+        runs.varied.without_effect,
+        step,
+        workers,
+        len(values) - done_before,
+        wall,
+        computed,
+        runs,
     )
 
 

@@ -21,7 +21,7 @@ from hilserver.studies.subject import VariantFailedError
 
 POPULATION, GENERATIONS = 8, 40
 """Candidates per quantity in a generation, and maximum number of generations."""
-CONVERGED = 1e-4
+CONVERGED = 1e-3
 """Spread of the figure over a generation, as a fraction of its mean, at which the search ends."""
 
 
