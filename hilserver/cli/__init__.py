@@ -21,7 +21,7 @@ from hilserver.errors import ConfigurationError, HilserverError
 
 COMMANDS = (
     *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "study", "fidelity", "rths"),
-    *("identify", "run"),
+    *("identify", "fit", "run"),
     *("safe", "status", "switch", "send", "panel", "replay", "test", "plotjuggler", "report", "export", "log"),
     *("experiment", "bench", "latency", "doctor"),
 )

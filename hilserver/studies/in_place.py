@@ -18,7 +18,7 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.studies.quantities import Changeable, changed
+from hilserver.studies.quantities import Changeable, changed, short
 
 SHARES = (0.0, 0.31, 0.73, 1.0)
 """Places within its range at which a value is tried alone."""
@@ -42,8 +42,8 @@ class _Follows:
 class VariedCircuit:
     """A circuit packed with other values.
 
-    ``in_place``: for each quantity, whether its values are written in place; ``without_effect``: keys of quantities
-    that change no number.
+    ``in_place``: for each quantity, whether its values are written in place; ``without_effect``: short keys of
+    quantities that change no number.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class VariedCircuit:
     @property
     def without_effect(self) -> tuple[str, ...]:
         return tuple(
-            each.key
+            short(each.key)
             for each, rule in zip(self.quantities, self._rules, strict=True)
             if rule is not None and not len(rule.cells)
         )
