@@ -132,6 +132,8 @@ def read_measured(
     ]
     if problems:
         raise ConfigurationError(problems)
+    if not wanted.keys() - known_inputs:
+        raise HilserverError(f"{file}: no column is a quantity of the circuit: name them in a file, with --columns.")
     time, values = _samples(file, [each.column for each in wanted.values()], columns)
     used = np.flatnonzero((time >= start) & (time <= end) & np.isfinite(values).all(axis=1))
     if len(used) < FEWEST:
@@ -149,8 +151,6 @@ def read_measured(
             raise ConfigurationError([Problem(f"{error}.", f"columns.{name}")]) from None
     driving = {name: found[name] for name in known_inputs if name in found}
     measured = {name: line for name, line in found.items() if name not in driving}
-    if not measured:
-        raise HilserverError(f"{file}: no column is a quantity of the circuit: name them in a file, with --columns.")
     return MeasuredLog(file, time - time[0], driving, measured, float(time[0]))
 
 

@@ -12,7 +12,7 @@ from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.figures import read_figures
 
-TIME = np.arange(1, 40_001) * 1e-3
+TIME: Floats = np.linspace(1e-3, 40.0, 40_000)
 DAMPING, FREQUENCY = 0.4, 2.0
 NAMES = ("rod.x", "supply.p")
 

@@ -86,3 +86,15 @@ def deadly(x: Floats) -> float:
     if x[0] < 0.0:
         raise VariantFailedError("is negative")
     return float(x[0] ** 2)
+
+
+def written_log(folder: Path, seed: int, flow: float = 2.0, noise: float = 0.5e5, seconds: float = 0.6) -> Path:
+    """A log of the emptying vessel with white noise, Pa, whose capillary passes ``flow`` l/min at 100 bar."""
+    time: Floats = np.linspace(0.0, seconds, round(1e3 * seconds) + 1)
+    random = np.random.default_rng(seed)
+    start = random.uniform(90e5, 110e5)
+    measured = pressure(time, VOLUME, flow / 6e4 / 100e5, start) + random.normal(0.0, noise, len(time))
+    file = folder / f"log{seed}.csv"
+    lines = (f"{t:.3f},{p:.6e}" for t, p in zip(time, measured, strict=True))
+    file.write_text("\n".join(["time,vessel.p", *lines, ""]))
+    return file
