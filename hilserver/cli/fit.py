@@ -37,8 +37,8 @@ def fit(
     log: Logs,
     free: Free,
     columns: Columns = None,
-    start: Annotated[str, typer.Option("--from", help="begin of the part of the log that is used")] = "0 s",
-    end: Annotated[str | None, typer.Option("--to", help="end of this part; default: that of the log")] = None,
+    start: Annotated[str, typer.Option("--start", help="begin of the part of the log that is used")] = "0 s",
+    end: Annotated[str | None, typer.Option("--end", help="end of this part; default: that of the log")] = None,
     tick: Annotated[str, typer.Option(help="time that is divided into solver.substeps")] = "1 ms",
     held_out: HeldOut = 0.25,
     apply: Annotated[
@@ -62,7 +62,7 @@ def fit(
     from hilserver.studies.measured import read_columns
 
     keys = [key.strip() for key in free.split(",") if key.strip()]
-    begin, stop = seconds("--from", start), seconds("--to", end) if end is not None else float("inf")
+    begin, stop = seconds("--start", start), seconds("--end", end) if end is not None else float("inf")
     named = read_columns(columns) if columns is not None else None
     result = fit_circuit(file, log, keys, named, seconds("--tick", tick), held_out, begin, stop)
     console = new_console()

@@ -115,13 +115,14 @@ def _once(loaded: Study, repeat: int | None, settings: list[str], out: Path) -> 
     import numpy as np
 
     from hilserver.simulation.circuit_run import write_run
+    from hilserver.studies.quantities import changeable
     from hilserver.studies.study import prepared, run_with, values_of_variant
     from hilserver.units import shown_value
 
     values = values_of_variant(loaded, repeat) if repeat is not None else _values(loaded, settings)
     name = f"{loaded.name}-{repeat if repeat is not None else 'set'}"
     run = run_with(loaded, values, name)
-    units = {each.key: each.unit for each in loaded.varied}
+    units = {key: each.unit for key, each in changeable(loaded.circuit).items()}
     for key, x in values.items():
         typer.echo(f"{key}: {shown_value(x, units.get(key, ''), 6)}")
     runs = prepared(loaded)

@@ -89,15 +89,15 @@ class FigureSettings(Datasheet):
     """A figure in a study file."""
 
     figure: str = Field(description="reduction of a quantity of the run", examples=["max(supply.p)"])
-    start: Time | None = Field(default=None, alias="from", ge=0, description="begin of the part of the run, default: 0")
-    end: Time | None = Field(default=None, alias="to", gt=0, description="end of this part; default: that of the run")
+    start: Time | None = Field(default=None, ge=0, description="begin of the part of the run, default: 0 s")
+    end: Time | None = Field(default=None, gt=0, description="end of this part; default: that of the run")
     below: str | float | None = Field(default=None, description="limit that the figure should not exceed")
     above: str | float | None = Field(default=None, description="limit below which the figure should not be")
 
     @model_validator(mode="after")
     def _some_time(self) -> FigureSettings:
         if self.start is not None and self.end is not None and self.end <= self.start:
-            raise ValueError("from must be less than to")
+            raise ValueError("start must be less than end")
         return self
 
 
@@ -145,8 +145,7 @@ def read_figures(raw: Mapping[str, Any], names: Iterable[str], duration: float, 
             table = {"figure": given} if isinstance(given, str) else given
             found.append(_figure(name, FigureSettings.model_validate(table), known, duration))
         except ValidationError as error:
-            fields = {info.alias or field: info for field, info in FigureSettings.model_fields.items()}
-            problems += problems_of(error, given, file=file, prefix=key, names=fields)
+            problems += problems_of(error, given, file=file, prefix=key, names=FigureSettings.model_fields)
         except ValueError as error:
             problems.append(Problem(f"{error}.", key, file))
     if not raw:
@@ -166,7 +165,7 @@ def _figure(name: str, given: FigureSettings, names: tuple[str, ...], duration: 
     if quantity not in names:
         raise ValueError(f"{quantity} is not a quantity of the run.{did_you_mean(quantity, names)}".rstrip("."))
     if (given.start or 0.0) >= duration:
-        raise ValueError(f"from {given.start:g} s is after the end of the run, {duration:g} s")
+        raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")
     unit = _OWN_UNITS.get(reduction, unit_of_value(quantity))
     limits = (_limit(given.below, unit, inf), _limit(given.above, unit, -inf))
     end = inf if given.end is None else given.end

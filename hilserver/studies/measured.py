@@ -30,9 +30,11 @@ class LogColumn(Datasheet):
     """A column of a log as a quantity of the circuit."""
 
     column: str = Field(description="its name in the log", examples=["PG_1"])
-    raw: tuple[float, float] | None = Field(default=None, description="two raw values", examples=["[0, 16383]"])
+    raw: tuple[float, float] | None = Field(default=None, description="two raw values", examples=[[0, 16383]])
     value: tuple[str | float, str | float] | None = Field(
-        default=None, description="what they stand for; default: the column is in SI units"
+        default=None,
+        description="what they stand for; default: the column is in SI units",
+        examples=[["0 bar", "250 bar"]],
     )
 
     @model_validator(mode="after")
@@ -58,7 +60,7 @@ class LogColumns(Datasheet):
     sample_rate: Frequency | None = Field(default=None, gt=0, description="of a log without times")
     time: str = Field(default=TIME, description="name of the column of times, s")
     columns: dict[str, str | LogColumn] = Field(
-        min_length=1, description="by quantity or input of the circuit", examples=['{ "supply.p" = "channel.p_S" }']
+        min_length=1, description="name, or name and scale, by quantity or input of the circuit"
     )
 
     def by_quantity(self) -> dict[str, LogColumn]:

@@ -46,10 +46,9 @@ class StudySettings(Datasheet):
     vary: dict[str, Any] = Field(
         default={},
         description="tolerances, in addition to those in the circuit file or instead of them, by key",
-        examples=['{ "relief.opening_pressure" = "± 5 %" }'],
     )
     fixed: tuple[str, ...] = Field(default=(), description="quantities of the circuit file that keep their value")
-    figures: dict[str, Any] = Field(description="figures of a run by name", examples=['{ peak = "max(supply.p)" }'])
+    figures: dict[str, Any] = Field(description="figures of a run by name")
 
 
 @dataclass(frozen=True)

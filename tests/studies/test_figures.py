@@ -50,7 +50,7 @@ def test_mean_rms_and_range_of_a_sine() -> None:
     assert figure("rms(rod.x)", y) == pytest.approx(sqrt(9.0 + 2.0), rel=1e-9)
     assert figure("range(rod.x)", y) == pytest.approx(4.0, rel=1e-9)
     assert figure("nrmse(rod.x)", y + 0.4, y) == pytest.approx(0.1, rel=1e-9)
-    assert figure({"figure": "max(rod.x)", "from": "0.1 s", "to": "0.12 s"}, TIME) == pytest.approx(0.12)
+    assert figure({"figure": "max(rod.x)", "start": "0.1 s", "end": "0.12 s"}, TIME) == pytest.approx(0.12)
 
 
 def test_a_quantity_that_rests_has_no_rise_time() -> None:
@@ -65,8 +65,8 @@ def test_a_quantity_that_rests_has_no_rise_time() -> None:
         ({"a": "maximum(supply.p)"}, "figures.a", "Did you mean max?"),
         ({"a": "max(suply.p)"}, "figures.a", "Did you mean supply.p?"),
         ({"a": "supply.p"}, "figures.a", 'write it like "max(supply.p)"'),
-        ({"a": {"figure": "max(supply.p)", "from": "2 s", "to": "1 s"}}, "figures.a", "from must be less than to"),
-        ({"a": {"figure": "max(supply.p)", "from": "50 s"}}, "figures.a", "after the end of the run"),
+        ({"a": {"figure": "max(supply.p)", "start": "2 s", "end": "1 s"}}, "figures.a", "start must be less than end"),
+        ({"a": {"figure": "max(supply.p)", "start": "50 s"}}, "figures.a", "after the end of the run"),
         ({"a": {"figure": "max(supply.p)", "under": "2 bar"}}, "figures.a.under", "unknown key"),
         ({"a": {"figure": "max(supply.p)", "below": "2 l/min"}}, "figures.a", "the figure in Pa"),
         ({"variant": "max(supply.p)"}, "figures.variant", "another name"),
