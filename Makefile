@@ -14,7 +14,7 @@ TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd open
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-# What it can do beyond running a rig: embedded-broker export modbus ni own-components panel serial
+# What it can do beyond running a rig: embedded-broker export modbus ni own-components panel serial studies
 EXTRAS ?=
 LIB := $(PREFIX)/lib/hilserver
 SHARE := $(PREFIX)/share/hilserver
@@ -105,8 +105,8 @@ install-service:
 	install -m 644 systemd/mosquitto/hilserver.conf systemd/mosquitto/acl "$(DESTDIR)$(SHARE)/mosquitto"
 	install -m 755 systemd/mosquitto/make-certificates "$(DESTDIR)$(SHARE)/mosquitto"
 	install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE docs/*.md "$(DESTDIR)$(DOC)"
-	install -d "$(DESTDIR)$(SHARE)/config/rigs" "$(DESTDIR)$(SHARE)/config/circuits/parts" "$(DESTDIR)$(SHARE)/config/cycles" "$(DESTDIR)$(SHARE)/config/mechanisms" "$(DESTDIR)$(SHARE)/config/sequences"
-	for folder in rigs circuits circuits/parts cycles mechanisms sequences; do install -m 644 config/$$folder/*.toml "$(DESTDIR)$(SHARE)/config/$$folder"; done
+	install -d "$(DESTDIR)$(SHARE)/config/rigs" "$(DESTDIR)$(SHARE)/config/circuits/parts" "$(DESTDIR)$(SHARE)/config/cycles" "$(DESTDIR)$(SHARE)/config/mechanisms" "$(DESTDIR)$(SHARE)/config/sequences" "$(DESTDIR)$(SHARE)/config/studies"
+	for folder in rigs circuits circuits/parts cycles mechanisms sequences studies; do install -m 644 config/$$folder/*.toml "$(DESTDIR)$(SHARE)/config/$$folder"; done
 
 uninstall:  ## remove what "make install" has installed; configuration, logs and the user are kept
 	rm -rf "$(DESTDIR)$(LIB)" "$(DESTDIR)$(SHARE)" "$(DESTDIR)$(DOC)" "$(DESTDIR)$(PREFIX)/bin/hilserver" \
@@ -130,7 +130,7 @@ lock: $(STAMP)  ## update requirements*.lock after a change of the dependencies 
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --extra embedded-broker --extra ni --extra modbus --extra serial --extra panel --extra export \
-	    --extra own-components --constraint requirements.lock \
+	    --extra own-components --extra studies --constraint requirements.lock \
 	    --output-file requirements-run.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 

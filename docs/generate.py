@@ -21,6 +21,7 @@ from reference_pages.files import (
     mechanism_file_page,
     rig_file_page,
     sequence_file_page,
+    study_file_page,
 )
 from reference_pages.messages import log_page, mqtt_page
 from reference_pages.places import DOCS, ROOT
@@ -71,6 +72,7 @@ SOURCES = {
     "circuit/model.py": "circuit-file.md",
     "mechanics/model.py": "mechanism-file.md",
     "rig/settings.py": "rig-file.md",
+    "studies/settings.py": "study-file.md",
     "tick/row.py": "log.md",
 }
 """The modules that declare the keys of a file, and the page generated from each."""
@@ -102,6 +104,7 @@ def pages() -> dict[str, str]:
         "reference/mechanism-file.md": mechanism_file_page(),
         "reference/calibration-file.md": calibration_file_page(),
         "reference/sequence-file.md": sequence_file_page(),
+        "reference/study-file.md": study_file_page(),
         "reference/commands.md": commands_page(),
         "reference/mqtt.md": mqtt_page(),
         "reference/log.md": log_page(),

@@ -196,6 +196,17 @@ def dimensional(text: str) -> tuple[float, Dimension]:
     return _exact(amount, _product(dimension), text), dimension
 
 
+def si_value(text: str) -> tuple[float, str]:
+    """A text with a unit as its value and its SI unit; an angle is in rad. Raises ValueError.
+
+    >>> si_value("35 bar"), si_value("5 %"), si_value("0 deg")
+    ((3500000.0, 'Pa'), (0.05, ''), (0.0, 'rad'))
+    """
+    value, dimension = dimensional(text)
+    angle = not dimension and any(word in text for word in ("deg", "rad"))
+    return round_trip(value), "rad" if angle else unit_of(dimension)
+
+
 def unit_of(dimension: Dimension) -> str:
     """The SI unit of a kind of quantity; empty for none.
 

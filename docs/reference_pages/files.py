@@ -12,6 +12,9 @@ from hilserver.rig.calibration import Calibration
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
+from hilserver.studies.figures import REDUCTIONS, FigureSettings
+from hilserver.studies.measured import LogColumn, LogColumns
+from hilserver.studies.settings import StudySettings
 from reference_pages.docstrings import docstring
 from reference_pages.fields import COLUMNS, datasheet_fields, field_table, flat_fields, model_in, written
 from reference_pages.markdown import table
@@ -135,6 +138,22 @@ def sequence_file_page() -> str:
     for name, model in (("fault", Fault), ("expect", Expectation)):
         parts += [f"## `[[{name}]]`", docstring(model), field_table(flat_fields(model))]
     parts += ["## `[inputs.<name>]`", docstring(CycleInput), field_table(datasheet_fields(CycleInput))]
+    return "\n\n".join(parts) + "\n"
+
+
+def study_file_page() -> str:
+    """Reference of the study file and of the file of columns."""
+    reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
+    varied = """\
+A tolerance by the key of a quantity of the circuit, such as `"relief.opening_pressure"`: `"± 5 %"` of the value in the
+circuit file, `"150 bar ± 5 bar"`, `{ from = "25 Hz", to = "40 Hz", distribution = "normal" }` or `{ steps = ["25 Hz",
+"40 Hz"] }`; see [tolerances](../studies.md#tolerances)."""
+    figures = f'The text `"max(supply.p)"`, or a table. Reductions: {reductions}; see [figures](../studies.md#figures).'
+    columns = "Which columns of a log are which quantities of the circuit, for [`hilserver fit`](../studies.md#fit)."
+    parts = ["# Study file", docstring(StudySettings), docstring_of_values(), field_table(flat_fields(StudySettings))]
+    parts += ["## `[vary]`", varied, "## `[figures]`", figures, field_table(datasheet_fields(FigureSettings))]
+    parts += ["## File of columns", columns, field_table(flat_fields(LogColumns))]
+    parts += ["### `[columns.<name>]`", docstring(LogColumn), field_table(datasheet_fields(LogColumn))]
     return "\n\n".join(parts) + "\n"
 
 

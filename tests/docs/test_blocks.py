@@ -24,10 +24,12 @@ from reference_pages.equations import equation
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
+from hilserver.errors import Problem
 from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.protocol.published import PUBLISHED, refusal
 from hilserver.rig.build import load_rig
 from hilserver.rig.cycle import CycleSettings
+from hilserver.tolerances import with_tolerances
 from hilserver.toml import read_toml
 
 BASES = {"rig": DEMO, "circuit": "config/circuits/lift.toml", "cycle": "config/cycles/lift.toml"}
@@ -95,7 +97,9 @@ def test_equation_can_be_drawn(block: Block) -> None:
 @pytest.mark.parametrize("block", of_kind("check: "), ids=str)
 def test_fragment_is_valid(block: Block, tmp_path: Path) -> None:
     kind = block.mark.removeprefix("check: ")
-    part = tomllib.loads(block.text)
+    problems = list[Problem]()
+    part = with_tolerances(tomllib.loads(block.text), str(block), problems)
+    assert problems == []
     if kind == "whole circuit":
         pack(read_circuit(part, LIBRARY), LIBRARY)
         return

@@ -43,6 +43,9 @@ from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.scale import Scale
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
+from hilserver.studies.figures import FigureSettings
+from hilserver.studies.measured import LogColumns
+from hilserver.studies.settings import StudySettings
 from hilserver.units import Quantity
 
 ROOT = Path(__file__).parents[2]
@@ -248,6 +251,9 @@ FILES: list[tuple[str, type[BaseModel]]] = [
     ("sequence-file", sequences.SequenceFile),
     ("sequence-file", sequences.StepTiming),
     ("calibration-file", Calibration),
+    ("study-file", StudySettings),
+    ("study-file", FigureSettings),
+    ("study-file", LogColumns),
     ("mqtt", BrokerAddress),
 ]
 

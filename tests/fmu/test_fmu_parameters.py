@@ -10,11 +10,12 @@ import pytest
 from fmpy.fmi2 import FMU2Slave
 from fmu_bench import CONFIG, NAMES, TICK, exported, in_motion
 
+from hilserver.circuit.datasheet import datasheet_values
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.compiler import standard_program
-from hilserver.fmu.datasheet import datasheet_values, parameters
+from hilserver.fmu.datasheet import parameters
 from hilserver.fmu.variables import Causality, Variable
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file

@@ -25,7 +25,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKED_EXTRAS = {
     "requirements.lock": ("dev", "embedded-broker"),
     # what "make install" installs: a part of it
-    "requirements-run.lock": ("embedded-broker", "ni", "modbus", "serial", "panel", "export", "own-components"),
+    "requirements-run.lock": (
+        *("embedded-broker", "ni", "modbus", "serial", "panel", "export", "own-components", "studies"),
+    ),
 }
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
 BUILT = "hilserver/compiler/built"

@@ -1,0 +1,152 @@
+"""``hilserver study``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilserver.cli.output import never_waiting
+
+if TYPE_CHECKING:
+    from hilserver.studies.settings import Study
+    from hilserver.studies.study import Progress
+
+Workers = Annotated[
+    int | None, typer.Option("--workers", "-j", min=1, max=1024, help="processes; default: one per processor core")
+]
+Worst = Annotated[
+    str | None, typer.Option(help="search the worst case of this figure within the tolerances instead of the plan")
+]
+Repeat = Annotated[int | None, typer.Option(min=0, help="repeat the run of this number, with a report of its own")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", help='run once with KEY=VALUE, such as "load.mass=900 kg"; may be repeated'),
+]
+
+
+@never_waiting()
+def study(
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="study file (TOML)", show_default=False)],
+    workers: Workers = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with a study that was interrupted")] = False,
+    worst: Worst = None,
+    repeat: Repeat = None,
+    set_: Setting = None,
+    out: Annotated[Path, typer.Option("--output", "-o", help="folder of page and table")] = Path("reports"),
+) -> None:
+    """Run a circuit many times with other values, within the tolerances of its parts, and evaluate its figures.
+
+    The study file names the circuit, the values that are varied with their tolerances, a plan, and the figures. The
+    page (HTML and Markdown) has the distribution of each figure, what it depends on, the worst runs with the command
+    that repeats each, and the runs that failed, with the reason. All runs are in a table (Parquet).
+
+    The results do not depend on the number of processes. A study that was interrupted goes on with --resume.
+    """
+    from hilserver.errors import HilserverError
+    from hilserver.studies.settings import load_study
+
+    given = {"--worst": worst is not None, "--repeat": repeat is not None, "--set": bool(set_), "--resume": resume}
+    if len(chosen := [name for name, is_given in given.items() if is_given]) > 1:
+        raise HilserverError(f"{' and '.join(chosen)} exclude each other: give one of them.")
+    loaded = load_study(file)
+    if worst is not None:
+        _worst(loaded, worst)
+    elif repeat is not None or set_:
+        _once(loaded, repeat, set_ or [], out)
+    else:
+        _all(loaded, workers, resume, out)
+
+
+def _all(loaded: Study, workers: int | None, resume: bool, out: Path) -> None:
+    import os
+
+    from hilserver.cli.fidelity import grid_table
+    from hilserver.cli.tables import new_console
+    from hilserver.studies.report import facts, failures_grid, figures_grid, study_notes, worst_grid, write_study
+    from hilserver.studies.study import run_study
+
+    with _progress() as tell:
+        result = run_study(loaded, out, workers or len(os.sched_getaffinity(0)), resume, tell)
+    console = new_console()
+    console.print(grid_table(figures_grid(result), loaded.name, compact=True))
+    console.print(grid_table(worst_grid(result), "Worst runs", compact=True))
+    if (failed := failures_grid(result)) is not None:
+        console.print(grid_table(failed, "Failed runs", compact=True))
+    lines = [*(f"{name}: {text}" for name, text in facts(result)), *study_notes(result)]
+    for line in [*lines, *(f"Written: {path}" for path in write_study(result, out))]:
+        console.print(line, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """A progress bar with the remaining time."""
+    from hilserver.cli.progress import progress_bar
+
+    with progress_bar() as tell:
+        yield lambda done, total, remaining: tell(f"{done} of {total} runs, {_time(remaining)} left", done / total)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
+
+
+def _worst(loaded: Study, name: str) -> None:
+    from hilserver.studies.worst import worst_case
+    from hilserver.units import shown_value
+
+    found = worst_case(loaded, name)
+    shown = found.figure.shown
+    typer.echo(f"{name}: {shown(found.worst)} in the worst case found, {shown(found.nominal)} with nominal values.")
+    for each in loaded.varied:
+        end = " (end of its tolerance)" if each.key in found.at_limits else ""
+        typer.echo(f"  {each.key}: {shown_value(found.values[each.key], each.unit)}{end}")
+    ended = "the search has converged" if found.converged else "the search ended at its limit, before it converged"
+    typer.echo(f"{found.runs} runs; {ended}.")
+    for reason, number in found.failures.items():
+        typer.echo(f"{number} failed: {reason}.")
+    typer.echo(f"Repeat it with: {found.command}")
+
+
+def _once(loaded: Study, repeat: int | None, settings: list[str], out: Path) -> None:
+    import numpy as np
+
+    from hilserver.simulation.circuit_run import write_run
+    from hilserver.studies.quantities import changeable
+    from hilserver.studies.study import prepared, run_with, values_of_variant
+    from hilserver.units import shown_value
+
+    values = values_of_variant(loaded, repeat) if repeat is not None else _values(loaded, settings)
+    name = f"{loaded.name}-{repeat if repeat is not None else 'set'}"
+    run = run_with(loaded, values, name)
+    units = {key: each.unit for key, each in changeable(loaded.circuit).items()}
+    for key, x in values.items():
+        typer.echo(f"{key}: {shown_value(x, units.get(key, ''), 6)}")
+    runs = prepared(loaded)
+    found = runs.figures_of(np.array([run.series[quantity] for quantity in runs.wanted]))
+    for figure, x in zip(loaded.figures, found, strict=True):
+        typer.echo(f"{figure.name}: {figure.shown(x)}")
+    for path in write_run(run, out):
+        typer.echo(f"Written: {path}")
+
+
+def _values(loaded: Study, settings: list[str]) -> dict[str, float]:
+    """The values of --set, SI, by key. Raises HilserverError."""
+    from hilserver.errors import HilserverError
+    from hilserver.studies.quantities import changeable, find
+    from hilserver.units import si_value, to_si
+
+    known, found = changeable(loaded.circuit), dict[str, float]()
+    for text in settings:
+        key, mark, value = text.partition("=")
+        try:
+            if not mark:
+                raise ValueError('write it like "load.mass=900 kg"')
+            unit = find(known, key.strip()).unit
+            found[key.strip()] = to_si(value, unit) if unit else si_value(value)[0]
+        except ValueError as error:
+            raise HilserverError(f"--set {text}: {error}.") from None
+    return found

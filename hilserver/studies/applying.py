@@ -1,0 +1,107 @@
+"""Writes fitted values into a circuit file: comments and order are kept, the old file stays as a dated copy."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from datetime import date, datetime
+from math import floor, isfinite, log10
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.items import Item
+
+from hilserver.circuit.library import circuit_library
+from hilserver.errors import HilserverError
+from hilserver.parameters import is_expression
+from hilserver.simulation.circuit_run import read_circuit_file
+from hilserver.studies.fitting import FitOfCircuit
+from hilserver.studies.quantities import changeable
+from hilserver.tolerances import MARK, toleranced
+from hilserver.units import from_si, shown_unit
+
+_UNIT = re.compile(r"\s*[-+.\deE]+\s*(.*)")
+
+
+def with_fitted(text: str, result: FitOfCircuit, day: date) -> tuple[str, list[str]]:
+    """The text of the circuit file with the values found, each with its 95 % interval as tolerance.
+
+    Also returns what was left as it is, with the reason, as sentences.
+    """
+    document, left = tomlkit.parse(text), []
+    known = changeable(result.circuit)
+    for each in result.free:
+        width = result.interval(each.key)
+        if not isfinite(width):
+            left.append(f"{each.key} is not known, and stays as it is.")
+            continue
+        reason = _put(document, known[each.key].path, result.value(each.key), width, each.unit, day)
+        if reason:
+            left.append(f"{each.key} {reason}.")
+    return tomlkit.dumps(document), left
+
+
+def _put(document: Any, path: tuple[str, ...], value: float, width: float, unit: str, day: date) -> str:
+    """Write a value; returns why it can't be, empty if it was."""
+    table: Any = document
+    for name in path[:-1]:
+        if not hasattr(table, "keys") or name not in table:
+            return "is not written in this file, but in one that it names: change it there"
+        table = table[name]
+    old = table.get(path[-1])
+    if is_expression(old):
+        return f"follows from {old}: fit the parameter instead"
+    item = tomlkit.item(_written(old, value, width, unit))
+    if isinstance(old, Item) and old.trivia.comment:
+        item.trivia.comment_ws, item.trivia.comment = old.trivia.comment_ws, old.trivia.comment
+    elif not hasattr(table, "_is_inline") and not isinstance(table, tomlkit.items.InlineTable):
+        item.trivia.comment_ws, item.trivia.comment = "  ", f"# fitted on {day}, with its 95 % interval"
+    table[path[-1]] = item
+    return ""
+
+
+def _written(old: object, value: float, width: float, unit: str) -> str:
+    """A value with its interval, in the unit of the old one."""
+    shown = _unit_of(old) if old is not None else shown_unit(unit)[0]
+    factor = from_si(1.0, unit, shown) if unit and shown else 1.0
+    value, width = factor * value, factor * width
+    digits = max(1 - floor(log10(width)), 0)
+    number, interval = f"{value:.{digits}f}", f"{width:.{digits}f}"
+    return f"{number} {shown} {MARK} {interval} {shown}".replace(f"  {MARK}", f" {MARK}").rstrip()
+
+
+def _unit_of(old: object) -> str:
+    """The unit in which a value is written."""
+    if isinstance(old, dict):
+        old = old.get("value")
+    if not isinstance(old, str):
+        return ""
+    text = str(toleranced(old)) if MARK in old else str(old)
+    found = _UNIT.fullmatch(text)
+    return found[1] if found is not None else ""
+
+
+def replace_circuit_file(file: Path, text: str, now: datetime) -> Path:
+    """Replace a circuit file by this text and return the copy of the old one, ``NAME.toml.DATE.old``.
+
+    Raises HilserverError if the new file can't be loaded or written; then the old one stays as it is.
+    """
+    file = file.resolve() if file.is_symlink() else file
+    copy = file.with_name(f"{file.name}.{now:%Y-%m-%dT%H-%M-%S}.old")
+    part = file.with_name(f".{file.stem}.{os.getpid()}.toml")
+    try:
+        part.write_text(text)
+        shutil.copymode(file, part)
+        read_circuit_file(part, circuit_library(part))
+        shutil.copy2(file, copy)
+        part.replace(file)
+    except OSError as error:
+        raise HilserverError(f"{file}: can't be changed: {error.strerror}. Nothing was changed.") from error
+    except HilserverError as error:
+        why = str(error).replace(str(part), str(file))
+        raise HilserverError(f"The values found do not fit. Nothing was changed.\n{why}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return copy

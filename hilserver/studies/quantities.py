@@ -1,0 +1,116 @@
+"""The quantities of a circuit that a study varies or a fit identifies: found by their key, changed in the circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hilserver.circuit.datasheet import DatasheetParameter, Path, datasheet_values, with_value
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import Circuit, read_circuit, wrong_connections
+from hilserver.errors import ConfigurationError, did_you_mean
+from hilserver.tolerances import Toleranced
+from hilserver.units import si_value
+
+COMPONENTS = "components."
+"""Beginning of the keys of most quantities, which may be left out."""
+
+
+@dataclass(frozen=True)
+class WrittenValue:
+    """A value of the circuit as written: a parameter, from which others follow, or one of a mechanism. SI."""
+
+    path: Path
+    value: float
+    unit: str
+
+    @property
+    def key(self) -> str:
+        """Its key in the file."""
+        return ".".join(self.path)
+
+
+Changeable = DatasheetParameter | WrittenValue
+
+
+def short(key: str) -> str:
+    """A key without its beginning ``components.``."""
+    return key.removeprefix(COMPONENTS)
+
+
+def changeable(circuit: Circuit) -> dict[str, Changeable]:
+    """All quantities that can be changed, by their short key: datasheet values, initial values, parameters.
+
+    Of mechanisms and sub-circuits also those values and parameters that have a tolerance.
+    """
+    found: dict[str, Changeable] = {short(each.key): each for each in datasheet_values(circuit)}
+    for name, given in circuit.written.get("parameters", {}).items():
+        if (amount := _amount(given)) is not None:
+            found[f"parameters.{name}"] = WrittenValue(("parameters", name), *amount)
+    for path, value in toleranced_values(circuit.written):
+        if (key := short(".".join(expanded(path)))) not in found:
+            found[key] = WrittenValue(path, value.tolerance.value, value.tolerance.unit)
+    return found
+
+
+def toleranced_values(table: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Toleranced]]:
+    """The values with a tolerance in a circuit as written, with their paths."""
+    for name, entry in table.items():
+        if isinstance(entry, Mapping):
+            yield from toleranced_values(entry, (*path, name))
+        elif isinstance(entry, Toleranced) and hasattr(entry, "tolerance"):
+            yield (*path, name), entry
+
+
+def expanded(path: Path) -> Path:
+    """The path of a value of a sub-circuit in the circuit of which it is a part.
+
+    >>> expanded(("components", "front", "definition", "components", "relief", "opening_pressure"))
+    ('components', 'front.relief', 'opening_pressure')
+    """
+    while len(path) > 4 and path[0] == "components" and path[2] == "definition" and path[3] in ("components", "nodes"):
+        path = (path[3], f"{path[1]}.{path[4]}", *path[5:])
+    return path
+
+
+def find(known: Mapping[str, Changeable], key: str) -> Changeable:
+    """The quantity of this key. Raises ValueError that names similar ones."""
+    wanted = short(key)
+    if wanted in known:
+        return known[wanted]
+    part = wanted.rpartition(".")[0]
+    near = [name for name in known if name.startswith(f"{part}.")] if part else list(known)
+    if below := [name for name in known if name.startswith(f"{wanted}.")]:
+        raise ValueError(f"{key} consists of several values: choose from {', '.join(below)}")
+    raise ValueError(f"{key} is not a value of the circuit.{did_you_mean(wanted, near or known)}".rstrip("."))
+
+
+def changed(
+    circuit: Circuit, quantities: Sequence[Changeable], values: Sequence[float], library: Library, file: str = ""
+) -> Circuit:
+    """The circuit with other values, SI. Raises ValueError or ConfigurationError if it can't have them."""
+    pairs = [(each, float(x)) for each, x in zip(quantities, values, strict=True)]
+    written = circuit.written
+    for each, x in pairs:
+        if isinstance(each, WrittenValue):
+            written = with_value(written, each.path, f"{x!r} {each.unit}" if each.unit else x)
+    found = circuit if written is circuit.written else read_circuit(written, library, file)
+    for each, x in pairs:
+        if isinstance(each, DatasheetParameter):
+            found = each.changed(found, x)
+    if problems := list(wrong_connections(found, file)):
+        raise ConfigurationError(problems)
+    return found
+
+
+def _amount(given: object) -> tuple[float, str] | None:
+    """Value and SI unit of a parameter; None if it isn't a quantity."""
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int | float):
+        return float(given), ""
+    try:
+        return si_value(given) if isinstance(given, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,222 @@
+"""The page of a study: distributions, sensitivities, the worst runs and those that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Plot
+
+from hilserver.numerics.arrays import Floats
+from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Listing, Picture
+from hilserver.report.figures import write_json
+from hilserver.report.plots import new_figure
+from hilserver.studies.figures import Figure
+from hilserver.studies.study import StudyResult
+from hilserver.units import shown_unit, shown_value
+
+PERCENTILES = (5.0, 50.0, 95.0)
+WORST = 3
+"""Number of worst runs of each figure that are shown."""
+MOST_REASONS = 20
+"""Number of different reasons for failed runs that are shown."""
+
+
+def write_study(result: StudyResult, folder: Path) -> list[Path]:
+    """The page as HTML and Markdown, and the statistics as JSON; returns the files. Raises HilserverError."""
+    title = result.study.settings.description or result.study.name
+    page = Document(title, tuple(_blocks(result))).write(folder, result.study.name)
+    return [*page, write_json(study_figures(result), folder / f"{result.study.name}.json"), result.file]
+
+
+def _blocks(result: StudyResult) -> Iterator[Block]:
+    yield Facts(tuple(facts(result)))
+    if notes := tuple(study_notes(result)):
+        yield Listing(notes)
+    yield Heading("Figures")
+    yield figures_grid(result)
+    yield Picture("distributions", _histograms(result), "Distribution of each figure; dashed: with nominal values.")
+    for figure in result.study.figures:
+        if (grid := sensitivity_grid(result, figure)) is not None:
+            yield Heading(f"What {figure.name} depends on")
+            yield grid
+    yield Heading("Worst runs")
+    yield worst_grid(result)
+    yield "Each of them is repeated, with a report of its own, by the command with its number:"
+    yield Code(result.command(result.worst(result.study.figures[0], 1)[0]) if len(_finite(result)) else "")
+    if (failed := failures_grid(result)) is not None:
+        yield Heading("Failed runs")
+        yield failed
+    yield Heading("Varied quantities")
+    yield quantities_grid(result)
+
+
+def _finite(result: StudyResult) -> Floats:
+    found = result.column(result.study.figures[0].name)
+    return found[np.isfinite(found)]
+
+
+def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
+    """Facts on the study and its run."""
+    s, total, failed = result.study.settings, result.table.num_rows, len(result.failures())
+    yield "Circuit", s.circuit + (f", work cycle {s.cycle}" if s.cycle else "")
+    yield "Plan", f"{s.plan}, {total} runs of {result.study.subject.duration:g} s; seed {s.seed}"
+    yield "Failed runs", f"{failed} ({failed / total:.1%})" if failed else "none"
+    if result.step:
+        yield "Step", result.step
+    if result.runs:
+        rate = 60.0 * result.runs / result.wall
+        of = f"{result.workers} processes" if result.workers > 1 else "1 process"
+        yield "Computing time", f"{result.wall:.3g} s on {of}: {rate:.3g} runs per minute"
+    yield "Software", f"hilserver {version('hilserver')}"
+
+
+def study_notes(result: StudyResult) -> Iterator[str]:
+    """What the reader should know."""
+    if result.without_effect:
+        yield f"Without effect on the circuit: {', '.join(result.without_effect)}."
+    for figure in result.study.figures:
+        if figure.has_limits:
+            share, limits = result.share_within(figure), _limits(figure)
+            yield f"{figure.name}: {share:.1%} of all runs are within the limits ({limits})."
+
+
+def _limits(figure: Figure) -> str:
+    texts = [f"below {figure.shown(figure.below)}"] if np.isfinite(figure.below) else []
+    texts += [f"above {figure.shown(figure.above)}"] if np.isfinite(figure.above) else []
+    return ", ".join(texts)
+
+
+def figures_grid(result: StudyResult) -> Grid:
+    """Statistics of each figure."""
+    rows = []
+    for figure in result.study.figures:
+        found = result.column(figure.name)
+        found = found[np.isfinite(found)]
+        statistics = [result.nominal[figure.name], *_statistics(found)]
+        rows.append((figure.name, figure.text, *map(figure.shown, statistics), str(len(found))))
+    head = ("figure", "of", "nominal", "mean", "standard deviation", "smallest", *(f"{p:g} %" for p in PERCENTILES))
+    return Grid((*head, "largest", "runs"), tuple(rows), "Over all runs that have the figure; percentiles in between.")
+
+
+def _statistics(found: Floats) -> list[float]:
+    if not len(found):
+        return [np.nan] * (4 + len(PERCENTILES))
+    deviation = float(np.std(found, ddof=1)) if len(found) > 1 else np.nan
+    return [float(found.mean()), deviation, float(found.min()), *np.percentile(found, PERCENTILES), float(found.max())]
+
+
+def sensitivity_grid(result: StudyResult, figure: Figure) -> Grid | None:
+    """The sensitivity of a figure, the most important quantity first; None if there is none."""
+    found = result.sensitivity(figure)
+    if found is None:
+        return None
+    in_unit = result.study.settings.plan == "morris"
+    order = np.argsort(-np.abs(found.first if result.study.settings.plan != "sobol" else found.second))
+    shown = figure.shown if in_unit else (lambda value: f"{value:.3f}")
+    rows = [
+        (
+            result.study.varied[k].key,
+            *_with_interval(found.first[k], found.first_interval[k], shown),
+            *(_with_interval(found.second[k], found.second_interval[k], shown) if found.heads[1] else ()),
+        )
+        for k in order
+    ]
+    caption = {
+        "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone; with all its interactions.",
+        "morris": "Mean absolute effect over the whole range of the quantity, with its 95 % interval; its deviation.",
+    }.get(result.study.settings.plan, "Spearman's rank correlation, -1 … 1.")
+    if found.dropped:
+        caption += f" {found.dropped} samples were left out, because a run of them failed."
+    heads = tuple(text for text in found.heads if text)
+    return Grid(("quantity", *heads), tuple(rows), caption)
+
+
+def _with_interval(value: float, interval: float, shown: Any) -> tuple[str]:
+    text = shown(value)
+    return (f"{text} ± {shown(interval)}",) if np.isfinite(interval) else (text,)
+
+
+def worst_grid(result: StudyResult) -> Grid:
+    """The worst runs of each figure with their values."""
+    rows = []
+    for figure in result.study.figures:
+        for number in result.worst(figure, WORST):
+            values = zip(result.study.varied, result.values[number], strict=True)
+            text = ", ".join(f"{each.key} {shown_value(x, each.unit)}" for each, x in values)
+            value, error = result.column(figure.name)[number], result.step_error(figure, number)
+            rows.append((figure.name, figure.shown(value), figure.shown(error), str(number), text))
+    caption = "Step: by how much the figure changes with half of every integration step."
+    return Grid(("figure", "value", "step", "run", "with"), tuple(rows), caption)
+
+
+def failures_grid(result: StudyResult) -> Grid | None:
+    """The reasons of failed runs, how often, and the first of them; None without any."""
+    failures = result.failures()
+    count = Counter(failures.values())
+    first = {reason: number for number, reason in reversed(failures.items())}
+    rows = tuple((reason, str(n), str(first[reason])) for reason, n in count.most_common(MOST_REASONS))
+    rest = len(count) - len(rows)
+    caption = f"And {rest} other reasons, see the table." if rest else "Their numbers are in the table."
+    return Grid(("the run", "runs", "the first"), rows, caption) if rows else None
+
+
+def quantities_grid(result: StudyResult) -> Grid:
+    """The varied quantities and their tolerances."""
+    rows = []
+    for each in result.study.varied:
+        t = each.tolerance
+        of = ", ".join(shown_value(x, each.unit) for x in t.steps) if t.steps else ""
+        of = of or f"{shown_value(t.lower, each.unit)} … {shown_value(t.upper, each.unit)}"
+        how = "packed again" if each.key in result.repacked else "in place"
+        rows.append((each.key, shown_value(each.value, each.unit), of, t.distribution, how))
+    caption = "Values that are written in place take no time; for the others the circuit is packed again in each run."
+    return Grid(("quantity", "nominal", "values", "distribution", "changed"), tuple(rows), caption)
+
+
+def _histograms(result: StudyResult) -> Plot:
+    figures = result.study.figures
+    plot = new_figure(len(figures), result.study.name)
+    for axis, figure in zip(plot.subplots(len(figures), 1, squeeze=False)[:, 0], figures, strict=True):
+        found = result.column(figure.name)
+        unit, factor = shown_unit(figure.unit)
+        axis.hist(factor * found[np.isfinite(found)], bins="auto" if len(found) < 10_000 else 100, color="tab:blue")
+        if np.isfinite(nominal := result.nominal[figure.name]):
+            axis.axvline(factor * nominal, color="black", ls="--", lw=1.0)
+        for limit in (figure.below, figure.above):
+            if np.isfinite(limit):
+                axis.axvline(factor * limit, color="tab:red", lw=1.0)
+        axis.set_xlabel(f"{figure.name}: {figure.text}" + (f", {unit}" if unit else ""))
+        axis.set_ylabel("runs")
+        axis.grid(alpha=0.3)
+    return plot
+
+
+def study_figures(result: StudyResult) -> dict[str, Any]:
+    """The statistics as data, SI."""
+    found: dict[str, Any] = {}
+    for figure in result.study.figures:
+        column = result.column(figure.name)
+        values = _statistics(column[np.isfinite(column)])
+        names = ("mean", "standard_deviation", "min", *(f"p{p:g}" for p in PERCENTILES), "max")
+        found[figure.name] = {"nominal": result.nominal[figure.name], **dict(zip(names, values, strict=True))}
+        if figure.has_limits:
+            found[figure.name]["within_limits"] = result.share_within(figure)
+        if (of := result.sensitivity(figure)) is not None:
+            heads = zip(of.heads, (of.first, of.second), (of.first_interval, of.second_interval), strict=True)
+            keys = [each.key for each in result.study.varied]
+            found[figure.name]["sensitivity"] = {
+                head: {key: [float(a), float(b)] for key, a, b in zip(keys, one, interval, strict=True)}
+                for head, one, interval in heads
+                if head
+            }
+    return {
+        "study": result.study.name,
+        "runs": result.table.num_rows,
+        "failed": len(result.failures()),
+        "figures": found,
+    }

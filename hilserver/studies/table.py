@@ -1,0 +1,100 @@
+"""The table of a study: a row for each variant, streamed to a file while the study runs.
+
+While it runs, it is an Arrow stream, of which an interrupted study has all complete batches; at the end it becomes
+Parquet, batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.studies.execution import Evaluated
+
+VARIANT, FAILURE = "variant", "failure"
+IDENTITY = b"hilserver.study"
+
+
+def table_schema(keys: Sequence[str], figures: Sequence[str], identity: str) -> pa.Schema:
+    """Number, values, figures and, where it failed, the reason. ``identity``: of the study."""
+    numbers = [pa.field(name, pa.float64()) for name in (*keys, *figures)]
+    fields = [pa.field(VARIANT, pa.int64()), *numbers, pa.field(FAILURE, pa.string())]
+    return pa.schema(fields, metadata={IDENTITY: identity.encode()})
+
+
+class StudyTable:
+    """Writes the table of a study. ``done``: number of variants that it has already.
+
+    With ``resume``, goes on with the stream that an interrupted study has left. Raises HilserverError if that is of
+    another study, or if it can't be written.
+    """
+
+    def __init__(self, stem: Path, schema: pa.Schema, resume: bool) -> None:
+        self.stream, self.parquet = (stem.with_name(f"{stem.name}{end}") for end in (".part.arrows", ".parquet"))
+        self.schema, self.done = schema, 0
+        try:
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            earlier = self.stream.with_suffix(".earlier")
+            if resume and self.stream.exists() and not earlier.exists():  # else: interrupted while it was copied
+                next(complete_batches(self.stream, schema), None)
+                self.stream.replace(earlier)
+            self._file = self.stream.open("wb")
+            self._writer = pa.ipc.new_stream(self._file, schema)
+            for batch in complete_batches(earlier, schema) if resume and earlier.exists() else ():
+                self._write(batch)
+            earlier.unlink(missing_ok=True)
+        except OSError as error:
+            raise HilserverError(f"{stem.parent}: can't be written to: {error.strerror or error}.") from error
+
+    def append(self, values: Floats, found: Evaluated) -> None:
+        """Add evaluated variants with their values."""
+        numbers = range(found.first, found.first + len(values))
+        columns = [pa.array(numbers, pa.int64())]
+        columns += [pa.array(column) for column in np.column_stack([values, found.figures]).T]
+        columns.append(pa.array([found.failures.get(number) for number in numbers], pa.string()))
+        self._write(pa.record_batch(columns, schema=self.schema))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+        self._file.flush()
+        self.done += batch.num_rows
+
+    def close(self) -> None:
+        """Leave the stream as it is, so that the study can be resumed."""
+        self._writer.close()
+        self._file.close()
+
+    def finish(self) -> Path:
+        """Write the Parquet file, batch by batch, and return it."""
+        self.close()
+        try:
+            with pq.ParquetWriter(self.parquet, self.schema) as writer:
+                for batch in complete_batches(self.stream, self.schema):
+                    writer.write_batch(batch)
+            self.stream.unlink()
+        except OSError as error:
+            raise HilserverError(f"{self.parquet}: can't be written: {error.strerror or error}.") from error
+        return self.parquet
+
+
+def complete_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream, up to an incomplete one at its end. Raises HilserverError if it is of another study."""
+    with file.open("rb") as source:
+        try:
+            reader = pa.ipc.open_stream(source)
+        except (pa.ArrowInvalid, OSError):
+            return  # not even its schema is complete
+        if not reader.schema.equals(schema, check_metadata=True):
+            text = "is of another study, or of another version of it. Leave out --resume to begin anew."
+            raise HilserverError(f"{file.with_suffix('.arrows')}: {text}")
+        while True:
+            try:
+                yield reader.read_next_batch()
+            except (StopIteration, pa.ArrowInvalid, OSError):
+                return

@@ -1,0 +1,273 @@
+"""Studies against what is known exactly: an exponential response, Ishigami's function; the same bits in any order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, ishigami, pressure, written_study
+
+from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.studies.execution import DIED, evaluate
+from hilserver.studies.plans import values_of_plan
+from hilserver.studies.report import write_study
+from hilserver.studies.sensitivity import sensitivity
+from hilserver.studies.settings import load_study
+from hilserver.studies.study import plan_of, run_study, run_with, values_of_variant
+from hilserver.studies.table import complete_batches
+from hilserver.studies.worst import worst_case
+from hilserver.tolerances import Tolerance
+
+FLOW = 2.0 / 6e4
+
+
+def test_every_run_is_the_exact_response(tmp_path: Path) -> None:
+    """Within 100 Pa of 100 bar, over the sampled tolerances of volume, restrictor and initial pressure."""
+    study = load_study(written_study(tmp_path))
+    result = run_study(study, tmp_path / "out")
+    assert [each.key for each in study.varied] == [
+        "vessel.volume", "capillary.nominal_flow.flow", "nodes.vessel.pressure"
+    ]  # fmt: skip
+    volume, flow, start = result.values.T
+    conductance = flow / 100e5
+    assert (volume.min(), volume.max()) == pytest.approx((0.0018, 0.0022), rel=0.01)
+    exact = pressure(0.5, volume, conductance, start)
+    assert np.ptp(exact) > 10e5
+    np.testing.assert_allclose(result.column("end"), exact, atol=100.0)
+    t: Floats = np.linspace(1e-3, 0.5, 500)[:, None]
+    mean = pressure(t, volume, conductance, start).mean(axis=0)
+    assert np.abs(result.column("mean") - mean).max() < 100.0
+    assert result.failures() == {}
+    assert result.nominal["end"] == pytest.approx(float(pressure(0.5, 2e-3, CONDUCTANCE, 100e5)), abs=100.0)
+
+
+def test_ishigami() -> None:
+    """First order and total within ± 0.02 at n = 2^14 (analytic: Ishigami and Homma; Sobol and Levitan 1999)."""
+    tolerance = Tolerance(0.0, -np.pi, np.pi)
+    n = 2**14
+    values = values_of_plan("sobol", [tolerance] * 3, n, 0, seed=1)
+    figures = np.concatenate([each.figures for each in evaluate(FunctionSubject(ishigami), values, 1)])
+    found = sensitivity("sobol", values, figures[:, 0], n, seed=1)
+    assert found is not None
+    np.testing.assert_allclose(found.first, [0.3139, 0.4424, 0.0], atol=0.02)
+    np.testing.assert_allclose(found.second, [0.5576, 0.4424, 0.2437], atol=0.02)
+    assert np.all(np.abs(found.first - [0.3139, 0.4424, 0.0]) <= 1.5 * found.first_interval)
+
+
+def test_failed_runs_are_left_out_of_sensitivities() -> None:
+    tolerance = Tolerance(0.0, -np.pi, np.pi)
+    values = values_of_plan("sobol", [tolerance] * 3, 2**12, 0, seed=1)
+    figure = np.array([ishigami(row) for row in values])
+    figure[[7, 8, 5000]] = np.nan
+    found = sensitivity("sobol", values, figure, 2**12, seed=1)
+    assert found is not None
+    assert found.dropped == 2
+    np.testing.assert_allclose(found.first, [0.3139, 0.4424, 0.0], atol=0.04)
+
+
+def test_morris_effects_of_a_linear_function() -> None:
+    """Each effect over the range 0 … 2 of a quantity is twice its coefficient, without deviation."""
+    values = values_of_plan("morris", [Tolerance(1.0, 0.0, 2.0)] * 3, 20, 0, seed=2)
+    found = sensitivity("morris", values, values @ np.array([3.0, -1.0, 0.0]), 20, seed=2)
+    assert found is not None
+    np.testing.assert_allclose(found.first, [6.0, 2.0, 0.0], atol=1e-9)
+    np.testing.assert_allclose(found.second, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "deviation"), [("uniform", 4.0 / 12**0.5), ("normal", 0.8796), ("triangular", 4.0 / 24**0.5)]
+)
+def test_distributions(distribution: str, deviation: float) -> None:
+    """Of -2 … 2; normal: σ = 1 cut off at ± 2 σ, which leaves 0.8796 (Johnson, Kotz, Balakrishnan, vol. 1, 13.10)."""
+    values = values_of_plan("latin_hypercube", [Tolerance(0.0, -2.0, 2.0, "", distribution)], 20_000, 0, seed=1)
+    assert values.mean() == pytest.approx(0.0, abs=0.01)
+    assert values.std() == pytest.approx(deviation, rel=0.01)
+    assert np.abs(values).max() <= 2.0
+
+
+def test_steps_are_equally_probable_and_a_grid_has_all() -> None:
+    steps = Tolerance(2.0, 1.0, 4.0, "", "steps", (1.0, 2.0, 4.0))
+    values = values_of_plan("latin_hypercube", [steps], 300, 0, seed=1)
+    assert np.unique(values, return_counts=True)[1].tolist() == [100, 100, 100]
+    grid = values_of_plan("grid", [steps, Tolerance(0.0, -1.0, 1.0)], 0, 3, seed=1)
+    assert sorted(map(tuple, grid.tolist())) == [(s, x) for s in (1.0, 2.0, 4.0) for x in (-1.0, 0.0, 1.0)]
+
+
+# --- the same bits, whoever computes them and when --------------------------------------------------------------------
+
+
+def test_one_and_two_processes_give_the_same_table(tmp_path: Path) -> None:
+    study = load_study(written_study(tmp_path))
+    one, two = (run_study(study, tmp_path / str(n), workers=n) for n in (1, 2))
+    assert one.table.equals(two.table)
+    assert one.table.num_rows == 40
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
+    """And a batch at its end that was only half written is computed again."""
+    study = load_study(written_study(tmp_path))
+    whole = run_study(study, tmp_path / "whole").table
+
+    def stop(done: int, total: int, remaining: float) -> None:
+        if done >= 20:
+            raise _Stop
+
+    out = tmp_path / "out"
+    with pytest.raises(_Stop):
+        run_study(study, out, progress=stop)
+    stream = out / "tolerances.part.arrows"
+    assert sum(batch.num_rows for batch in complete_batches(stream, whole.schema)) == 20
+    stream.write_bytes(stream.read_bytes()[:-60])
+    told = list[int]()
+    result = run_study(study, out, resume=True, progress=lambda done, total, remaining: told.append(done))
+    assert result.table.equals(whole)
+    assert 0 < result.runs < 40
+    assert told[-1] == 40
+    assert not stream.exists()
+
+
+def test_another_study_is_not_continued(tmp_path: Path) -> None:
+    file = written_study(tmp_path)
+
+    def stop(done: int, total: int, remaining: float) -> None:
+        raise _Stop
+
+    with pytest.raises(_Stop):
+        run_study(load_study(file), tmp_path, progress=stop)
+    other = load_study(written_study(tmp_path, STUDY.replace("± 20 %", "± 10 %")))
+    with pytest.raises(HilserverError, match="another study"):
+        run_study(other, tmp_path, resume=True)
+    assert run_study(load_study(written_study(tmp_path)), tmp_path, resume=True).runs == 30
+
+
+def test_a_variant_that_ends_its_process_is_named_and_the_others_are_computed() -> None:
+    values = np.arange(-2.0, 30.0)[:, None]
+    found = list(evaluate(FunctionSubject(deadly), values, 1, workers=2, batch=5))
+    assert [each.first for each in found] == list(range(0, 32, 5))
+    failures = {number: reason for each in found for number, reason in each.failures.items()}
+    assert failures == {0: "is negative", 1: "is negative", 9: DIED}
+    figures = np.concatenate([each.figures[:, 0] for each in found])
+    expected = np.where(np.isin(np.arange(32), list(failures)), np.nan, values[:, 0] ** 2)
+    np.testing.assert_array_equal(figures, expected)
+
+
+# --- runs that fail ---------------------------------------------------------------------------------------------------
+
+WITH_A_LAG = f"""{EMPTYING}
+[components.filter]
+type = "lag"
+input = 1.0
+signal = "filtered"
+time_constant = "100 ms"
+"""
+
+
+def test_a_variant_that_diverges_is_named_and_counted(tmp_path: Path) -> None:
+    """RK4 is unstable where a step is longer than 2.785 time constants: here from 0.18 ms downwards."""
+    text = STUDY.replace("[vary]", 'tick = "10 ms"\n[vary]\n"filter.time_constant" = { from = "0.1 ms", to = "1 s" }')
+    text = text.replace("latin_hypercube", "grid").replace("samples = 40", "levels = 2")
+    study = load_study(written_study(tmp_path, text, WITH_A_LAG))
+    result = run_study(study, tmp_path / "out")
+    unstable = result.column("filter.time_constant") < 1e-3
+    assert unstable.sum() == 8
+    assert result.failures().keys() == set(np.flatnonzero(unstable).tolist())
+    assert all(reason.startswith("diverged: filter") for reason in result.failures().values())
+    assert np.isfinite(result.column("end")[~unstable]).all()
+    pages = write_study(result, tmp_path / "out")
+    assert "8 (50.0%)" in pages[0].read_text()
+    assert "diverged: filter" in pages[0].read_text()
+
+
+def test_a_variant_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    text = STUDY.replace('"0.5 s"', '"5 s"').replace("[vary]", 'time_limit = "1 us"\n[vary]')
+    text = text.replace("samples = 40", "samples = 2")
+    result = run_study(load_study(written_study(tmp_path, text)), tmp_path / "out")
+    assert set(result.failures()) == {0, 1}
+    assert all("given up" in reason for reason in result.failures().values())
+
+
+# --- what is made of it -----------------------------------------------------------------------------------------------
+
+
+def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path) -> None:
+    """The highest pressure at the end: the largest volume and start, the smallest conductance."""
+    study = load_study(written_study(tmp_path))
+    found = worst_case(study, "end")
+    exact = float(pressure(0.5, 2.2e-3, 0.8 * CONDUCTANCE, 110e5))
+    assert found.worst == pytest.approx(exact, rel=2e-3)
+    assert set(found.at_limits) == {each.key for each in study.varied}
+    assert found.command.startswith("hilserver study ")
+    lowest = load_study(
+        written_study(tmp_path, STUDY.replace('"final(vessel.p)"', '{ figure = "final(vessel.p)", above = "30 bar" }'))
+    )
+    assert worst_case(lowest, "end").worst == pytest.approx(
+        float(pressure(0.5, 1.8e-3, 1.2 * CONDUCTANCE, 90e5)), rel=5e-3
+    )
+
+
+def test_a_run_is_repeated_as_a_circuit_run(tmp_path: Path) -> None:
+    """To 1e-9: numbers written in place are rounded otherwise."""
+    study = load_study(written_study(tmp_path))
+    result = run_study(study, tmp_path / "out")
+    number = result.worst(study.figures[0], 1)[0]
+    assert result.column("end")[number] == result.column("end").max()
+    run = run_with(study, values_of_variant(study, number), "again")
+    assert run.series["vessel.p"][-1] == pytest.approx(result.column("end")[number], rel=1e-9)
+    assert result.command(number).endswith(f"--repeat {number}")
+
+
+def test_page_and_table(tmp_path: Path) -> None:
+    text = STUDY.replace('"final(vessel.p)"', '{ figure = "final(vessel.p)", below = "28 bar" }')
+    result = run_study(load_study(written_study(tmp_path, text)), tmp_path / "out")
+    written = write_study(result, tmp_path / "out")
+    page = written[0].read_text()
+    share = np.mean(result.column("end") <= 28e5)
+    assert 0.0 < share < 1.0
+    assert f"{share:.1%} of all runs are within the limits" in page
+    assert "--repeat" in page
+    assert "What end depends on" in page
+    table = pq.read_table(tmp_path / "out/tolerances.parquet")
+    assert table.column_names == [
+        "variant", "vessel.volume", "capillary.nominal_flow.flow", "nodes.vessel.pressure", "end", "mean", "failure"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "said"),
+    [
+        ("latin_hypercube", "lhs", "plan", "latin_hypercube"),
+        ('"± 20 %"', '"± 20 bar"', "vary.capillary.nominal_flow.flow", "measured in"),
+        ('"± 20 %"', "5", "vary.capillary.nominal_flow.flow", '"± 5 %"'),
+        (
+            '"capillary.nominal_flow.flow"',
+            '"capilary.nominal_flow.flow"',
+            "vary.capilary.nominal_flow.flow",
+            "Did you mean",
+        ),
+        ('plan = "latin_hypercube"', 'plan = "sobol"', "samples", "32 or 64"),
+        ('plan = "latin_hypercube"', 'fixed = ["capillary.type"]', "fixed", "has no tolerance"),
+        ('circuit = "emptying.toml"', 'circuit = "none.toml"', "", "no such file"),
+        ('duration = "0.5 s"', 'cycle = "none.toml"', "", "no such file"),
+        ("final(vessel.p)", "final(vesel.p)", "figures.end", "vessel.p"),
+    ],
+)
+def test_a_wrong_study_file_is_refused(old: str, new: str, key: str, said: str, tmp_path: Path) -> None:
+    assert old in STUDY
+    with pytest.raises(ConfigurationError) as refused:
+        load_study(written_study(tmp_path, STUDY.replace(old, new)))
+    (problem,) = refused.value.problems
+    assert problem.key == key
+    assert said in problem.message
+
+
+def test_too_many_runs_are_refused(tmp_path: Path) -> None:
+    text = STUDY.replace("latin_hypercube", "grid").replace("samples = 40", "levels = 1000")
+    with pytest.raises(HilserverError, match="fewer levels"):
+        plan_of(load_study(written_study(tmp_path, text)))

@@ -1,0 +1,100 @@
+"""Circuits whose response is known exactly, for studies and fits: a volume that empties through a restrictor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.numerics.arrays import Floats
+from hilserver.studies.subject import VariantFailedError
+
+EMPTYING = """
+[solver]
+substeps = 20
+
+[components.tank]
+type = "tank"
+ports = { T = "tank" }
+
+[components.vessel]
+type = "volume"
+ports = { P = "vessel" }
+volume = "2 l ± 10 %"
+
+[components.capillary]
+type = "laminar_restrictor"
+ports = { A = "vessel", B = "tank" }
+nominal_flow = { flow = "2 l/min", drop = "100 bar" }
+
+[nodes.vessel]
+pressure = "100 bar"
+"""
+BULK_MODULUS, VOLUME, CONDUCTANCE, START = 1.5e9, 2e-3, 2.0 / 6e4 / 100e5, 100e5
+STUDY = """
+circuit = "emptying.toml"
+duration = "0.5 s"
+plan = "latin_hypercube"
+samples = 40
+
+[vary]
+"capillary.nominal_flow.flow" = "± 20 %"
+"nodes.vessel.pressure" = { from = "90 bar", to = "110 bar" }
+
+[figures]
+end = "final(vessel.p)"
+mean = "mean(vessel.p)"
+"""
+
+
+def written_study(folder: Path, study: str = STUDY, circuit: str = EMPTYING) -> Path:
+    """The files of a study; returns the study file."""
+    (folder / "emptying.toml").write_text(circuit)
+    file = folder / "tolerances.toml"
+    file.write_text(study)
+    return file
+
+
+def pressure(t: float | Floats, volume: Floats | float, conductance: Floats | float, start: Floats | float) -> Floats:
+    r"""The exact pressure, Pa: :math:`p = p_0\,e^{-G\,B\,t/V}`."""
+    return np.asarray(start * np.exp(-np.asarray(conductance) * BULK_MODULUS * t / volume))
+
+
+@dataclass(frozen=True)
+class FunctionSubject:
+    """A function of the values as what a study runs."""
+
+    function: Callable[[Floats], float]
+
+    def prepare(self) -> Callable[[Floats], Floats]:
+        """The same as an array of one figure."""
+        return lambda values: np.array([self.function(values)])
+
+
+def ishigami(x: Floats) -> float:
+    """sin(x1) + 7 sin²(x2) + 0.1 x3⁴ sin(x1), x in -π … π (Ishigami and Homma, ISUMA 1990)."""
+    return float(np.sin(x[0]) + 7.0 * np.sin(x[1]) ** 2 + 0.1 * x[2] ** 4 * np.sin(x[0]))
+
+
+def deadly(x: Floats) -> float:
+    """A variant of 7 ends its process, one below 0 fails."""
+    if x[0] == 7.0:
+        os._exit(9)
+    if x[0] < 0.0:
+        raise VariantFailedError("is negative")
+    return float(x[0] ** 2)
+
+
+def written_log(folder: Path, seed: int, flow: float = 2.0, noise: float = 0.5e5, seconds: float = 0.6) -> Path:
+    """A log of the emptying vessel with white noise, Pa, whose capillary passes ``flow`` l/min at 100 bar."""
+    time: Floats = np.linspace(0.0, seconds, round(1e3 * seconds) + 1)
+    random = np.random.default_rng(seed)
+    start = random.uniform(90e5, 110e5)
+    measured = pressure(time, VOLUME, flow / 6e4 / 100e5, start) + random.normal(0.0, noise, len(time))
+    file = folder / f"log{seed}.csv"
+    lines = (f"{t:.3f},{p:.6e}" for t, p in zip(time, measured, strict=True))
+    file.write_text("\n".join(["time,vessel.p", *lines, ""]))
+    return file
