@@ -85,28 +85,28 @@ def _block(part: DrawnComponent, rows: Rows) -> Block:
             block.pins.append(Pin(node, out, y, rows.zone[node] > row, pilot, ((x, y),)))
     block.hangs = bool(block.pins) and all(pin.up for pin in block.pins)
     block.signals = tags(part, drawn, 0.0, 0.0)
-    block.items.append(Item(part, drawn, 0.0, 0.0, _label_place(block, part, drawn)))
+    block.items.append(Item(part, drawn, 0.0, 0.0, *_label_place(block, part, drawn)))
     _settle(block)
     return block
 
 
-def _label_place(block: Block, part: DrawnComponent, drawn: Symbol) -> Point:
-    """Where the label of a component with oil begins: in a free place beside its symbol."""
+def _label_place(block: Block, part: DrawnComponent, drawn: Symbol) -> tuple[Point, str]:
+    """Where the label of a component with oil is, and its anchor: a free place beside its symbol."""
     high = LINE * len(part.flows)  # from the first base line to the last one
     if not part.kind:
-        return drawn.width / 2, 19.0
+        return (drawn.width / 2, 19.0), "middle"
     if part.mechanical:  # the right side is for moving parts
         free = min((mark.x - signal_width(mark.name) for mark in block.signals if mark.anchor == "end"), default=0.0)
         if any(pin.up for pin in block.pins):
             left = min((free, *(pin.x - 6.0 for pin in block.pins)))
-            return left - 4.0 - label_width(part.name, part.flows), ABOVE
-        return 0.0, -BELOW - 2.0 - high
+            return (left - 4.0, ABOVE), "end"
+        return (0.0, -BELOW - 2.0 - high), "start"
     first = (drawn.height - high - ABOVE - BELOW) / 2 + ABOVE
     for mark in block.signals:  # below a signal at the top or at the right, above one at the bottom
         if mark.y < drawn.height - 10.0 and mark.anchor == "start":
             first = max(first, mark.y + BELOW + ABOVE + 1.0)
     used = [drawn.width, *(x + 13.0 for _, (x, _) in block.tanks), *(pin.x for pin in block.pins)]
-    return max(used) + 5.0, first
+    return (max(used) + 5.0, first), "start"
 
 
 def _lead_to_tank(block: Block, node: str, port: Point, side: str, drawn: Symbol, kind: str) -> None:
@@ -201,7 +201,8 @@ def _boxes_of(item: Item) -> tuple[Box, Box]:
         return symbol, symbol
     flows = item.part.flows if item.part.hydraulic else ()
     (x, y), width = item.label, label_width(item.part.name, flows)
-    return symbol, (x, y - ABOVE, x + width, y + LINE * len(flows) + BELOW)
+    left = x - width if item.anchor == "end" else x
+    return symbol, (left, y - ABOVE, left + width, y + LINE * len(flows) + BELOW)
 
 
 def _settle(block: Block) -> None:

@@ -10,13 +10,14 @@ from hilserver.drawing.symbols import Point, Symbol
 
 @dataclass(frozen=True)
 class Item:
-    """A symbol, its position, and where its label begins: the base line of the name."""
+    """A symbol, its position, and that of its label: the base line of the name, its ``anchor`` as in SVG."""
 
     part: DrawnComponent
     symbol: Symbol
     x: float
     y: float
     label: Point
+    anchor: str = "start"
 
     def moved(self, x: float, y: float) -> Item:
         """The same, further to the right and lower down."""

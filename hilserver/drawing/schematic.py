@@ -67,18 +67,17 @@ def _tank(name: str | None, at: Point) -> str:
 
 def _item(item: Item) -> str:
     x, y = item.x, item.y
-    name, at = escape(item.part.name), f"{item.label[0]:g}"
+    name, low = escape(item.part.name), item.label[1]
+    at = f'x="{item.label[0]:g}" text-anchor="{item.anchor}"'
     if not item.part.kind:  # a port of the machine
         return (
             f'<g class="machine" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
-            f'<text class="port" x="{at}" y="{item.label[1]:g}" text-anchor="middle">'
-            f"{escape(machine_port(item.part.name))}</text>"
+            f'<text class="port" {at} y="{low:g}">{escape(machine_port(item.part.name))}</text>'
         )
-    texts = f'<text class="name" x="{at}" y="{item.label[1]:g}">{name}</text>'
-    if item.part.hydraulic:
-        for number, port in enumerate(item.part.flows, 1):
-            place = f'x="{at}" y="{item.label[1] + LINE * number:g}"'
-            texts += f'<text class="value" {place} data-value="{escape(item.part.flow_name(port))}"></text>'
+    texts = f'<text class="name" {at} y="{low:g}">{name}</text>'
+    for number, port in enumerate(item.part.flows if item.part.hydraulic else (), 1):
+        value = f'data-value="{escape(item.part.flow_name(port))}"'
+        texts += f'<text class="value" {at} y="{low + LINE * number:g}" {value}></text>'
     letters = "".join(_letter(port, item) for port in item.part.hydraulic if len(item.part.hydraulic) > 2)
     return (
         f'<g class="part" data-part="{name}"{_BUTTON}><title>{name}: {escape(item.part.kind)}</title>'

@@ -72,6 +72,15 @@ def scale(page: Page) -> float:
     return float(page.evaluate("document.querySelector('.schematic').getScreenCTM().a"))
 
 
+RESTS = """async () => {
+    const place = () => document.querySelector(".schematic-view").scrollLeft;
+    const before = place();
+    await new Promise((done) => setTimeout(done, 300));
+    return place() === before;
+}"""
+"""The drawing does not move any more."""
+
+
 class Fingers:
     """Fingers on the screen, as the browser gets them from a touch screen."""
 
@@ -195,8 +204,11 @@ def test_on_a_phone_one_finger_moves_and_a_tap_opens(page: Page) -> None:
     fingers("touchStart", (x, y))
     for step in range(1, 11):
         fingers("touchMove", (x - 20 * step, y))
-    fingers("touchEnd")
     page.wait_for_function("document.querySelector('.schematic-view').scrollLeft > 50")
+    page.wait_for_timeout(500)  # the finger rests before it leaves: otherwise the drawing runs on, and a tap stops it
+    fingers("touchMove", (x - 201, y))
+    fingers("touchEnd")
+    page.wait_for_function(RESTS)
     assert page.evaluate("opened") == []
     page.evaluate(
         "document.querySelector('[data-part=\"relief\"]').scrollIntoView({block: 'center', inline: 'center'})"
