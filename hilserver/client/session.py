@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +27,7 @@ from hilserver.protocol.published import (
     ServerState,
     Telemetry,
 )
+from hilserver.protocol.server_clock import ServerClock
 from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
@@ -79,7 +79,7 @@ class Session:
         self._heartbeat: HeartbeatSender | None = None
         self._client: aiomqtt.Client | None = None
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._state_at = 0.0
+        self._clock = ServerClock()
         self._news = asyncio.Event()
 
     @property
@@ -132,12 +132,10 @@ class Session:
         """The command with an id, and with an expiry by the server's clock."""
         if command.id is None:
             command = command.model_copy(update={"id": uuid.uuid4().hex})
-        if command.expires is None and self.state is not None:
+        if command.expires is None and self._clock.is_known:
             lifetime = self.description.command_lifetime if self.description is not None else None
             valid = within if lifetime is None else min(within, lifetime)
-            command = command.model_copy(
-                update={"expires": self.state.time + (time.monotonic() - self._state_at) + valid}
-            )
+            command = command.model_copy(update={"expires": self._clock.now() + valid})
         return command
 
     async def _signed(self, command: Arm | Start, within: float) -> Command:
@@ -221,7 +219,9 @@ class Session:
         if topic == topics.description:
             self.description = _parse(Description, payload)
         elif topic == topics.state:
-            self.state, self._state_at = _parse(ServerState, payload), time.monotonic()
+            self.state = _parse(ServerState, payload)
+            if self.state is not None:
+                self._clock.hear(self.state.time)
         elif topic == topics.circuit:
             self.circuit = _parse(CircuitStatus, payload)
         elif topic == topics.margins:

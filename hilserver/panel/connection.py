@@ -34,6 +34,7 @@ from hilserver.protocol.published import (
     Telemetry,
     TypeInfo,
 )
+from hilserver.protocol.server_clock import ServerClock
 from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
@@ -82,7 +83,7 @@ class Connection:
         self.trouble = "not connected yet"
         self.description: Description | None = None
         self.state: ServerState | None = None
-        self.state_at = 0.0
+        self.clock = ServerClock()
         self.heard_at = time.monotonic()
         self.circuit: CircuitStatus | None = None
         self.types: Mapping[str, TypeInfo] = {}
@@ -151,22 +152,28 @@ class Connection:
 
     @property
     def silence(self) -> float:
-        """Time since the server's latest message, s."""
-        return time.monotonic() - self.heard_at
+        """Age of the server's latest message, s: since when it has been here, and by how much it was late."""
+        return time.monotonic() - self.heard_at + self.clock.lateness
+
+    @property
+    def is_late(self) -> bool:
+        """Whether messages arrive too late to operate the rig by them: broker or panel are overloaded."""
+        return self.clock.lateness > FRESH
 
     def status(self) -> str:
         """The state of the connection, in words."""
         if not self.connected:
             return f"no connection to the broker {self.address}"
-        return "online" if self.online else f"the server of {self.rig} is offline"
+        if not self.online:
+            return f"the server of {self.rig} is offline"
+        return "messages of the server arrive late" if self.is_late else "online"
 
     def _expiry(self, patience: float) -> float | None:
         """When a command expires, by the server's clock as far as it is known from the state."""
-        if self.state is None:
+        if not self.clock.is_known:
             return None
         lifetime = self.description.command_lifetime if self.description is not None else None
-        now = self.state.time + time.monotonic() - self.state_at
-        return now + min(patience, lifetime or patience)
+        return self.clock.now() + min(patience, lifetime or patience)
 
     async def _connect(self) -> None:
         async with connection(new_client(self.address, aiomqtt.ProtocolVersion.V311, timeout=5.0)) as client:
@@ -186,7 +193,8 @@ class Connection:
             case "telemetry":
                 self.history.add(Telemetry.model_validate_json(payload))
             case "state":
-                self.state, self.state_at = ServerState.model_validate_json(payload), time.monotonic()
+                self.state = ServerState.model_validate_json(payload)
+                self.clock.hear(self.state.time)
             case "circuit":
                 self.circuit = CircuitStatus.model_validate_json(payload)
             case "types":

@@ -161,7 +161,7 @@ class Page:
         trouble = connection.status()
         return {
             "age": round(connection.silence, 3),
-            "trouble": "" if connection.online else trouble[0].upper() + trouble[1:],
+            "trouble": "" if connection.online and not connection.is_late else trouble[0].upper() + trouble[1:],
             "mode": connection.state.mode.replace("_", " ") if connection.state is not None else "",
             "alarms": len(connection.alarms.open()),
             "viewer": connection.online and connection.role == "viewer",

@@ -97,6 +97,7 @@ def test_faults_at_random_moments_leave_true_what_must_be(
             end = str(soak.random.choice([*ENDS]))
             soak.report.append(f"{as_text(steps)}, {end}")
             if wrong := asyncio.run(play(soak, steps, end)):
+                soak.report.append(wrong)
                 if length > LONG and asyncio.run(play(soak, steps, end)):  # it does so again
                     steps = shortest(steps, lambda some: bool(asyncio.run(play(soak, some, end))))  # noqa: B023
                 pytest.fail(f"{wrong}\n{end}, --soak-steps '{as_text(steps)}'")
