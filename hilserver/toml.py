@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.tolerances import with_tolerances
 
 
 def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
@@ -29,6 +28,8 @@ def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
 
 
 def _with_tolerances(table: dict[str, Any], name: str) -> dict[str, Any]:
+    from hilserver.tolerances import with_tolerances  # not needed where no file is read: hilserver send stop
+
     problems: list[Problem] = []
     found = with_tolerances(table, name, problems)
     if problems:
