@@ -11,6 +11,7 @@ the log of the server and its directories.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import platform
@@ -26,6 +27,8 @@ from typing import Any
 READY_WITHIN, ENDED_WITHIN = 60.0, 30.0
 """Seconds allowed for a server to be ready, and for one to end with its valves at null."""
 LAST_LINES = 15
+CHANGING = ("receive", "activate", "remove", "stop")
+"""Actions of which one takes place at a time."""
 RELEASE, LOG, PID = "release.json", "server.log", "server.pid"
 SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """No file outside of the folder; in Python before 3.11.4 there is no such option."""
@@ -203,6 +206,10 @@ def main(request: dict[str, Any]) -> None:
     root, rig, action = Path(request["root"]).expanduser(), request["rig"], request["action"]
     place = root / "rigs" / rig
     try:
+        if action in CHANGING:
+            root.mkdir(parents=True, exist_ok=True)
+            lock = (root / "lock").open("w")  # until this process ends
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if action == "facts":
             answer = {**facts(root, rig, request["program"]), "next": next_release(root, rig)}
         elif action == "receive":
@@ -225,6 +232,8 @@ def main(request: dict[str, Any]) -> None:
             return
     except Refused as refusal:
         answer = {"error": str(refusal)}
+    except BlockingIOError:
+        answer = {"error": "somebody else is deploying there at the moment"}
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         answer = {"error": "the disk is full" if full else f"{error}"}

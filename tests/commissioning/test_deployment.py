@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -206,6 +207,16 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
         assert not list((tmp_path / "programs").iterdir())
     subprocess.run(command, input=stream.getvalue(), capture_output=True, check=True)
     assert {path.name for path in (tmp_path / "programs/x").iterdir()} == {"a", "b"}
+
+
+def test_two_do_not_deploy_at_the_same_time(tmp_path: Path) -> None:
+    request = json.dumps({"action": "stop", "root": str(tmp_path), "rig": NAME})
+    command = [sys.executable, str(Path(on_target.__file__)), request]
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert answer == {"error": "somebody else is deploying there at the moment"}
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == {}
 
 
 @pytest.mark.parametrize("address", ["-oProxyCommand=x", "", "a b", "a;b"])
