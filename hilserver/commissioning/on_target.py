@@ -35,7 +35,7 @@ SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 START = "from hilserver.cli import main; main()"
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """What the user is told."""
 
 
@@ -78,7 +78,7 @@ def receive(folder: Path) -> None:
     except (OSError, tarfile.TarError, EOFError) as error:
         shutil.rmtree(part, ignore_errors=True)
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise Refused("the disk is full" if full else f"the transfer has failed ({error})") from None
+        raise ActionRefused("the disk is full" if full else f"the transfer has failed ({error})") from None
 
 
 def server_of(place: Path) -> int | None:
@@ -122,12 +122,12 @@ def stop(place: Path) -> None:
     end = time.monotonic() + ENDED_WITHIN
     while server_of(place) is not None:
         if time.monotonic() > end:
-            raise Refused(f"the running server does not end within {ENDED_WITHIN:g} s")
+            raise ActionRefused(f"the running server does not end within {ENDED_WITHIN:g} s")
         time.sleep(0.05)
 
 
 def start(root: Path, place: Path) -> None:
-    """Start the server of the current release, and wait until it is ready. Raises Refused with its last words."""
+    """Start the server of the current release, and wait until it is ready. Raises ActionRefused with its last words."""
     release = (place / "current").resolve()
     about = json.loads((release / RELEASE).read_text())
     for note in (place / "runtime_dir/hilserver").glob("*.json"):
@@ -147,7 +147,7 @@ def start(root: Path, place: Path) -> None:
             with (place / LOG).open("rb") as log:
                 log.seek(begin)
                 words = log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-            raise Refused("the server does not start:\n" + "\n".join(words))
+            raise ActionRefused("the server does not start:\n" + "\n".join(words))
         time.sleep(0.05)
 
 
@@ -168,7 +168,7 @@ def activate(root: Path, rig: str, release: str) -> dict[str, Any]:
     point(place / "current", release)
     try:
         start(root, place)
-    except Refused:
+    except ActionRefused:
         if old is not None:
             point(place / "current", old["name"])
             if was_running:
@@ -230,7 +230,7 @@ def main(request: dict[str, Any]) -> None:
         else:
             send(place, request["names"])
             return
-    except Refused as refusal:
+    except ActionRefused as refusal:
         answer = {"error": str(refusal)}
     except BlockingIOError:
         answer = {"error": "somebody else is deploying there at the moment"}
