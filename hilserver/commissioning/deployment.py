@@ -124,12 +124,9 @@ class Target:
 
 
 def _send(data: Bundle | None, stream: BinaryIO) -> None:
-    try:
+    with contextlib.suppress(BrokenPipeError), stream:  # the exit code, or the answer, says why
         if data is not None:
             data.write(stream)
-        stream.close()
-    except BrokenPipeError:  # the exit code, or the answer, says why
-        pass
 
 
 def deploy(

@@ -11,6 +11,7 @@ the log of the server and its directories.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import platform
@@ -26,13 +27,15 @@ from typing import Any
 READY_WITHIN, ENDED_WITHIN = 60.0, 30.0
 """Seconds allowed for a server to be ready, and for one to end with its valves at null."""
 LAST_LINES = 15
+CHANGING = ("receive", "activate", "remove", "stop")
+"""Actions of which one takes place at a time."""
 RELEASE, LOG, PID = "release.json", "server.log", "server.pid"
 SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """No file outside of the folder; in Python before 3.11.4 there is no such option."""
 START = "from hilserver.cli import main; main()"
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """What the user is told."""
 
 
@@ -75,7 +78,7 @@ def receive(folder: Path) -> None:
     except (OSError, tarfile.TarError, EOFError) as error:
         shutil.rmtree(part, ignore_errors=True)
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise Refused("the disk is full" if full else f"the transfer has failed ({error})") from None
+        raise ActionRefused("the disk is full" if full else f"the transfer has failed ({error})") from None
 
 
 def server_of(place: Path) -> int | None:
@@ -119,12 +122,12 @@ def stop(place: Path) -> None:
     end = time.monotonic() + ENDED_WITHIN
     while server_of(place) is not None:
         if time.monotonic() > end:
-            raise Refused(f"the running server does not end within {ENDED_WITHIN:g} s")
+            raise ActionRefused(f"the running server does not end within {ENDED_WITHIN:g} s")
         time.sleep(0.05)
 
 
 def start(root: Path, place: Path) -> None:
-    """Start the server of the current release, and wait until it is ready. Raises Refused with its last words."""
+    """Start the server of the current release, and wait until it is ready. Raises ActionRefused with its last words."""
     release = (place / "current").resolve()
     about = json.loads((release / RELEASE).read_text())
     for note in (place / "runtime_dir/hilserver").glob("*.json"):
@@ -144,7 +147,7 @@ def start(root: Path, place: Path) -> None:
             with (place / LOG).open("rb") as log:
                 log.seek(begin)
                 words = log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-            raise Refused("the server does not start:\n" + "\n".join(words))
+            raise ActionRefused("the server does not start:\n" + "\n".join(words))
         time.sleep(0.05)
 
 
@@ -165,7 +168,7 @@ def activate(root: Path, rig: str, release: str) -> dict[str, Any]:
     point(place / "current", release)
     try:
         start(root, place)
-    except Refused:
+    except ActionRefused:
         if old is not None:
             point(place / "current", old["name"])
             if was_running:
@@ -203,6 +206,10 @@ def main(request: dict[str, Any]) -> None:
     root, rig, action = Path(request["root"]).expanduser(), request["rig"], request["action"]
     place = root / "rigs" / rig
     try:
+        if action in CHANGING:
+            root.mkdir(parents=True, exist_ok=True)
+            lock = (root / "lock").open("w")  # until this process ends
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if action == "facts":
             answer = {**facts(root, rig, request["program"]), "next": next_release(root, rig)}
         elif action == "receive":
@@ -223,8 +230,10 @@ def main(request: dict[str, Any]) -> None:
         else:
             send(place, request["names"])
             return
-    except Refused as refusal:
+    except ActionRefused as refusal:
         answer = {"error": str(refusal)}
+    except BlockingIOError:
+        answer = {"error": "somebody else is deploying there at the moment"}
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         answer = {"error": "the disk is full" if full else f"{error}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -43,11 +44,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBench]:
         yield found
 
 
-def rig_in(folder: Path, more: str = "") -> Path:
+def rig_in(folder: Path, more: str = "", port: int = 0) -> Path:
     """The demo's rig under a name of its own, which endures a busy machine."""
     shutil.copytree(ROOT / "config", folder / "config", dirs_exist_ok=True)
     file = folder / "config/rigs/demo.toml"
     text = file.read_text().replace('name = "demo"', f'name = "{NAME}"').replace("= 1000 ", "= 5000 ")
+    text = text.replace("port = 0", f"port = {port}")
     file.write_text(f"{text}\n[arming]\nvirtual_commissioning = false\n{more}")
     return file
 
@@ -110,7 +112,7 @@ def test_the_old_one_runs_again_if_the_new_one_does_not_start(deployed: Target, 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        file = rig_in(tmp_path, f"[mqtt]\nport = {taken.getsockname()[1]}\n")
+        file = rig_in(tmp_path, port=taken.getsockname()[1])
         with pytest.raises(DeploymentError, match=f"(?s)does not start.*port.*Release {before} runs"):
             deploy(file, deployed)
     assert runs(deployed) == before
@@ -205,6 +207,16 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
         assert not list((tmp_path / "programs").iterdir())
     subprocess.run(command, input=stream.getvalue(), capture_output=True, check=True)
     assert {path.name for path in (tmp_path / "programs/x").iterdir()} == {"a", "b"}
+
+
+def test_two_do_not_deploy_at_the_same_time(tmp_path: Path) -> None:
+    request = json.dumps({"action": "stop", "root": str(tmp_path), "rig": NAME})
+    command = [sys.executable, str(Path(on_target.__file__)), request]
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert answer == {"error": "somebody else is deploying there at the moment"}
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == {}
 
 
 @pytest.mark.parametrize("address", ["-oProxyCommand=x", "", "a b", "a;b"])

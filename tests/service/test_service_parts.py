@@ -303,6 +303,7 @@ def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     note = announce("lab", address)
     (note.parent / "dead.json").write_text(json.dumps({"pid": 2**22 + 1, **address.model_dump(mode="json")}))
     (note.parent / "half.json").write_text('{"pid"')
+    (note.parent / "other.json").write_text('{"request": 1}')
     assert running() == {"lab": address}
     assert find(None) == ("lab", address)
     withdraw(note)
