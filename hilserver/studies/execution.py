@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.subject import Evaluate, Subject, VariantFailedError
+from hilserver.studies.subject import Evaluate, StudySubject, VariantFailedError
 
 BATCH = 50
 """Variants in a task: with them, distributing tasks takes a small part of the time."""
@@ -38,7 +38,7 @@ class Evaluated:
 
 
 def evaluate(
-    subject: Subject, values: Floats, figures: int, first: int = 0, workers: int = 1, batch: int = BATCH
+    subject: StudySubject, values: Floats, figures: int, first: int = 0, workers: int = 1, batch: int = BATCH
 ) -> Iterator[Evaluated]:
     """Evaluate the variants from number ``first`` on, in their order. ``values``: of all variants, a row for each."""
     starts = range(first, len(values), batch)

@@ -16,7 +16,7 @@ Evaluate = Callable[[Floats], Floats]
 """The figures of a variant, from its values; raises VariantFailedError."""
 
 
-class Subject(Protocol):
+class StudySubject(Protocol):
     """Can be pickled: every worker process prepares it for itself."""
 
     def prepare(self) -> Evaluate:

@@ -11,6 +11,7 @@ import pytest
 from pages import (
     ANSWER,
     DEMO,
+    LIVE,
     Block,
     Workplace,
     end,
@@ -61,7 +62,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     try:
         place.compare(command, shown, said_until(server, "Ctrl-C"))
         # The sequence expects the load where it is at the start; how far the others lower it, their duration decides.
-        for block in sorted(marked("run: live", "run: live, refused"), key=lambda block: "--live" not in block.text):
+        for block in sorted(marked(*LIVE), key=lambda block: "--live" not in block.text):
             if "--live" in block.text:
                 carry_out_in_real_time(place, block)
             else:

@@ -45,7 +45,9 @@ FILES = sorted(
 DEMO = "config/rigs/demo.toml"
 LENIENT = 'max_age = "10 s"\nheartbeat_timeout = "20 s"'
 """Limits of the pages' rig: the machine that runs the tests may be busy."""
-OFFLINE = ("run: offline", "run: offline, refused", "run: offline, any exit code")
+OFFLINE, LIVE = (
+    tuple(f"run: {kind}{end}" for end in ("", ", refused", ", any exit code")) for kind in ("offline", "live")
+)
 
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
 ANSWER = re.compile(r"(let it settle, enter it:|\[y/N\]:) ?(.*)$", re.M)

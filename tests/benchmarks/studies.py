@@ -1,0 +1,81 @@
+"""Runs per minute of a study, and the share of time in compiled code: ``python tests/benchmarks/studies.py``.
+
+The verification circuit over 8 s, with values that are written in place, and with values for which it is packed again.
+Of one process the CPU time is measured, which other programs on the machine hardly change; of several, the time by the
+clock, which they do. Accuracy: the largest deviation of a pressure from a run with 16 times as many steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter, process_time
+
+import numpy as np
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.library import standard_library
+from hilserver.simulation.circuit_run import read_circuit_file, read_cycle
+from hilserver.simulation.packed_run import solved_by
+from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject
+from hilserver.studies.execution import evaluate
+from hilserver.studies.figures import read_figures
+from hilserver.studies.quantities import changeable
+
+CONFIG = Path(__file__).parents[2] / "config"
+IN_PLACE = ("load.mass", "supply.volume", "pump.max_flow", "main_valve.nominal_flow.flow")
+PACKED_AGAIN = (*IN_PLACE, "cylinder.bore", "main_valve.f45", "relief.opening_pressure")
+FIGURES = {"peak": "max(supply.p)", "final": "final(rod.x)", "deviation": "nrmse(rod.x)"}
+SECONDS = 8.0
+
+
+def subject(keys: tuple[str, ...], substeps: int) -> CircuitSubject:
+    """The circuit with ± 5 % of each of these values."""
+    file = CONFIG / "circuits/verification.toml"
+    circuit = read_circuit_file(file, standard_library())
+    table = {**circuit.written, "solver": {"integrator": "rk4", "substeps": substeps}}
+    known = changeable(circuit)
+    ranges = tuple((0.95 * known[key].value, 1.05 * known[key].value) for key in keys)
+    cycle = read_cycle(CONFIG / "cycles/verification.toml")
+    found = CircuitSubject(str(file), table, (), cycle, SECONDS, 1e-3, keys, ranges)
+    return replace(found, figures=read_figures(FIGURES, found.prepare().names, SECONDS, "benchmark"))
+
+
+def error(runs: CircuitRuns) -> float:
+    """The largest deviation of a pressure from a much finer run, Pa."""
+    names = ("A.p", "B.p", "supply.p")
+    packed = runs.varied.packed
+    finer = solved_by(packed, 16 * int(packed.index[e.SUBSTEPS]), "rk4", 0)
+    return float(np.abs(runs.series(packed, names) - runs.series(finer, names)).max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=300, help="runs of each measurement")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    given = parser.parse_args()
+    print(f"{SECONDS:g} s per run; load of this machine: {os.getloadavg()[0]:.1f}")
+    print("steps/ms  values        error    CPU ms/run  compiled  runs/min on 1  runs/min on", given.workers)
+    for substeps in (2, 3, 4, 10):
+        for name, keys in (("in place", IN_PLACE), ("packed again", PACKED_AGAIN)):
+            of = subject(keys, substeps)
+            low, high = np.array(of.ranges).T
+            values = low + (high - low) * np.random.default_rng(1).random((given.runs, len(keys)))
+            runs = of.prepare()
+            runs.computed, begun = 0.0, process_time()
+            for row in values:
+                runs(row)
+            one = process_time() - begun
+            share, spent = runs.computed / one, perf_counter()
+            for k, _ in enumerate(evaluate(of, values, len(FIGURES), 0, given.workers, 25)):
+                spent = perf_counter() if k == 0 else spent  # without the start of the processes
+            many = (perf_counter() - spent) / (1.0 - 25.0 / given.runs)
+            rates = (60.0 * given.runs / seconds for seconds in (one, many))
+            text = f"{substeps:8d}  {name:12s} {error(runs):6.0f} Pa  {1e3 * one / given.runs:10.1f}  {share:8.1%}"
+            print(text, *(f"{rate:14.0f}" for rate in rates))
+
+
+if __name__ == "__main__":
+    main()
