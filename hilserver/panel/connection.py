@@ -228,14 +228,19 @@ class Connection:
     async def _probe(self) -> None:
         """Find out whether this login may send commands: if so, the server answers even an unknown one.
 
-        The unknown command is refused and has no effect. Without an answer the login counts as that of a viewer for
-        now: the server may only be busy, so the probe is repeated for as long as it is online.
+        The unknown command is refused and has no effect. Without an answer to two of them, the login counts as that of
+        a viewer for now: the server may only be busy, so the probe is repeated for as long as it is online. (One may
+        seem to be unanswered because this process itself was busy, with its first page.)
         """
+        unanswered = 0
         while self.role != "operator":
             id = uuid.uuid4().hex
             try:
                 await self._ask("probe", id, json.dumps({"id": id}), PROBE_WITHIN)
             except TimeoutError:
+                unanswered += 1
+                if unanswered == 1:
+                    continue
                 self.role = "viewer"
             except aiomqtt.MqttError:
                 self.role = "unknown"
