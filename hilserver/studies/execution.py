@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -47,7 +46,7 @@ def evaluate(
         for start in starts:
             yield _evaluated(run, values[start : start + batch], start, figures)
         return
-    yield from _Pool(pickle.dumps(subject), values, figures, workers, batch).evaluated(starts)
+    yield from _Pool(subject, values, figures, workers, batch).evaluated(starts)
 
 
 def _evaluated(run: Evaluate, values: Floats, first: int, figures: int) -> Evaluated:
@@ -60,22 +59,30 @@ def _evaluated(run: Evaluate, values: Floats, first: int, figures: int) -> Evalu
     return Evaluated(first, found, failures, perf_counter() - begun)
 
 
-@functools.lru_cache(maxsize=1)
-def _prepared(subject: bytes) -> Evaluate:
-    """The subject in a worker process, which prepares it for its first task."""
-    prepared: Evaluate = pickle.loads(subject).prepare()
-    return prepared
+_received: list[StudySubject] = []
+"""The subject in a worker process."""
 
 
-def _task(subject: bytes, values: Floats, first: int, figures: int) -> Evaluated:
-    return _evaluated(_prepared(subject), values, first, figures)
+def _receive(subject: StudySubject) -> None:
+    """A worker process starts."""
+    _received[:] = [subject]
+
+
+@functools.cache
+def _prepared() -> Evaluate:
+    """The subject of this worker process, prepared for its first task."""
+    return _received[0].prepare()
+
+
+def _task(values: Floats, first: int, figures: int) -> Evaluated:
+    return _evaluated(_prepared(), values, first, figures)
 
 
 @dataclass
 class _Pool:
     """Worker processes. When one of them dies, its task is repeated variant by variant, to find the one that did it."""
 
-    subject: bytes
+    subject: StudySubject
     values: Floats
     figures: int
     workers: int
@@ -83,7 +90,7 @@ class _Pool:
 
     def evaluated(self, starts: range) -> Iterator[Evaluated]:
         waiting, running = deque(starts), deque[tuple[int, Future[Evaluated]]]()
-        executor = self._executor()
+        executor = self._executor(self.workers)
         try:
             while waiting or running:
                 while waiting and len(running) < AHEAD * self.workers:
@@ -94,30 +101,31 @@ class _Pool:
                     yield future.result()
                 except BrokenProcessPool:
                     executor.shutdown(wait=False, cancel_futures=True)
-                    executor = self._executor()
+                    executor = self._executor(self.workers)
                     yield self._one_by_one(start)
                     again = [each for each, _ in running]
                     running = deque((each, self._submitted(executor, each, self.batch)) for each in again)
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
-    def _executor(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+    def _executor(self, workers: int) -> ProcessPoolExecutor:
+        spawn = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_receive, initargs=(self.subject,))
 
     def _submitted(self, executor: ProcessPoolExecutor, start: int, number: int) -> Future[Evaluated]:
-        return executor.submit(_task, self.subject, self.values[start : start + number], start, self.figures)
+        return executor.submit(_task, self.values[start : start + number], start, self.figures)
 
     def _one_by_one(self, start: int) -> Evaluated:
         """The variants of a task whose process has died, each in a process of its own once one has died again."""
         rows, failures, spent = list[Floats](), dict[int, str](), 0.0
-        executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        executor = self._executor(1)
         try:
             for number in range(start, min(start + self.batch, len(self.values))):
                 try:
                     found = self._submitted(executor, number, 1).result()
                 except BrokenProcessPool:
                     executor.shutdown(wait=False)
-                    executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+                    executor = self._executor(1)
                     found = Evaluated(number, np.full((1, self.figures), np.nan), {number: DIED})
                 rows.append(found.figures)
                 failures |= found.failures
