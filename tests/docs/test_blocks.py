@@ -58,8 +58,9 @@ def test_every_block_is_marked() -> None:
 
 
 RUN_BY_A_TEST = (
-    "make", "demo", "server", "first", "live", "live, refused", "live, any exit code", "live, until Ctrl-C", "live python", "python",
-    "dialogue", "root", "broker, as root", "broker, log-in", "broker, commands", "broker, panel",
+    "make", "demo", "server", "first", "live", "live, refused", "live, any exit code", "live, until Ctrl-C",
+    "live python", "python", "dialogue", "root", "broker, as root", "broker, log-in", "broker, commands",
+    "broker, panel",
 )  # fmt: skip
 CHECKED_BY_A_TEST = ("check", "file", "excerpt", "message", "tested", "not run")
 

@@ -277,9 +277,10 @@ def test_a_panel_that_stands_still_or_is_killed_cannot_be_overlooked(
                 is_lost(page, "No connection to the panel", "RUNNING")
                 touch_stop(page)
                 expect(page.locator("#stop small")).to_contain_text("use the emergency stop")
-            rig.wait(lambda state: state.mode == "ARMED", 60.0)  # the request was waiting: late, but safe
+            # The request was waiting: late, but safe. It disarms if the panel's state is still from before.
+            rig.wait(lambda state: state.mode in ("ARMED", "SAFE"), 60.0)
             is_back(page)
-            expect(page.locator(".mode.ARMED")).to_be_visible()  # no longer what it showed before
+            expect(page.locator(".mode.ARMED, .mode.SAFE")).to_be_visible()  # no longer what it showed before
             run(rig)
             expect(page.locator(".mode.RUNNING")).to_be_visible()
             process.kill()
@@ -290,7 +291,7 @@ def test_a_panel_that_stands_still_or_is_killed_cannot_be_overlooked(
             again, _ = launched(folder, server.port, server, "--open", port=port)
             is_back(page)  # the page has loaded itself again
             touch_stop(page)
-            rig.wait(lambda state: state.mode == "ARMED", 60.0)
+            rig.wait(lambda state: state.mode in ("ARMED", "SAFE"), 60.0)
     finally:
         for each in (process, again):
             if each is not None:
