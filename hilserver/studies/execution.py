@@ -113,7 +113,12 @@ class _Pool:
         return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_receive, initargs=(self.subject,))
 
     def _submitted(self, executor: ProcessPoolExecutor, start: int, number: int) -> Future[Evaluated]:
-        return executor.submit(_task, self.values[start : start + number], start, self.figures)
+        try:
+            return executor.submit(_task, self.values[start : start + number], start, self.figures)
+        except BrokenProcessPool as error:  # by a task before it
+            failed: Future[Evaluated] = Future()
+            failed.set_exception(error)
+            return failed
 
     def _one_by_one(self, start: int) -> Evaluated:
         """The variants of a task whose process has died, each in a process of its own once one has died again."""
