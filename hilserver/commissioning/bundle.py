@@ -7,13 +7,15 @@ import importlib
 import io
 import json
 import os
-import re
 import tarfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from hilserver.commissioning.on_target import RELEASE
 from hilserver.compiler.loading import FINGERPRINT_FILE, all_files_in, standard_file
@@ -23,8 +25,6 @@ from hilserver.toml import read_toml
 
 PACKAGES = ("hilserver", "hilserver_drivers")
 BUILT = f"hilserver/{SHIPPED.parent.name}/{SHIPPED.name}"
-_NAME = re.compile(r"[\w.-]+")
-_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
 
 
 @dataclass(frozen=True)
@@ -88,37 +88,23 @@ def program(extras: Collection[str] = ()) -> Bundle:
 
 
 def _libraries(extras: Collection[str]) -> set[str]:
-    """The distributions that hilserver needs, itself included, by what their metadata says."""
-    found: set[str] = set()
-    waiting: list[tuple[str, frozenset[str]]] = [("hilserver", frozenset(extras))]
+    """The distributions that hilserver needs here, itself included, by what their metadata says."""
+    found: dict[str, set[str]] = {}
+    waiting = [("hilserver", {"", *extras})]
     while waiting:
         name, wanted = waiting.pop()
+        if not wanted - found.get(name, set()):
+            continue
+        found.setdefault(name, set()).update(wanted)
         try:
             requires = distribution(name).requires or ()
         except PackageNotFoundError:
-            if name in {_NAME.match(text)[0] for text in _of_extras(extras)}:  # type: ignore[index]
-                raise HilserverError(
-                    f"{name} is needed by --extra {', '.join(extras)} and not installed here."
-                ) from None
-            continue  # for another system, or another version of Python
-        if name in found and not wanted:
-            continue
-        found.add(name)
-        for text in requires:
-            marked = {*_EXTRA.findall(text)}
-            if not marked or marked & wanted:
-                inner = re.match(r"([\w.-]+)\s*(?:\[([^\]]*)\])?", text)
-                assert inner is not None
-                more = frozenset(word.strip() for word in (inner[2] or "").split(",") if word.strip())
-                if inner[1] not in found or more:
-                    waiting.append((inner[1], more))
-    return found
-
-
-def _of_extras(extras: Collection[str]) -> Iterator[str]:
-    for text in distribution("hilserver").requires or ():
-        if {*_EXTRA.findall(text)} & {*extras}:
-            yield text
+            needed = f" by --extra {', '.join(extras)}" if extras else ""
+            raise HilserverError(f"{name} is needed{needed} and not installed here.") from None
+        for requirement in map(Requirement, requires):
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": each}) for each in wanted):
+                waiting.append((canonicalize_name(requirement.name), {"", *requirement.extras}))
+    return set(found)
 
 
 def rig_files(file: Path) -> dict[str, Path]:

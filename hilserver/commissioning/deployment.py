@@ -223,9 +223,10 @@ def state_of(target: Target) -> dict[str, Any]:
     state: dict[str, Any] = {"online": False, "state": None}
     if found["running"]:
         done = target.ask("call", release="current", arguments=["status", "--rig", target.rig, "--json"])
-        if done["code"] != 0:
-            raise DeploymentError(f"{target.address}: {done['errors'].strip()}")
-        state = json.loads(done["output"])
+        try:
+            state = json.loads(done["output"])  # whatever the exit code says of the mode
+        except ValueError:
+            raise DeploymentError(f"{target.address}: {done['errors'].strip()}") from None
     return {**state, "release": found["current"]}
 
 

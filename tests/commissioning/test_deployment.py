@@ -141,6 +141,15 @@ def test_an_armed_rig_is_not_touched(deployed: Target, tmp_path: Path) -> None:
 
 
 @needs_sshd
+def test_a_rig_in_fault_can_be_looked_at_and_replaced(deployed: Target, tmp_path: Path) -> None:
+    """`hilserver status` ends with an exit code of its own there, which is no failure."""
+    assert deployed.ask("call", release="current", arguments=["send", "trip", "--rig", NAME])["code"] == 0
+    assert mode_of(deployed) == "FAULT"
+    after = deploy(rig_in(tmp_path), deployed)
+    assert (runs(deployed), mode_of(deployed)) == (after, "SAFE")
+
+
+@needs_sshd
 def test_a_target_that_is_gone(bench: SshBench) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
