@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilserver.errors import Problem, did_you_mean, shown
-from hilserver.units import round_trip, si_value
+from hilserver.units import round_trip, si_value, value_and_unit
 
 MARK = "±"
 DISTRIBUTIONS = ("uniform", "normal", "triangular")
@@ -123,7 +123,7 @@ def _of_text(text: str, default: str | float | None) -> tuple[str | float, Toler
     width, width_unit = si_value(after)
     if isinstance(written, str) and _is_number(written):
         written = f"{written} {after.partition(' ')[2]}" if width_unit else float(written)  # "40 ± 2 l/min"
-    value, unit = _amount(written)
+    value, unit = value_and_unit(written)
     in_percent = isinstance(written, str) and written.endswith("%")
     if after.endswith("%") and not in_percent:
         width, width_unit = abs(value) * width, unit
@@ -151,7 +151,7 @@ def _of_table(table: Mapping[str, Any], default: str | float | None) -> tuple[st
         return written, _ranged(
             of_mark.value, of_mark.lower, of_mark.upper, of_mark.unit, table.get("distribution", DISTRIBUTIONS[0])
         )
-    value, unit = _amount(written)
+    value, unit = value_and_unit(written)
     if STEPS in table:
         return written, _stepped(table, round_trip(value), unit)
     if not {"from", "to"} <= table.keys():
@@ -183,19 +183,10 @@ def _ranged(value: float, lower: float, upper: float, unit: str, distribution: o
 
 
 def _like(given: object, unit: str, name: str) -> float:
-    value, own = _amount(given)
+    value, own = value_and_unit(given)
     if own != unit:
         raise ValueError(f"{name}: {shown(given)} is measured in {own or 'no unit'}, the value in {unit or 'no unit'}")
     return round_trip(value)
-
-
-def _amount(given: object) -> tuple[float, str]:
-    """Value and SI unit of a number, or of a text with a unit."""
-    if isinstance(given, str):
-        return si_value(given)
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ValueError(f"{shown(given)} is neither a number nor a text with a unit")
-    return float(given), ""
 
 
 def _is_number(text: str) -> bool:

@@ -207,6 +207,19 @@ def si_value(text: str) -> tuple[float, str]:
     return round_trip(value), "rad" if angle else unit_of(dimension)
 
 
+def value_and_unit(given: object) -> tuple[float, str]:
+    """A plain number, or a text with a unit, as its value and its SI unit. Raises ValueError.
+
+    >>> value_and_unit(0.05), value_and_unit("35 bar")
+    ((0.05, ''), (3500000.0, 'Pa'))
+    """
+    if isinstance(given, str):
+        return si_value(given)
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(f"{shown(given)} is neither a number nor a text with a unit")
+    return finite(given), ""
+
+
 def unit_of(dimension: Dimension) -> str:
     """The SI unit of a kind of quantity; empty for none.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 
 from hilserver.circuit.model import Circuit, NodeStart, Placed
 from hilserver.components.base import Fluid
-from hilserver.units import PlainNumber, Unit, si_value
+from hilserver.units import PlainNumber, Unit, value_and_unit
 
 Path = tuple[str, ...]
 """Of a value in the table of a circuit, such as ``("components", "relief", "opening_pressure")``."""
@@ -77,14 +78,9 @@ def _quantities(table: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Pat
     for name, given in table.items():
         if isinstance(given, Mapping):
             yield from _quantities(given, (*path, name))
-        elif isinstance(given, int | float) and not isinstance(given, bool):
-            yield (*path, name), float(given), ""
-        elif isinstance(given, str):
-            try:
-                value, unit = si_value(given)
-            except ValueError:
-                continue  # a word
-            yield (*path, name), value, unit
+            continue
+        with suppress(ValueError):  # a word, a list, a truth value
+            yield (*path, name), *value_and_unit(given)
 
 
 def _own_values(placed: Placed, source: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,8 +78,8 @@ def _apply(result: FitOfCircuit, yes: bool) -> None:
     """Show the difference, ask, and write the values into the circuit file."""
     from datetime import datetime
 
-    from hilserver.identify.merge import difference
-    from hilserver.studies.applying import replace_circuit_file, with_fitted
+    from hilserver.identify.merge import difference, replace_file
+    from hilserver.studies.applying import load_circuit, with_fitted
 
     before, now = result.file.read_text(), datetime.now().astimezone()
     after, left = with_fitted(before, result, now.date())
@@ -92,5 +92,5 @@ def _apply(result: FitOfCircuit, yes: bool) -> None:
     if not yes:
         with asking():
             typer.confirm(f"Change {result.file}?", abort=True)
-    copy = replace_circuit_file(result.file, after, now)
+    copy = replace_file(result.file, after, now, load_circuit)
     typer.echo(f"Changed: {result.file} (previous version: {copy})")

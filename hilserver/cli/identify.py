@@ -76,7 +76,8 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     """Show the difference, ask, and merge the fragment into the rig file."""
     from datetime import datetime
 
-    from hilserver.identify.merge import difference, merged, replace_rig_file
+    from hilserver.identify.merge import difference, merged, replace_file
+    from hilserver.rig.build import load_rig
 
     before, now = file.read_text(), datetime.now().astimezone()
     after = merged(before, fragment, obsolete, now.date())
@@ -87,7 +88,7 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     if not yes:
         with asking():
             typer.confirm(f"Change {file}?", abort=True)
-    copy = replace_rig_file(file, after, now)
+    copy = replace_file(file, after, now, load_rig)
     typer.echo(f"Changed: {file} (previous version: {copy})")
 
 

@@ -1,11 +1,11 @@
-"""Merges identified values into a rig file: comments and order are kept, the old file stays as a dated copy."""
+"""Merges identified values into a file: comments and order are kept, the old file stays as a dated copy."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import tomlkit
 from tomlkit.items import InlineTable, Item
 
 from hilserver.errors import HilserverError
-from hilserver.rig.build import load_rig
 
 
 def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day: date) -> str:
@@ -52,10 +51,10 @@ def difference(before: str, after: str, name: str) -> str:
     return "\n".join(lines)
 
 
-def replace_rig_file(file: Path, text: str, now: datetime) -> Path:
-    """Replace a rig file by this text and return the copy of the old one, ``NAME.toml.DATE.old``.
+def replace_file(file: Path, text: str, now: datetime, load: Callable[[Path], object]) -> Path:
+    """Replace a file by this text and return the copy of the old one, ``NAME.toml.DATE.old``.
 
-    Raises HilserverError if the new file can't be loaded or written; then the old one stays as it is.
+    Raises HilserverError if the new file can't be written, or if ``load`` refuses it; then the old one stays as it is.
     """
     file = file.resolve() if file.is_symlink() else file  # a link stays one
     copy = file.with_name(f"{file.name}.{now:%Y-%m-%dT%H-%M-%S}.old")
@@ -63,7 +62,7 @@ def replace_rig_file(file: Path, text: str, now: datetime) -> Path:
     try:
         part.write_text(text)
         shutil.copymode(file, part)
-        load_rig(part)
+        load(part)
         shutil.copy2(file, copy)
         part.replace(file)
     except OSError as error:

@@ -1,11 +1,9 @@
-"""Writes fitted values into a circuit file: comments and order are kept, the old file stays as a dated copy."""
+"""Writes fitted values into a circuit file: comments and order are kept."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from datetime import date, datetime
+from datetime import date
 from math import floor, isfinite, log10
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import tomlkit
 from tomlkit.items import Item
 
 from hilserver.circuit.library import circuit_library
-from hilserver.errors import HilserverError
 from hilserver.parameters import is_expression
 from hilserver.simulation.circuit_run import read_circuit_file
 from hilserver.studies.fitting import FitOfCircuit
@@ -83,25 +80,6 @@ def _unit_of(old: object) -> str:
     return found[1] if found is not None else ""
 
 
-def replace_circuit_file(file: Path, text: str, now: datetime) -> Path:
-    """Replace a circuit file by this text and return the copy of the old one, ``NAME.toml.DATE.old``.
-
-    Raises HilserverError if the new file can't be loaded or written; then the old one stays as it is.
-    """
-    file = file.resolve() if file.is_symlink() else file
-    copy = file.with_name(f"{file.name}.{now:%Y-%m-%dT%H-%M-%S}.old")
-    part = file.with_name(f".{file.stem}.{os.getpid()}.toml")
-    try:
-        part.write_text(text)
-        shutil.copymode(file, part)
-        read_circuit_file(part, circuit_library(part))
-        shutil.copy2(file, copy)
-        part.replace(file)
-    except OSError as error:
-        raise HilserverError(f"{file}: can't be changed: {error.strerror}. Nothing was changed.") from error
-    except HilserverError as error:
-        why = str(error).replace(str(part), str(file))
-        raise HilserverError(f"The values found do not fit. Nothing was changed.\n{why}") from error
-    finally:
-        part.unlink(missing_ok=True)
-    return copy
+def load_circuit(file: Path) -> None:
+    """Raises HilserverError if a circuit file can't be loaded."""
+    read_circuit_file(file, circuit_library(file))

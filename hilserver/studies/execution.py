@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -138,7 +138,3 @@ class _Pool:
         finally:
             executor.shutdown(wait=True)
         return Evaluated(start, np.concatenate(rows), failures, spent)
-
-
-Progress = Callable[[int, int, float], None]
-"""Is called with the number of variants done, of all, and the s that remain."""

@@ -16,7 +16,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems
 from hilserver.fidelity.measures import Deviation
 from hilserver.numerics.arrays import Floats
 from hilserver.tolerances import Toleranced
-from hilserver.units import Time, shown_value, si_value, unit_of_value
+from hilserver.units import Time, shown_value, unit_of_value, value_and_unit
 
 SETTLED = 0.02
 """Of the change from the first to the final value: within ± this, a quantity has settled."""
@@ -175,7 +175,7 @@ def _figure(name: str, given: FigureSettings, names: tuple[str, ...], duration: 
 def _limit(given: str | float | None, unit: str, default: float) -> float:
     if given is None:
         return default
-    value, own = si_value(given) if isinstance(given, str) else (float(given), "")
+    value, own = value_and_unit(given)
     if isinstance(given, Toleranced) or own != unit:
         raise ValueError(
             f"the limit {shown(given)} is measured in {own or 'no unit'}, the figure in {unit or 'no unit'}"

@@ -18,7 +18,7 @@ from hilserver.record.reader import LogReader
 from hilserver.record.tables import read_table
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.toml import read_toml
-from hilserver.units import Frequency, si_value, unit_of_value
+from hilserver.units import Frequency, unit_of_value, value_and_unit
 
 FEWEST = 100
 """Samples below which nothing can be identified."""
@@ -197,7 +197,7 @@ def _parquet(file: Path) -> dict[str, Any]:
 
 
 def _number(given: str | float, unit: str) -> float:
-    value, own = si_value(given) if isinstance(given, str) else (float(given), "")
+    value, own = value_and_unit(given)
     if own != unit and unit:
         raise ValueError(f"{given} is measured in {own or 'no unit'}, the quantity in {unit}")
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_circuit, wrong_connections
 from hilserver.errors import ConfigurationError, did_you_mean
 from hilserver.tolerances import Toleranced
-from hilserver.units import si_value
+from hilserver.units import value_and_unit
 
 COMPONENTS = "components."
 """Beginning of the keys of most quantities, which may be left out."""
@@ -46,8 +47,8 @@ def changeable(circuit: Circuit) -> dict[str, Changeable]:
     """
     found: dict[str, Changeable] = {short(each.key): each for each in datasheet_values(circuit)}
     for name, given in circuit.written.get("parameters", {}).items():
-        if (amount := _amount(given)) is not None:
-            found[f"parameters.{name}"] = WrittenValue(("parameters", name), *amount)
+        with suppress(ValueError):  # a word
+            found[f"parameters.{name}"] = WrittenValue(("parameters", name), *value_and_unit(given))
     for path, value in toleranced_values(circuit.written):
         if (key := short(".".join(expanded(path)))) not in found:
             found[key] = WrittenValue(path, value.tolerance.value, value.tolerance.unit)
@@ -102,15 +103,3 @@ def changed(
     if problems := list(wrong_connections(found, file)):
         raise ConfigurationError(problems)
     return found
-
-
-def _amount(given: object) -> tuple[float, str] | None:
-    """Value and SI unit of a parameter; None if it isn't a quantity."""
-    if isinstance(given, bool):
-        return None
-    if isinstance(given, int | float):
-        return float(given), ""
-    try:
-        return si_value(given) if isinstance(given, str) else None
-    except ValueError:
-        return None

@@ -15,7 +15,7 @@ from command_line import Command
 from pages import only
 
 from hilserver.errors import HilserverError
-from hilserver.identify.merge import difference, merged, replace_rig_file
+from hilserver.identify.merge import difference, merged, replace_file
 from hilserver.rig.build import load_rig
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -91,7 +91,7 @@ def test_a_merge_that_would_make_the_file_invalid_is_refused(tmp_path: Path) -> 
     rig = tmp_path / "config/rigs/lift.toml"
     before = files(rig.parent)
     with pytest.raises(HilserverError, match=r"Nothing was changed.\n.*f90"):
-        replace_rig_file(rig, rig.read_text().replace('f90 = "80 Hz"', 'f90 = "80 bar"'), NOW)
+        replace_file(rig, rig.read_text().replace('f90 = "80 Hz"', 'f90 = "80 bar"'), NOW, load_rig)
     assert files(rig.parent) == before
 
 
