@@ -54,6 +54,12 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f" Allowed: {', '.join(names)}." if names else ""
 
 
+def as_sentence(error: object) -> str:
+    """A message with a full stop, unless it ends with one, or with a question."""
+    text = str(error)
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
 def dotted(location: Sequence[str | int]) -> str:
     """``("override", 1)`` -> ``override[1]``."""
     text = ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hilserver.errors import Problem, did_you_mean, shown
+from hilserver.errors import Problem, as_sentence, did_you_mean, shown
 from hilserver.units import round_trip, si_value, value_and_unit
 
 MARK = "±"
@@ -69,7 +69,7 @@ def _read(entry: Any, key: str, file: str, problems: list[Problem]) -> Any:
         if isinstance(entry, str):
             return toleranced(entry) if has_mark(entry) else entry
     except ValueError as error:
-        problems.append(Problem(f"{error}.", key, file))
+        problems.append(Problem(as_sentence(error), key, file))
         return entry
     if isinstance(entry, list):
         found = [_read(each, f"{key}[{place}]", file, problems) for place, each in enumerate(entry)]
@@ -138,7 +138,7 @@ def _of_text(text: str, default: str | float | None) -> tuple[str | float, Toler
 def _of_table(table: Mapping[str, Any], default: str | float | None) -> tuple[str | float, Tolerance]:
     for name in table:
         if name not in ("value", *_KEYS):
-            known = did_you_mean(name, ("value", *_KEYS)).removesuffix(".")
+            known = did_you_mean(name, ("value", *_KEYS))
             raise ValueError(f"{name} is no key of a tolerance.{known}")
     written = table.get("value", default)
     if written is None:
@@ -172,7 +172,7 @@ def _stepped(table: Mapping[str, Any], value: float, unit: str) -> Tolerance:
 
 def _ranged(value: float, lower: float, upper: float, unit: str, distribution: object = DISTRIBUTIONS[0]) -> Tolerance:
     if distribution not in DISTRIBUTIONS:
-        known = did_you_mean(str(distribution), DISTRIBUTIONS).removesuffix(".")
+        known = did_you_mean(str(distribution), DISTRIBUTIONS)
         raise ValueError(f"distribution: {shown(distribution)} is not known.{known}")
     lower, upper = round_trip(lower), round_trip(upper)
     if not lower < upper:

@@ -135,7 +135,7 @@ def _once(loaded: Study, repeat: int | None, settings: list[str], out: Path) -> 
 
 def _values(loaded: Study, settings: list[str]) -> dict[str, float]:
     """The values of --set, SI, by key. Raises HilserverError."""
-    from hilserver.errors import HilserverError
+    from hilserver.errors import HilserverError, as_sentence
     from hilserver.studies.quantities import changeable, find
     from hilserver.units import si_value, to_si
 
@@ -148,5 +148,5 @@ def _values(loaded: Study, settings: list[str]) -> dict[str, float]:
             unit = find(known, key.strip()).unit
             found[key.strip()] = to_si(value, unit) if unit else si_value(value)[0]
         except ValueError as error:
-            raise HilserverError(f"--set {text}: {error}.") from None
+            raise HilserverError(f"--set {text}: {as_sentence(error)}") from None
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
 from hilserver.fidelity.measures import Deviation
 from hilserver.numerics.arrays import Floats
 from hilserver.tolerances import Toleranced
@@ -147,7 +147,7 @@ def read_figures(raw: Mapping[str, Any], names: Iterable[str], duration: float, 
         except ValidationError as error:
             problems += problems_of(error, given, file=file, prefix=key, names=FigureSettings.model_fields)
         except ValueError as error:
-            problems.append(Problem(f"{error}.", key, file))
+            problems.append(Problem(as_sentence(error), key, file))
     if not raw:
         problems.append(Problem('there is none: give at least one, such as peak = "max(supply.p)".', "figures", file))
     if problems:
@@ -161,9 +161,9 @@ def _figure(name: str, given: FigureSettings, names: tuple[str, ...], duration: 
         raise ValueError(f'{shown(given.figure)} is not a reduction of a quantity; write it like "max(supply.p)"')
     reduction, quantity = form.groups()
     if reduction not in REDUCTIONS:
-        raise ValueError(f"{reduction} is not a reduction.{did_you_mean(reduction, REDUCTIONS)}".rstrip("."))
+        raise ValueError(f"{reduction} is not a reduction.{did_you_mean(reduction, REDUCTIONS)}")
     if quantity not in names:
-        raise ValueError(f"{quantity} is not a quantity of the run.{did_you_mean(quantity, names)}".rstrip("."))
+        raise ValueError(f"{quantity} is not a quantity of the run.{did_you_mean(quantity, names)}")
     if (given.start or 0.0) >= duration:
         raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")
     unit = _OWN_UNITS.get(reduction, unit_of_value(quantity))

@@ -18,7 +18,7 @@ import numpy as np
 from hilserver.circuit.library import Library, circuit_library
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import pack
-from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.errors import ConfigurationError, HilserverError, Problem, as_sentence
 from hilserver.fidelity.measures import Deviation
 from hilserver.identify.fit import FitResult, Parameter, Signal, fit
 from hilserver.numerics.arrays import Floats
@@ -226,7 +226,7 @@ def _free(circuit: Circuit, free: Sequence[str], file: str) -> tuple[FreeParamet
         try:
             each = find(known, name)
         except ValueError as error:
-            problems.append(Problem(f"{error}.", name, file))
+            problems.append(Problem(as_sentence(error), name, file))
             continue
         if (tolerance := tolerances.get(each.path)) is not None:
             size = (tolerance.upper - tolerance.lower) / 4.0

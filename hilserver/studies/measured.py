@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
-from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
+from hilserver.errors import ConfigurationError, HilserverError, Problem, as_sentence, did_you_mean, problems_of
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
 from hilserver.record.tables import read_table
@@ -150,7 +150,7 @@ def read_measured(
         try:
             found[name] = each.scaled(values[:, k], unit_of_value(name))
         except ValueError as error:
-            raise ConfigurationError([Problem(f"{error}.", f"columns.{name}")]) from None
+            raise ConfigurationError([Problem(as_sentence(error), f"columns.{name}")]) from None
     driving = {name: found[name] for name in known_inputs if name in found}
     measured = {name: line for name, line in found.items() if name not in driving}
     return MeasuredLog(file, time - time[0], driving, measured, float(time[0]))

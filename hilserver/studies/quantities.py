@@ -84,7 +84,7 @@ def find(known: Mapping[str, Changeable], key: str) -> Changeable:
     near = [name for name in known if name.startswith(f"{part}.")] if part else list(known)
     if below := [name for name in known if name.startswith(f"{wanted}.")]:
         raise ValueError(f"{key} consists of several values: choose from {', '.join(below)}")
-    raise ValueError(f"{key} is not a value of the circuit.{did_you_mean(wanted, near or known)}".rstrip("."))
+    raise ValueError(f"{key} is not a value of the circuit.{did_you_mean(wanted, near or known)}")
 
 
 def changed(

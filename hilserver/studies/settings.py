@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from hilserver.circuit.library import Library, circuit_library
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.components.base import Datasheet
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
 from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.circuit_run import DEFAULT_DURATION, is_circuit_file, read_circuit_file, read_cycle
 from hilserver.studies.circuit_runs import CircuitSubject
@@ -144,7 +144,7 @@ def varied_values(
             key = short(quantity.key)
             found[key] = VariedValue(key, quantity.value, quantity.unit, _tolerance(entry, quantity))
         except ValueError as error:
-            problems.append(Problem(f"{error}.", f"vary.{name}", file))
+            problems.append(Problem(as_sentence(error), f"vary.{name}", file))
     for name in fixed:
         if short(name) not in found:
             problems.append(Problem(f"{shown(name)} has no tolerance.{did_you_mean(name, found)}", "fixed", file))

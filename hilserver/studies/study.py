@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from hilserver.circuit.model import Circuit
 from hilserver.compiler import compiled_program
-from hilserver.errors import HilserverError
+from hilserver.errors import HilserverError, as_sentence
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit
 from hilserver.studies.circuit_runs import CircuitRuns
@@ -205,7 +205,7 @@ def circuit_with(study: Study, values: Mapping[str, float]) -> Circuit:
         quantities = [find(known, key) for key in values]
         return changed(study.circuit, quantities, list(values.values()), study.library, study.subject.file)
     except ValueError as error:
-        raise HilserverError(f"{study.file}: the circuit can't have these values: {error}.") from error
+        raise HilserverError(f"{study.file}: the circuit can't have these values: {as_sentence(error)}") from error
 
 
 def nominal_run(study: Study) -> CircuitRun:
