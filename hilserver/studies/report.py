@@ -71,7 +71,7 @@ def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
     if result.runs:
         rate = 60.0 * result.runs / result.wall
         of = f"{result.workers} processes" if result.workers > 1 else "1 process"
-        yield "Computing time", f"{result.wall:.3g} s on {of}: {rate:.0f} runs per minute"
+        yield "Elapsed time", f"{result.wall:.3g} s on {of}: {rate:.0f} runs per minute"
     yield "Software", f"hilserver {version('hilserver')}"
 
 
