@@ -36,8 +36,8 @@ panel: $(STAMP) program  ## run the same until Ctrl-C, to operate it in the brow
 # Modules, and the tests in each, run in random order. The seed is printed; PYTEST="--random-order-seed=7" repeats an
 # order. Bytecode is stored even if the environment says otherwise: several hundred processes import the same modules.
 RUN_TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --random-order
-# Several modules at a time: one more than there are processors, because tests in real time mostly wait.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# Several modules at a time: two more than there are processors, because tests in real time mostly wait.
+WORKERS ?= $(shell expr $$(nproc) + 2)
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds

@@ -131,17 +131,22 @@ class Connection:
     async def stop(self) -> Answer:
         """Bring the valve to rest: by ``stop`` if the rig is known to run, otherwise by ``disarm``, which always does.
 
+        A second press that overtakes the news of the first finds that the rig does not run any more: it disarms, too.
         Sent as soon as there is a connection to the broker, whatever is known of the server: late is better than
         never. Raises HilserverError without an answer.
         """
         until = time.monotonic() + STOP_WAITS
+        runs = self.state is not None and self.state.mode == "RUNNING" and self.silence < FRESH
+        command: Command = Stop() if runs else Disarm()
         while True:
-            runs = self.state is not None and self.state.mode == "RUNNING" and self.silence < FRESH
-            command: Command = Stop() if runs else Disarm()
             id = uuid.uuid4().hex
             try:
                 if self._client is not None:
-                    return await self._ask(command.name, id, json.dumps({"id": id}), command.patience)
+                    answer = await self._ask(command.name, id, json.dumps({"id": id}), command.patience)
+                    if answer.ok or isinstance(command, Disarm):
+                        return answer
+                    command = Disarm()
+                    continue
             except TimeoutError:
                 raise HilserverError(f"{command.name} was sent, but not answered") from None
             except aiomqtt.MqttError:

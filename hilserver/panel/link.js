@@ -88,16 +88,20 @@ window.link = (() => {
   }
 
   // In the capture phase of the window, and when the button goes down: before anything else in the page can take it.
-  let byPointer = false;
+  let byPointer = false, released = null;
   addEventListener("pointerdown", (event) => {
     if (!stop.contains(event.target) || event.button) return;
     event.stopImmediatePropagation();
     event.preventDefault();
+    clearTimeout(released); // of a click elsewhere a moment ago: it must not make a second press of this one
     byPointer = true;
     press();
   }, true);
   for (const end of ["pointerup", "pointercancel"])
-    addEventListener(end, () => setTimeout(() => (byPointer = false), 500), true);
+    addEventListener(end, () => {
+      clearTimeout(released);
+      released = setTimeout(() => (byPointer = false), 500);
+    }, true);
   stop.addEventListener("click", () => byPointer || press()); // by a key, or by a program that reads the page aloud
 
   // A held key; released before, it does what it always does.

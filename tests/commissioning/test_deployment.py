@@ -73,6 +73,11 @@ def runs(target: Target) -> str:
     return str(state["release"]["name"])
 
 
+def recordings(target: Target, folder: Path) -> set[str]:
+    """The names of the logs that are fetched into this folder."""
+    return {path.name for path in fetch_logs(target, folder) if path.suffix == ".arrow"}
+
+
 # --- it works --------------------------------------------------------------------------------------------------------
 
 
@@ -89,6 +94,7 @@ def test_it_runs_with_its_own_program_in_safe(deployed: Target, bench: SshBench)
 def test_next_release_and_back_and_the_logs(deployed: Target, tmp_path: Path) -> None:
     said: list[str] = []
     first = runs(deployed)
+    before = recordings(deployed, tmp_path / "before")
     second = deploy(rig_in(tmp_path), deployed, tell=said.append)
     assert runs(deployed) == second
     assert not [text for text in said if "libraries" in text], "the program is there already"
@@ -96,11 +102,12 @@ def test_next_release_and_back_and_the_logs(deployed: Target, tmp_path: Path) ->
     assert runs(deployed) == first
     assert roll_back(deployed) == second, "the one before is now the later one"
 
-    logs = [path for path in fetch_logs(deployed, tmp_path / "logs") if path.suffix == ".arrow"]
-    assert len(logs) == 4
-    assert len(LogReader(min(logs)).read_all().columns["tick"]) > 0
-    again = fetch_logs(deployed, tmp_path / "logs")
-    assert {path.name for path in again} <= {max(logs).name}, "only the one that is being written"
+    logs = recordings(deployed, tmp_path / "logs")
+    assert before < logs, "all are fetched into an empty folder"
+    assert len(logs - before) == 3, "one of each server that was started here"
+    assert len(LogReader(tmp_path / "logs" / min(logs)).read_all().columns["tick"]) > 0
+    again = recordings(deployed, tmp_path / "logs")
+    assert again <= {max(logs)}, "only the one that is being written"
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------

@@ -52,14 +52,18 @@ def test_python_example_with_a_log(block: Block, recorded: Workplace) -> None:
         ("virtual-commissioning.md", r"prediction: fit"),
         ("rths.md", r"mm"),
         ("fmu.md", r"\d bar, .*\d mm"),
-        ("studies.md", r"bar in the worst of 448 runs"),
+        ("studies.md", r"bar in the worst of 28 runs"),
     ],
 )
 def test_python_example(page: str, said: str, tmp_path: Path) -> None:
     place = workplace(tmp_path, "python")
-    (tmp_path / "example.py").write_text(only("run: python", page).text)
-    code, output = place.run("python example.py")
-    assert code == 0, output
+    example = only("run: python", page).text
+    (tmp_path / "example.py").write_text(example)
+    if "__main__" in example:  # its processes import the file
+        code, output = place.run("python example.py")
+        assert code == 0, output
+    else:
+        output = place.run_python_here("example.py")
     assert re.search(said, output, re.S)
 
 

@@ -417,7 +417,11 @@ def test_an_unknown_hose_does_not_make_feedback_oscillate(
 
 @pytest.mark.slow
 def test_command(hilserver: Command, tmp_path: Path) -> None:
-    said = hilserver("fidelity", RIGS["demo"], "--vary", "--rigs", "1", "--seed", "5", "-o", tmp_path)
+    (tmp_path / "short.toml").write_text('length = "1.2 s"\n' + (ROOT / "config/cycles/lift.toml").read_text())
+    rig = RIGS["demo"].read_text().replace("../cycles/lift.toml", str(tmp_path / "short.toml"))
+    file = tmp_path / "demo.toml"
+    file.write_text(rig.replace("../", f"{ROOT}/config/"))
+    said = hilserver("fidelity", file, "--vary", "--rigs", "1", "--seed", "5", "-o", tmp_path)
     assert said.code == 0, said.err
     for name in BY_NAME:
         assert name in said.out

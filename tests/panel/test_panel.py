@@ -440,7 +440,11 @@ def test_stop_is_within_reach_of_an_open_dialog(anna: User) -> None:
     anna.closes_component()
 
 
-def test_a_trip_is_an_alarm_until_it_is_reset(anna: User) -> None:
+def test_a_trip_is_an_alarm_until_it_is_reset(anna: User, server: Server, broker: Broker, folder: Path) -> None:
+    with connect(broker=login(server, broker, folder, "anna")) as client:
+        before = client.circuit.source
+        client.switch("relief", {"opening_pressure": "151 bar"})  # an event that is no alarm
+        client.switch_circuit(before)
     anna.presses("Trip")
     anna.sees_mode("FAULT")
     expect(anna.page.locator(".notes")).to_contain_text("FAULT")

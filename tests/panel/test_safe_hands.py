@@ -107,11 +107,15 @@ def run(rig: Client) -> None:
     rig.wait(lambda state: state.mode == "RUNNING", 60.0)
 
 
-def touch_stop(page: Page) -> None:
-    """One press in the middle of STOP, whatever is in the way."""
+def middle_of_stop(page: Page) -> tuple[float, float]:
     box = page.locator("#stop").bounding_box()
     assert box is not None
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def touch_stop(page: Page) -> None:
+    """One press in the middle of STOP, whatever is in the way."""
+    x, y = middle_of_stop(page)
     if page.evaluate("navigator.maxTouchPoints"):
         page.touchscreen.tap(x, y)
     else:
@@ -142,6 +146,8 @@ def units(page: Page) -> None:
 def replay(page: Page) -> None:
     """The dialog of a replay, with a dark page behind it."""
     page.get_by_role("tab", name="Recordings").click()
+    expect(page.get_by_role("button", name="Replay").first).to_be_visible()
+    page.wait_for_timeout(500)  # the table draws its buttons anew while it is filled
     page.get_by_role("button", name="Replay").first.click()
     expect(page.locator(".replay")).to_be_visible()
 
@@ -155,6 +161,33 @@ def test_the_first_press_of_stop_stops_whatever_is_open(page: Page, rig: Client,
     touch_stop(page)
     rig.wait(lambda state: state.mode == "ARMED", 60.0)
     expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
+
+
+def test_a_press_right_after_another_click_is_one_press(browser: Browser, url: str, rig: Client) -> None:
+    with shown(browser, url) as page:
+        run(rig)
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        page.get_by_role("tab", name="Plots").click()
+        page.wait_for_timeout(200)
+        page.mouse.move(*middle_of_stop(page))
+        page.mouse.down()
+        page.wait_for_timeout(400)
+        page.mouse.up()
+        expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
+        page.wait_for_timeout(1000)
+        assert rig.state.mode == "ARMED", "a second press disarms"
+
+
+def test_who_presses_twice_at_once_is_not_refused(browser: Browser, url: str, rig: Client) -> None:
+    """The second press may overtake the news that the first one has stopped the rig."""
+    with shown(browser, url) as page:
+        for _ in range(5):
+            run(rig)
+            expect(page.locator(".mode.RUNNING")).to_be_visible()
+            page.mouse.dblclick(*middle_of_stop(page))
+            rig.wait(lambda state: state.mode == "SAFE", 60.0)
+            expect(page.locator("#stop small")).to_contain_text("disarm: done in tick")
+            assert page.locator("#stop.failed").count() == 0
 
 
 def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(browser: Browser, url: str, rig: Client) -> None:

@@ -19,6 +19,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import signal
@@ -43,6 +44,8 @@ FILES = sorted(
     [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md")), *DOCS.rglob("*.md")]
 )
 DEMO = "config/rigs/demo.toml"
+SHORT = "config/rigs/short.toml"
+"""The same rig with two seconds of its work cycle."""
 LENIENT = 'max_age = "10 s"\nheartbeat_timeout = "20 s"'
 """Limits of the pages' rig: the machine that runs the tests may be busy."""
 OFFLINE, LIVE = (
@@ -60,8 +63,9 @@ IN_A_TEST = (
     (r"^hilserver identify config/rigs/lift.toml", r"\g<0> --seconds 10"),  # tests/identify does it in full
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
-    (r"^hilserver fidelity .* --strategy all", r"\g<0> --frequency 5"),
-    (r"^(hilserver fidelity .* --vary) --rigs 20", r"\1 --rigs 1"),
+    (r"^hilserver fidelity .* --strategy all", r"\g<0> --no-sweep"),
+    (r"^hilserver simulate config/rigs/lab.toml", r"\g<0> --strategy prediction --strategy feedback"),
+    (r"^hilserver fidelity config/rigs/demo.toml --vary --rigs 20", f"hilserver fidelity {SHORT} --vary --rigs 1"),
     (r"^(hilserver rths .*--plants) 20", r"\1 1"),
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
     (r"^hilserver experiment slider-crank", r"\g<0> --seconds 1"),
@@ -76,7 +80,7 @@ IN_A_TEST = (
     (
         r'tests/service/test_soak.py --soak "2 h" --soak-report soak.txt',
         rf'\g<0> --collect-only -q -c "{ROOT}/pyproject.toml"',
-    ),  # 60 s of it are a test
+    ),  # 45 s of it are a test
     # Root's commands: in a folder that stands for the machine, as any user. The program is installed by other tests.
     (r"^make install ", f'make -C "{ROOT}" install-service DESTDIR="$MACHINE" '),
     (r"^systemd-sysusers", 'systemd-sysusers --root="$MACHINE" hilserver.conf'),
@@ -208,6 +212,15 @@ class Workplace:
         output, _ = process.communicate(typed, timeout=300)
         return process.returncode, output
 
+    def run_python_here(self, file: str) -> str:
+        """Run a Python file in this process, which has loaded and compiled most of what it uses; returns its output."""
+        output = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            with contextlib.redirect_stdout(output):
+                runpy.run_path(str(self.folder / file), run_name="__main__")
+        return output.getvalue()
+
     def run_here(self, script: str) -> tuple[int, str]:
         """The same for a hilserver command, in this process, which needs no time to start."""
         output, code = io.StringIO(), 0
@@ -287,6 +300,11 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
     text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
     patient = text.replace("max_missed = 1000 ", "max_missed = 10000 ").replace('max_age = "1 s"', LENIENT)
     demo.write_text(patient)  # the machine may be busy
+    cycle = (folder / "config/cycles/lift.toml").read_text()
+    (folder / "config/cycles/short.toml").write_text(f'length = "2 s"\n{cycle}')
+    (folder / SHORT).write_text(patient.replace("cycles/lift.toml", "cycles/short.toml"))
+    study = folder / "config/studies/relief.toml"
+    study.write_text(study.read_text().replace("samples = 64 ", "samples = 4 "))  # 28 runs
     return Workplace(folder, rigs)
 
 
