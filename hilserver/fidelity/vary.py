@@ -137,7 +137,7 @@ def vary(
             "--vary changes a simulated machine, and this rig has none: describe it in a device with driver simulated."
         )
         raise HilserverError(f"{rig.file}: {text}")
-    device, chosen = simulated_device(rig).name, _strategy(rig, strategy)
+    device, chosen = simulated_device(rig).name, strategy_for(rig, strategy)
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: --vary runs the work cycle, which this rig file does not name (cycle = …).")
     bench = _Bench(rig, device, chosen, compiled_program(rig.library))
@@ -159,7 +159,7 @@ def vary(
     return replace(found, unknowns=tuple(sorted(alone, key=found.influence, reverse=True)))
 
 
-def _strategy(rig: Rig, named: str | None) -> str:
+def strategy_for(rig: Rig, named: str | None) -> str:
     """The strategy of all valves. Raises HilserverError if a valve can't use it."""
     own = [valve.bridge.strategy for valve in rig.settings.valves.values() if valve.bridge.strategy != "manual"]
     if named is None and len(set(own)) != 1:
@@ -198,7 +198,7 @@ class _Bench:
 
     def run_on(self, changed: Rig, seed: int) -> VariedRun:
         """On a rig with a changed device."""
-        comparison = Comparison.of(_installed(changed, self.device), self.program)
+        comparison = Comparison.of(installed_on(changed, self.device), self.program)
         try:
             record, true_values = comparison.bridged(changed, self.strategy)
         except HilserverError as error:  # it does not start
@@ -213,7 +213,7 @@ class _Bench:
         return VariedRun(seed, figures)
 
 
-def _installed(rig: Rig, device: str) -> Rig:
+def installed_on(rig: Rig, device: str) -> Rig:
     """The rig with its virtual circuit as installed on the machine: with the machine's oil, and an integrator for both.
 
     The reference simulation has one oil and one integrator. The bridge runs the circuit with those of its own file.
