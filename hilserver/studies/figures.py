@@ -198,7 +198,7 @@ def _figure(name: str, given: FigureSettings, known: Mapping[str, Mapping[str, s
         only = " of this study, but of a rig or a test sequence" if reduction in SPECIAL else ""
         raise ValueError(f"{reduction} is not a reduction{only}.{did_you_mean(reduction, known)}")
     if quantity not in known[reduction]:
-        what = f"nothing that {reduction} is known of" if reduction in SPECIAL else "not a quantity of the run"
+        what = f"nothing of which {reduction} is a figure" if reduction in SPECIAL else "not a quantity of the run"
         raise ValueError(f"{quantity} is {what}.{did_you_mean(quantity, known[reduction])}")
     if (given.start or 0.0) >= duration:
         raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")

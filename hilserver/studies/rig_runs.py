@@ -19,12 +19,10 @@ from hilserver.circuit.library import library_of
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
-from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.fidelity.comparison import Comparison
+from hilserver.errors import ConfigurationError
+from hilserver.fidelity.cycle_run import NotCompletedError, run_cycle_on
 from hilserver.fidelity.results import LIMITED, SegmentResult
-from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.fidelity.step import IntegrationStep
-from hilserver.fidelity.vary import installed_on
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
@@ -156,32 +154,23 @@ class CycleRuns(RunsOfRig):
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:
         """What the figures are made of. Raises VariantFailedError, also if the rig trips."""
         device = self.values.device
-        comparison = Comparison.of(installed_on(rig, device), self.program)
 
         def run_of(rig: Rig, program: Program) -> LockstepRun:
             return LockstepRun(rig, program=program, trace=True, pacing=within(limit))
 
         try:
-            record, true_values = comparison.bridged(rig, strategy, run_of)
-        except HilserverError as error:  # it does not start
-            text = str(error).removeprefix(f"{rig.file}: the rig ").removesuffix(".")
-            raise VariantFailedError(text) from None
-        if (trip := trip_in(record, rig)) is not None:
-            raise VariantFailedError(str(trip))
-        segment = CycleSegment(passes(record)[0], 0.0)
-        if not np.isfinite(true_values).all():
-            raise VariantFailedError("diverged: a value of the simulated machine is not finite")
-        result, _ = comparison.evaluated(record, true_values, segment)
-        part = record.part(segment.rows)
+            run = run_cycle_on(rig, device, strategy, self.program, run_of)
+        except NotCompletedError as error:
+            raise VariantFailedError(str(error)) from None
+        part = run.record
         series = {
             **part.columns,
             **{f"{CIRCUIT}.{name}": part.values[:, k] for k, name in enumerate(part.circuit.names)},
             **{
-                plant_key(rig, device, name): true_values[segment.rows][:, k]
-                for k, name in enumerate(comparison.plant.names)
+                plant_key(rig, device, name): run.true_values[:, k] for k, name in enumerate(run.comparison.plant.names)
             },
         }
-        return [_course(figure, result, series) for figure in self.subject.figures]
+        return [_course(figure, run.result, series) for figure in self.subject.figures]
 
 
 def _course(figure: Figure, result: SegmentResult, series: Mapping[str, Floats]) -> Course:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.execution import BATCH, Evaluated, evaluate
-from hilserver.studies.figures import Figure
+from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
@@ -111,8 +111,8 @@ class StudyResult:
 
 
 def is_worse_low(figure: Figure) -> bool:
-    """Whether small values of a figure are the bad ones: it has a lower limit only."""
-    return isfinite(figure.above) and not isfinite(figure.below)
+    """Whether small values of a figure are the bad ones: it has a lower limit only, or is a share of verdicts."""
+    return figure.reduction == PASSED or (isfinite(figure.above) and not isfinite(figure.below))
 
 
 def plan_of(study: Study) -> Floats:
