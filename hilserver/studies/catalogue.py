@@ -79,6 +79,12 @@ class Candidate:
     written: Mapping[str, Any]
     tolerated: bool
 
+    @property
+    def weakest(self) -> dict[str, Any]:
+        """``written`` of the smallest and slowest valve within its tolerances."""
+        nominal = {**self.written["nominal_flow"], "flow": _lowest(self.written["nominal_flow"]["flow"])}
+        return {**self.written, "nominal_flow": nominal, "f90": _lowest(self.written["f90"])}
+
 
 def load_catalogue(file: Path) -> tuple[Candidate, ...]:
     """The valves of a catalogue file, the smallest first. Raises ConfigurationError with all problems."""
@@ -108,3 +114,10 @@ def _candidate(name: str, valve: CatalogueValve, source: str, raw: Mapping[str, 
     if valve.leakage is not None:
         written["leakage"] = raw["leakage"]
     return Candidate(name, valve, source, written, tolerated)
+
+
+def _lowest(value: Any) -> Any:
+    """The lower end of a tolerance."""
+    if not isinstance(value, Toleranced):
+        return value
+    return f"{value.tolerance.lower!r} {value.tolerance.unit}"

@@ -46,7 +46,8 @@ Progress = Callable[[str, float], None]
 class JudgedValve:
     """A valve of the catalogue on the rig.
 
-    ``reasons``: why it is refused; ``capacity``: the smallest capacity margin; ``worst``: the largest value of each
+    ``reasons``: why it is refused; ``capacity``: the smallest capacity margin, of the smallest and slowest valve within
+    its tolerances; ``worst``: the largest value of each
     figure within the tolerances, and ``runs``, how many there were; all empty where it was not examined.
     """
 
@@ -110,12 +111,15 @@ def size_valves(
             continue
         progress(candidate.name, number / len(candidates))
         try:
-            studied = StudiedRig(with_valve(values, names, candidate), chosen, file.name)
+            studied = StudiedRig(with_valve(values, names, candidate.written), chosen, file.name)
+            weakest = with_valve(values, names, candidate.weakest).rig
         except ConfigurationError as error:
             judged.append(JudgedValve(candidate, reasons=(f"impossible: {str(error).splitlines()[0]}",)))
             continue
         varied, figures = varied_values(studied, {}, (), str(file)), sizing_figures(studied, names, limits)
-        judged.append(judge(studied, candidate, names, varied, figures, samples, workers))
+        capacity, reasons = insufficient_margins(weakest, names, chosen)
+        found = JudgedValve(candidate, True, tuple(reasons), capacity)
+        judged.append(found if reasons else judge(studied, found, varied, figures, samples, workers))
     return Sizing(file, chosen, names, varied, figures, tuple(judged))
 
 
@@ -131,18 +135,18 @@ def component_of(values: RigValues, valve: str) -> str:
     if len(found) != 1 or components[found[0]]["type"] != "servo_valve":
         text = f"valves.{valve} does not command a servo_valve of the simulated drive, which could be replaced."
         raise HilserverError(f"{rig.file}: {text}")
-    return found[0]
+    return str(found[0])
 
 
-def with_valve(values: RigValues, names: Sequence[str], candidate: Candidate) -> RigValues:
+def with_valve(values: RigValues, names: Sequence[str], valve: Mapping[str, Any]) -> RigValues:
     """The rig with this valve, of which it is told the nominal values. Raises ConfigurationError."""
     rig, written = values.rig, dict(values.written)
     told = dict(rig.sources["rig"]["valves"])
     drive = dict(written["drive"]["components"])
     for name in names:
-        told[name] = _replaced(told[name], candidate.written)
+        told[name] = _replaced(told[name], valve)
         component = component_of(values, name)
-        drive[component] = _replaced(drive[component], candidate.written)
+        drive[component] = _replaced(drive[component], valve)
     written["drive"] = {**written["drive"], "components": drive}
     devices = {**rig.sources["devices"], values.device: written}
     sources = {**rig.sources, "rig": {**rig.sources["rig"], "valves": told}, "devices": devices}
@@ -169,25 +173,22 @@ def sizing_figures(studied: StudiedRig, names: Sequence[str], limits: Mapping[st
 
 def judge(
     studied: StudiedRig,
-    candidate: Candidate,
-    names: Sequence[str],
+    valve: JudgedValve,
     varied: Sequence[VariedValue],
     figures: tuple[Figure, ...],
     samples: int,
     workers: int,
 ) -> JudgedValve:
-    """The margins of a candidate, and if they hold its fidelity within the tolerances."""
-    capacity, reasons = _margins(studied.rig, names, studied.strategy)
-    if reasons:
-        return JudgedValve(candidate, True, tuple(reasons), capacity)
+    """The fidelity of a valve whose margins hold, with nominal values and within the tolerances."""
     subject = studied.subject(varied, figures, LIMIT)
     values = values_of_plan("latin_hypercube", [each.tolerance for each in varied], samples, 0, seed=1)
     try:
         nominal = subject.prepare().nominal
     except VariantFailedError as error:
-        return JudgedValve(candidate, True, (f"with nominal values, the rig {error}",), capacity)
+        return replace(valve, reasons=(f"with nominal values, the rig {error}",))
     batches = list(evaluate(subject, values, len(figures), 0, workers, max(1, -(-samples // (2 * workers)))))
     found = np.vstack([nominal, *(each.figures for each in batches)])
+    reasons = list[str]()
     failures = {number: reason for each in batches for number, reason in each.failures.items()}
     if failures:
         number, reason = next(iter(failures.items()))
@@ -199,15 +200,15 @@ def judge(
         if (x := worst[figure.name]) > figure.below:
             number = int(np.nanargmax(found[:, place])) - 1
             where = _text(varied, values[number]) if number >= 0 else "nominal values"
-            reasons.append(f"{figure.name}: {x:.2%} at worst, allowed {figure.below:.3g} ({where})".replace("%%", "%"))
-    return JudgedValve(candidate, True, tuple(reasons), capacity, worst, len(found))
+            reasons.append(f"{figure.name}: {x:.3g} at worst, allowed {figure.below:g} ({where})")
+    return replace(valve, reasons=tuple(reasons), worst=worst, runs=len(found))
 
 
 def _text(varied: Sequence[VariedValue], values: Any) -> str:
     return ", ".join(f"{each.key} {each.shown(float(x), 3)}" for each, x in zip(varied, values, strict=True))
 
 
-def _margins(rig: Rig, names: Sequence[str], strategy: str) -> tuple[float, list[str]]:
+def insufficient_margins(rig: Rig, names: Sequence[str], strategy: str) -> tuple[float, list[str]]:
     """The smallest capacity margin of these valves, and the insufficient margins that depend on a valve, in words."""
     found = margins(rig, compiled_program(rig.library))
     mine = tuple(each for each in found.capacity.frequencies if each.what.startswith("valve "))

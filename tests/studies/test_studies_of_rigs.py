@@ -7,27 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Command
+from study_bench import CONFIG, lift_files, replace_in
 
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.strategies import simulate
 from hilserver.rig.build import Rig, load_rig
+from hilserver.studies.measured import read_columns
 from hilserver.studies.report import write_study
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, repeat, run_study, values_of_variant
 from hilserver.studies.varied_rig import RigValues
 from hilserver.studies.worst import worst_case
 
-CONFIG = Path(__file__).parents[2] / "config"
 BAR = 1e5
-CYCLE = """
-length = "0.6 s"
-[inputs.joystick]
-shape = "step"
-points = [["0 s", 0.0], ["0.05 s", 0.0], ["0.2 s", 0.7], ["0.4 s", 0.7], ["0.55 s", 0.0]]
-"""
 STUDY = """
 rig = "rigs/lift.toml"
-cycle = "cycle.toml"
+cycle = "cycles/lift.toml"
 plan = "latin_hypercube"
 samples = 6
 [vary]
@@ -44,15 +39,7 @@ peak = "max(machine.A.p)"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The lift rig with its files, and a short work cycle."""
-    (tmp_path / "rigs").mkdir()
-    (tmp_path / "circuits").mkdir()
-    (tmp_path / "rigs/lift.toml").write_text((CONFIG / "rigs/lift.toml").read_text())
-    for name in ("lift", "lift_machine", "two_valves"):
-        (tmp_path / f"circuits/{name}.toml").write_text((CONFIG / f"circuits/{name}.toml").read_text())
-    (tmp_path / "cycles").mkdir()
-    (tmp_path / "cycles/lift.toml").write_text(CYCLE)
-    (tmp_path / "cycle.toml").write_text(CYCLE)
+    lift_files(tmp_path)
     return tmp_path
 
 
@@ -60,15 +47,6 @@ def run(folder: Path, text: str = STUDY, workers: int = 1, resume: bool = False)
     file = folder / "study.toml"
     file.write_text(text)
     return run_study(load_study(file), folder / "out", workers, resume)
-
-
-def replace_in(file: Path, *pairs: tuple[str, str]) -> None:
-    """Other texts in a file, each of which is there."""
-    text = file.read_text()
-    for old, new in pairs:
-        assert old in text, old
-        text = text.replace(old, new, 1)
-    file.write_text(text)
 
 
 def fidelity_of(rig: Rig, strategy: str) -> dict[str, float]:
@@ -281,9 +259,24 @@ def test_the_error_of_the_step_is_stated(folder: Path) -> None:
         ("[vary]", '[vary]\nstrategy = ["feedback"]', "vary.strategy", "two or more"),
         ("fidelity(flow A)", "fidelity(flow C)", "figures.flow", "Did you mean flow"),
         ("max(machine.A.p)", "max(machine.A.q)", "figures.peak", "machine.A.p"),
-        ('cycle = "cycle.toml"', 'cycle = "cycle.toml"\nduration = "1 s"', "", "duration has no meaning here"),
-        ('cycle = "cycle.toml"', 'cycle = "cycle.toml"\ncircuit = "circuits/lift.toml"', "", "give what is studied"),
-        ('cycle = "cycle.toml"', 'cycle = "cycle.toml"\nstrategy = "feetback"', "strategy", "Did you mean feedback?"),
+        (
+            'cycle = "cycles/lift.toml"',
+            'cycle = "cycles/lift.toml"\nduration = "1 s"',
+            "",
+            "duration has no meaning here",
+        ),
+        (
+            'cycle = "cycles/lift.toml"',
+            'cycle = "cycles/lift.toml"\ncircuit = "circuits/lift.toml"',
+            "",
+            "give what is studied",
+        ),
+        (
+            'cycle = "cycles/lift.toml"',
+            'cycle = "cycles/lift.toml"\nstrategy = "feetback"',
+            "strategy",
+            "Did you mean feedback?",
+        ),
     ],
 )
 def test_a_wrong_study_file_is_refused(old: str, new: str, key: str, said: str, folder: Path) -> None:
@@ -320,3 +313,14 @@ supply = "max(circuit.supply.p)"
     )
     assert other.column("supply").tolist() == result.column("supply")[::-1].tolist()
     assert other.nominal["supply"] == result.column("supply")[1]
+
+
+@pytest.mark.parametrize("file", sorted((CONFIG / "studies").glob("*.toml")), ids=lambda file: file.stem)
+def test_the_examples_are_studies_or_columns(file: Path) -> None:
+    """Every file of the examples is read, with all that it names."""
+    if file.stem.endswith("_log"):
+        assert read_columns(file).columns
+        return
+    study = load_study(file)
+    assert study.varied
+    assert study.figures
