@@ -80,10 +80,11 @@ class Candidate:
     tolerated: bool
 
     @property
-    def weakest(self) -> dict[str, Any]:
-        """``written`` of the smallest and slowest valve within its tolerances."""
-        nominal = {**self.written["nominal_flow"], "flow": _lowest(self.written["nominal_flow"]["flow"])}
-        return {**self.written, "nominal_flow": nominal, "f90": _lowest(self.written["f90"])}
+    def extremes(self) -> tuple[dict[str, Any], ...]:
+        """``written`` of the smallest and slowest valve within its tolerances, and of the smallest and fastest."""
+        nominal = {**self.written["nominal_flow"], "flow": _end(self.written["nominal_flow"]["flow"], "lower")}
+        ends = dict.fromkeys(_end(self.written["f90"], end) for end in ("lower", "upper"))
+        return tuple({**self.written, "nominal_flow": nominal, "f90": f90} for f90 in ends)
 
 
 def load_catalogue(file: Path) -> tuple[Candidate, ...]:
@@ -116,8 +117,8 @@ def _candidate(name: str, valve: CatalogueValve, source: str, raw: Mapping[str, 
     return Candidate(name, valve, source, written, tolerated)
 
 
-def _lowest(value: Any) -> Any:
-    """The lower end of a tolerance."""
+def _end(value: Any, end: str) -> Any:
+    """The lower or upper end of a tolerance."""
     if not isinstance(value, Toleranced):
         return value
-    return f"{value.tolerance.lower!r} {value.tolerance.unit}"
+    return f"{getattr(value.tolerance, end)!r} {value.tolerance.unit}"

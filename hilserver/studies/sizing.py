@@ -46,8 +46,8 @@ Progress = Callable[[str, float], None]
 class JudgedValve:
     """A valve of the catalogue on the rig.
 
-    ``reasons``: why it is refused; ``capacity``: the smallest capacity margin, of the smallest and slowest valve within
-    its tolerances; ``worst``: the largest value of each
+    ``reasons``: why it is refused; ``capacity``: the smallest capacity margin within the valve's tolerances;
+    ``worst``: the largest value of each
     figure within the tolerances, and ``runs``, how many there were; all empty where it was not examined.
     """
 
@@ -112,12 +112,12 @@ def size_valves(
         progress(candidate.name, number / len(candidates))
         try:
             studied = StudiedRig(with_valve(values, names, candidate.written), chosen, file.name)
-            weakest = with_valve(values, names, candidate.weakest).rig
+            extremes = [with_valve(values, names, valve).rig for valve in candidate.extremes]
         except ConfigurationError as error:
             judged.append(JudgedValve(candidate, reasons=(f"impossible: {str(error).splitlines()[0]}",)))
             continue
         varied, figures = varied_values(studied, {}, (), str(file)), sizing_figures(studied, names, limits)
-        capacity, reasons = insufficient_margins(weakest, names, chosen)
+        capacity, reasons = insufficient_margins(extremes, names, chosen)
         found = JudgedValve(candidate, True, tuple(reasons), capacity)
         judged.append(found if reasons else judge(studied, found, varied, figures, samples, workers))
     return Sizing(file, chosen, names, varied, figures, tuple(judged))
@@ -208,10 +208,13 @@ def _text(varied: Sequence[VariedValue], values: Any) -> str:
     return ", ".join(f"{each.key} {each.shown(float(x), 3)}" for each, x in zip(varied, values, strict=True))
 
 
-def insufficient_margins(rig: Rig, names: Sequence[str], strategy: str) -> tuple[float, list[str]]:
+def insufficient_margins(rigs: Sequence[Rig], names: Sequence[str], strategy: str) -> tuple[float, list[str]]:
     """The smallest capacity margin of these valves, and the insufficient margins that depend on a valve, in words."""
-    found = margins(rig, compiled_program(rig.library))
-    mine = tuple(each for each in found.capacity.frequencies if each.what.startswith("valve "))
-    own = replace(found, capacity=replace(found.capacity, frequencies=mine))
-    capacities = [each.margin for each in found.capacity.capacities if each.valve in names]
-    return min(capacities, default=np.inf), list(own.warnings([strategy]))
+    smallest, reasons = np.inf, dict[str, None]()
+    for rig in rigs:
+        found = margins(rig, compiled_program(rig.library))
+        mine = tuple(each for each in found.capacity.frequencies if each.what.startswith("valve "))
+        own = replace(found, capacity=replace(found.capacity, frequencies=mine))
+        smallest = min([smallest, *(each.margin for each in found.capacity.capacities if each.valve in names)])
+        reasons |= dict.fromkeys(own.warnings([strategy]))
+    return float(smallest), list(reasons)
