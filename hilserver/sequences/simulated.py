@@ -20,7 +20,7 @@ from hilserver.sequences.play import Collector, InputValue, Play, actions, check
 from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.simulation.pacing import Pace
+from hilserver.simulation.pacing import TickPace
 from hilserver.tick.codes import ResultCode
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
@@ -33,7 +33,7 @@ GETTING_READY = 1.0
 
 
 def simulate_sequence(
-    sequence: Sequence, rig: Rig, log: Path | None = None, *, also: Iterable[str] = (), pace: Pace | None = None
+    sequence: Sequence, rig: Rig, log: Path | None = None, *, also: Iterable[str] = (), pace: TickPace | None = None
 ) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
 

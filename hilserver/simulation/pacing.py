@@ -60,7 +60,7 @@ class Paced:
         return cls(found[0].speed, ran, took, ticks, late, max(run.lateness for run in found))
 
 
-class Pace(Protocol):
+class TickPace(Protocol):
     """Says how many ticks of a run are computed together, and learns what came of them."""
 
     def due(self) -> int:
