@@ -46,12 +46,12 @@ class SequenceRuns(RunsOfRig):
             )
         except HilserverError as error:
             raise VariantFailedError(str(error).removeprefix(f"{Path(rig.file)}: ").removesuffix(".")) from None
-        verdicts = {verdict.name: float(verdict.outcome == PASSED) for verdict in reversed(found.verdicts)}
         courses = list[Course]()
         for figure in self.subject.figures:
             if figure.reduction == SHARE_PASSED:
-                passed = list(verdicts.values()) if figure.quantity == ALL else [verdicts.get(figure.quantity, 0.0)]
-                courses.append((np.zeros(len(passed)), np.array(passed), None))
+                mine = [each for each in found.verdicts if figure.quantity in (ALL, each.name)]
+                passed = np.array([float(each.outcome == PASSED) for each in mine] or [0.0])
+                courses.append((np.zeros(len(passed)), passed, None))
                 continue
             if figure.quantity not in found.recorded.channels:
                 raise VariantFailedError(f"has no channel {figure.quantity}")
