@@ -52,7 +52,7 @@ def test_python_example_with_a_log(block: Block, recorded: Workplace) -> None:
         ("virtual-commissioning.md", r"prediction: fit"),
         ("rths.md", r"mm"),
         ("fmu.md", r"\d bar, .*\d mm"),
-        ("studies.md", r"bar in the worst of 28 runs"),
+        ("studies.md", r"bar in the worst of 56 runs"),
     ],
 )
 def test_python_example(page: str, said: str, tmp_path: Path) -> None:
