@@ -10,13 +10,13 @@ from nicegui import ui
 from hilserver.drawing.schematic import STYLE
 from hilserver.panel.alarms_view import AlarmsView
 from hilserver.panel.connection import Connection
-from hilserver.panel.display import CHOICES, QUANTITIES, Units
 from hilserver.panel.health import TimingView
 from hilserver.panel.operate import OperateView
 from hilserver.panel.plots import PlotsView
 from hilserver.panel.recordings import RecordingsView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands
+from hilserver.web.display import CHOICES, QUANTITIES, Units
 
 HERE = Path(__file__).parent
 STOP = """

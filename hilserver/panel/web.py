@@ -16,12 +16,12 @@ from wsproto.utilities import LocalProtocolError
 
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection, Login
-from hilserver.panel.display import Units
-from hilserver.panel.guard import Guard, own_names
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
 from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
+from hilserver.web.display import Units
+from hilserver.web.guard import Guard, own_names
 
 PATIENCE = 5.0
 """Seconds allowed for a broker to accept or refuse a login."""
