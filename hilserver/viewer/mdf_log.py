@@ -41,7 +41,8 @@ class MdfLog(Measurement):
         self._bases: dict[int, Floats] = {}
         self._places: dict[str, tuple[int, int]] = {}
         units: dict[str, str] = {}
-        for group, content in enumerate(self._mdf.groups):
+        groups: list[Any] = self._mdf.groups
+        for group, content in enumerate(groups):
             master = self._mdf.masters_db.get(group)
             if master is None:
                 continue
