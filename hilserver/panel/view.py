@@ -171,8 +171,3 @@ class Page:
 def refuse(text: str) -> None:
     """Show that something was not done, and why, until the user closes the message."""
     ui.notify(text, type="negative", multi_line=True, close_button="OK", timeout=12_000, classes="refusal")
-
-
-def heading(text: str) -> ui.label:
-    """The title of a card."""
-    return ui.label(text).classes("heading")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,11 +132,12 @@ class ArrowLog(Measurement):
         places = [*(self._columns[name] for name in wanted), len(self._columns) + 1]  # the last one: the events
         rows: list[int] = []
         at: list[int] = []
-        trouble = ""
-        self._begin_part(path)
+        taken: dict[str, list[Floats]] = {name: [] for name in wanted}
+        events: list[tuple[int, str]] = []
+        trouble, first = "", None
         try:
+            self._begin_part(path)
             with _columns_of(path, places) as (file, stream):
-                first = None
                 while True:
                     place = file.tell()
                     batch, metadata = stream.read_next_batch_with_custom_metadata()
@@ -145,15 +146,21 @@ class ArrowLog(Measurement):
                     if number is not None and int(number) - self._count != first:
                         trouble = f"{path.name} lacks rows before row {int(number)} of the run"
                         break
-                    self._take(batch, times)
+                    for name, column in zip(wanted, map(batch.column, wanted), strict=True):
+                        taken[name].append(numbers(column).copy())
+                    events += [(self._count - begin + row, text) for row, text in event_texts(batch)]
                     rows.append(self._count)
                     at.append(place)
                     self._count += len(batch)
         except StopIteration:
             pass
-        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        except (pa.ArrowException, OSError, ValueError, KeyError, RecordError) as error:
             trouble = f"{path.name} can't be read any further ({str(error).splitlines()[0]})"
         self._parts.append(_Part(path, begin, np.array(rows, np.int64), np.array(at, np.int64)))
+        count = self._count - begin  # without a batch that could be read only in part
+        columns = {name: np.concatenate(parts or [np.empty(0)])[:count] for name, parts in taken.items()}
+        times.append(columns["time"])
+        self._take(begin, columns, events)
         if is_being_written(path) or (not trouble and ends_whole(path)):
             return ""
         what = trouble or f"{path.name} has no end mark"
@@ -164,20 +171,18 @@ class ArrowLog(Measurement):
         if not self._stretches or tuple(self._stretches[-1].places) != names:
             self._stretches.append(_Stretch(self._count, {name: place for place, name in enumerate(names)}))
 
-    def _take(self, batch: pa.RecordBatch, times: list[Floats]) -> None:
-        """Take times, modes and events of a batch."""
-        time: Floats = numbers(batch.column("time")).copy()
-        times.append(time)
-        names = batch.schema.names
-        if "utc" in names and not np.isfinite(self._utc):
-            self._utc = float(numbers(batch.column("utc"))[0])
-        if "mode" in names and "fault" in names:
-            self._moments.add_modes(time, numbers(batch.column("mode")), numbers(batch.column("fault")))
-        events = [(row, decode(text)) for row, text in event_texts(batch)]
+    def _take(self, begin: int, columns: Mapping[str, Floats], texts: Sequence[tuple[int, str]]) -> None:
+        """Take start, modes and events of a file, whose first row is ``begin``; ``texts`` are its events by row."""
+        time = columns["time"]
+        if "utc" in columns and len(time) and not np.isfinite(self._utc):
+            self._utc = float(columns["utc"][0])
+        if "mode" in columns and "fault" in columns:
+            self._moments.add_modes(time, columns["mode"], columns["fault"])
+        events = [(row, decode(text)) for row, text in texts]
         for row, event in events:
             if is_circuit(event):
                 circuit = {name: place for place, name in enumerate(event["names"])}
-                self._stretches.append(_Stretch(self._count + row, circuit))
+                self._stretches.append(_Stretch(begin + row, circuit))
         self._moments.add_events((float(time[row]), event) for row, event in events)
 
 

@@ -22,6 +22,12 @@ FORMATS: Mapping[str, Callable[[Path], Measurement]] = {
 }
 
 
+def logs_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder that may be logs, by name, the latest first by name; none if there is no such folder."""
+    files = sorted(folder.iterdir(), reverse=True) if folder.is_dir() else []
+    return {path.name: path for path in files if path.suffix.lower() in FORMATS and path.is_file()}
+
+
 def open_log(path: Path) -> Measurement:
     """Open a log by its suffix.
 
