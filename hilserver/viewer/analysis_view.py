@@ -67,7 +67,8 @@ class AnalysisView:
             self._note.set_text(str(error))
             self._chart.visible = False
             return
-        assert computed is not None
+        if computed is None:  # the program ends
+            return
         note, options = computed
         self._note.set_text(f"{span[0]:.6g} s … {span[1]:.6g} s. {note}")
         self._chart.visible = True

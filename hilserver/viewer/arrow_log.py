@@ -32,10 +32,10 @@ PREFIX = "circuit."
 
 @dataclass(frozen=True)
 class _Part:
-    """A file: the number of its first row in the run, and of each batch the first row and the place in the file."""
+    """A file: the row behind its last one, and of each batch the first row and the place in the file."""
 
     path: Path
-    first: int
+    end: int
     rows: np.ndarray[tuple[int], np.dtype[np.int64]]
     places: np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -118,7 +118,7 @@ class ArrowLog(Measurement):
         for part in self._parts:
             first = max(int(np.searchsorted(part.rows, start, "right")) - 1, 0)
             last = int(np.searchsorted(part.rows, stop, "left"))
-            if first >= last:
+            if first >= last or part.end <= start:
                 continue
             with _columns_of(part.path, [column]) as (file, stream):
                 file.seek(int(part.places[first]))
@@ -156,7 +156,7 @@ class ArrowLog(Measurement):
             pass
         except (pa.ArrowException, OSError, ValueError, KeyError, RecordError) as error:
             trouble = f"{path.name} can't be read any further ({str(error).splitlines()[0]})"
-        self._parts.append(_Part(path, begin, np.array(rows, np.int64), np.array(at, np.int64)))
+        self._parts.append(_Part(path, self._count, np.array(rows, np.int64), np.array(at, np.int64)))
         count = self._count - begin  # without a batch that could be read only in part
         columns = {name: np.concatenate(parts or [np.empty(0)])[:count] for name, parts in taken.items()}
         times.append(columns["time"])

@@ -97,7 +97,8 @@ class ViewerPage:
                 if path is None:
                     raise HilserverError(f"{name} is not among the logs that can be opened here.")
                 opened = await run.io_bound(self._store.open, path)
-                assert opened is not None
+                if opened is None:  # the program ends
+                    return
                 self.comparison.add(opened)
             except HilserverError as error:
                 problems.append(str(error))

@@ -135,7 +135,7 @@ export default {
         })),
         ...cursors.map((time, k) => ({
           xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },
-          label: { color: CURSORS[k], fontWeight: "bold", formatter: `${k + 1}` },
+          label: { color: CURSORS[k], fontWeight: "bold", fontSize: 13, position: "insideEndTop", formatter: `${k + 1}` },
         })).filter((line) => line.xAxis !== null),
       ];
       return (this.shown?.panes.length ? this.shown.panes : [""]).map((_, k) => ({
