@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hilserver.errors import HilserverError
@@ -50,9 +50,9 @@ class Curve:
         """The value of the sample nearest to this common time; NaN if there is none."""
         return sample_at(self.opened.log, self.signal, time - self.offset)[1] / self.shown.factor
 
-    def statistics(self, begin: float, end: float) -> SpanStatistics:
-        """Exact figures between these common times, in the unit in which it is shown."""
-        found = statistics(self.opened.log, self.signal, begin - self.offset, end - self.offset)
+    def statistics(self, begin: float, end: float, wanted: Callable[[], bool] = lambda: True) -> SpanStatistics:
+        """Exact figures between these common times, in the unit in which it is shown (see `statistics`)."""
+        found = statistics(self.opened.log, self.signal, begin - self.offset, end - self.offset, wanted)
         factor = self.shown.factor
         names = ("minimum", "maximum", "mean", "rms", "std")
         return replace(found, **{name: getattr(found, name) / factor for name in names})

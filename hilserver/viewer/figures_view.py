@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 from nicegui import run, ui
@@ -25,7 +26,7 @@ _COLUMNS = {
     "std": "std. dev.",
     "count": "samples",
 }
-SETTLED = 0.25
+SETTLED = 0.4
 """Seconds for which section and cursors must rest before statistics are computed: they read every sample."""
 
 
@@ -48,6 +49,10 @@ class FiguresView:
         """Show the figures of what the plot shows now; given up if it changes meanwhile."""
         self._asked += 1
         asked = self._asked
+
+        def wanted() -> bool:
+            return asked == self._asked
+
         begin, end = plot.measured_span
         cursors, curves = list(plot.cursors), self.comparison.curves()
         self._span.set_text(_span_text(plot))
@@ -57,13 +62,15 @@ class FiguresView:
                 rows[curve.name] |= await run.io_bound(_at_cursors, curve, cursors) or {}
             self._table.rows = list(rows.values())
             await asyncio.sleep(SETTLED)
+            if not wanted():
+                return
             for curve in curves:
-                if asked != self._asked:
+                rows[curve.name] |= await run.io_bound(_over_span, curve, begin, end, wanted) or {}
+                if not wanted():
                     return
-                rows[curve.name] |= await run.io_bound(_over_span, curve, begin, end) or {}
         except HilserverError as error:
             self._span.set_text(str(error))
-        if asked == self._asked:
+        if wanted():
             self._table.rows = list(rows.values())
 
 
@@ -72,8 +79,8 @@ def _at_cursors(curve: Curve, cursors: list[float | None]) -> dict[str, str]:
     return {"one": figure(one), "other": figure(other), "difference": figure(other - one)}
 
 
-def _over_span(curve: Curve, begin: float, end: float) -> dict[str, str]:
-    found = curve.statistics(begin, end)
+def _over_span(curve: Curve, begin: float, end: float, wanted: Callable[[], bool]) -> dict[str, str]:
+    found = curve.statistics(begin, end, wanted)
     names = ("minimum", "maximum", "mean", "rms", "std")
     missing = f" (+ {found.missing} without a number)" if found.missing else ""
     return {name: figure(getattr(found, name)) for name in names} | {"count": f"{found.count}{missing}"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -31,11 +32,17 @@ class SpanStatistics:
     std: float
 
 
-def statistics(log: Measurement, signal: str, begin: float, end: float) -> SpanStatistics:
-    """Figures of the samples from time ``begin`` to ``end``, both included. Raises `RecordError`."""
+def statistics(
+    log: Measurement, signal: str, begin: float, end: float, wanted: Callable[[], bool] = lambda: True
+) -> SpanStatistics:
+    """Figures of the samples from time ``begin`` to ``end``, both included.
+
+    Reading ends early, and the figures are of no use, when they are not ``wanted`` any more. Raises `RecordError`.
+    """
     log.require(signal)
     start, stop = log.rows(signal, begin, end)
-    return figures(log.read(signal, at, min(at + CHUNK, stop)) for at in range(start, stop, CHUNK))
+    places = takewhile(lambda _: wanted(), range(start, stop, CHUNK))
+    return figures(log.read(signal, at, min(at + CHUNK, stop)) for at in places)
 
 
 def figures(parts: Iterable[Floats]) -> SpanStatistics:

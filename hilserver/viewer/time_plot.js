@@ -42,6 +42,7 @@ export default {
     // Everything anew: panes, curves, section.
     draw(message) {
       this.shown = message;
+      this.visible = message.section[1] - message.section[0]; // for the texts of the axis, which are made while drawing
       this.$el.style.height = `${Math.max(380, 60 + 170 * message.panes.length)}px`;
       this.chart.resize();
       this.chart.setOption(this.options(message), true);
@@ -70,14 +71,16 @@ export default {
     },
 
     section() {
-      const zoom = this.chart.getOption().dataZoom[0];
-      return [zoom.startValue, zoom.endValue];
+      const [first, last] = this.shown.extent;
+      const at = (pixel) => this.chart.convertFromPixel({ xAxisIndex: 0 }, pixel);
+      return [Math.max(at(PANE.left), first), Math.min(at(this.chart.getWidth() - PANE.right), last)];
     },
 
     tell() {
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => {
         const [begin, end] = this.section();
+        this.visible = end - begin;
         this.number = (this.number || 0) + 1;
         const pixels = Math.max(50, Math.round(this.chart.getWidth() - PANE.left - PANE.right));
         this.$emit("section", { begin, end, pixels, number: this.number });
@@ -96,7 +99,7 @@ export default {
       const height = (this.$el.clientHeight - PANE.first - 44 - PANE.gap * (count - 1)) / count;
       const top = (k) => PANE.first + k * (height + PANE.gap);
       const zoom = { xAxisIndex: "all", filterMode: "none", startValue: section[0], endValue: section[1] };
-      const label = (time) => clock(time, Math.max(...this.span()));
+      const label = (time) => clock(time, Math.max(this.visible, 1e-6));
       const keys = panes.map((_, k) => ({
         data: series.filter((curve) => curve.pane === k).map((curve) => curve.name),
         top: top(k) - 24, left: PANE.left + 60, right: 10, type: "scroll", itemWidth: 16, itemHeight: 3, icon: "rect",
@@ -147,10 +150,6 @@ export default {
       }));
     },
 
-    span() {
-      const [begin, end] = this.chart.getOption()?.dataZoom?.length ? this.section() : this.shown.section;
-      return [end - begin, 1e-6];
-    },
 
     // The picture as a file: pixels for a mail, SVG for a report.
     save(kind, name) {

@@ -10,12 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from panel_bench import CHROMIUM, WITHIN, chromium
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Position, expect
 from service_harness import eventually, listens
 from viewer_bench import SPIKE, STARTED, Run, record
 
@@ -102,16 +101,27 @@ def section(page: Page) -> tuple[float, float]:
     return float(zoom["startValue"]), float(zoom["endValue"])
 
 
-def pixel(page: Page, time: float) -> dict[str, Any]:
+def pixel(page: Page, time: float) -> Position:
     """Where a time is in the first pane, from the corner of the plot."""
     x = page.evaluate(f"() => {CHART}.convertToPixel({{ xAxisIndex: 0 }}, {float(time)!r})")
-    return {"x": x, "y": 100}
+    return Position(x=x, y=100)
 
 
 def rows(page: Page) -> dict[str, list[str]]:
     """The table of figures: the cells behind the name, by signal."""
     cells = [row.split("\t") for row in page.locator(".figures tbody").inner_text().splitlines() if row.strip()]
     return {name: rest for name, *rest in cells}
+
+
+def shows(page: Page, signal: str, expected: list[str]) -> None:
+    """The table has these figures of the signal, as soon as they are computed."""
+    eventually(lambda: rows(page).get(signal) == expected, 20)
+
+
+def narrower(page: Page, width: float) -> tuple[float, float]:
+    """The section, as soon as it is narrower than this."""
+    eventually(lambda: (now := section(page))[1] - now[0] < width, 20)
+    return section(page)
 
 
 def chosen_only(page: Page, *signals: str) -> None:
@@ -134,12 +144,12 @@ def test_no_extreme_is_lost_from_the_whole_run_down_to_single_samples(page: Page
     assert whole[:, 1].max() == SPIKE / BAR
     at = time[long.spike]
     begin, end = section(page)
-    assert (begin, end) == (0.0, pytest.approx(399.999))
+    assert (begin, end) == pytest.approx((0.0, 399.999))
     while end - begin > 0.5:
         page.locator(".time-plot").hover(position=pixel(page, at))
         page.mouse.wheel(0, -600)
         before = end - begin
-        begin, end = eventually(lambda before=before: (s := section(page))[1] - s[0] < before and s, 20)
+        begin, end = narrower(page, before)
     inside = (time >= begin) & (time <= end)
     expected = np.stack([time[inside], pressure[inside]], axis=1)
     eventually(lambda: len(drawn(page, 0)) == len(expected) + 2, 20)
@@ -157,7 +167,7 @@ def test_cursors_and_statistics_are_those_of_the_recorded_samples(page: Page, ru
     found = re.search(r"([\d.]+) s … ([\d.]+) s", span.inner_text())
     assert found is not None
     begin, end = float(found[1]), float(found[2])
-    assert (begin, end) == (pytest.approx(100.0, abs=1.0), pytest.approx(300.0, abs=1.0))
+    assert (begin, end) == pytest.approx((100.0, 300.0), abs=1.0)
     time = runs[0].values["time"]
     inside = (time >= begin) & (time <= end)
     for name, unit, factor in (("channel.p_A", "bar", BAR), ("channel.x", "mm", 1e-3)):
@@ -166,23 +176,23 @@ def test_cursors_and_statistics_are_those_of_the_recorded_samples(page: Page, ru
         part = values[inside]
         figures = [part.min(), part.max(), part.mean(), np.sqrt(np.mean(part**2)), part.std()]
         expected = [unit, *map(figure, [one, other, other - one, *figures]), f"{inside.sum()}"]
-        eventually(lambda row=f"{name} · 1", wanted=expected: rows(page).get(row) == wanted, 20)
+        shows(page, f"{name} · 1", expected)
     assert rows(page)["channel.p_A · 2"][1:] == [*(8 * ["–"]), "0"], "the short run has no samples there"
     page.get_by_role("button", name="No cursors").click()
     expect(span).to_contain_text("Visible section")
 
 
 def test_runs_lie_over_one_another_by_an_event_and_by_the_clock(page: Page, runs: tuple[Run, Run]) -> None:
-    assert section(page) == (0.0, pytest.approx(399.999))
+    assert section(page) == pytest.approx((0.0, 399.999))
     page.get_by_role("button", name="event", exact=True).click()
     page.locator(".event").click()
     page.get_by_role("option", name="switch", exact=True).click()
-    eventually(lambda: section(page) == (pytest.approx(-200.0), pytest.approx(199.999)), 20)
+    eventually(lambda: section(page) == pytest.approx((-200.0, 199.999)), 20)
     eventually(lambda: len(points := drawn(page, 1)) > 2 and points[0, 0] < 0, 20)
     short = drawn(page, 1)
-    assert (short[0, 0], short[-1, 0]) == (pytest.approx(-3.0, abs=0.4), pytest.approx(2.999, abs=0.4))
+    assert (short[0, 0], short[-1, 0]) == pytest.approx((-3.0, 2.999), abs=0.4)
     page.get_by_role("button", name="clock", exact=True).click()
-    eventually(lambda: section(page) == (pytest.approx(0.0), pytest.approx(1005.999)), 20)
+    eventually(lambda: section(page) == pytest.approx((0.0, 1005.999)), 20)
 
 
 def test_signals_are_found_by_words_and_drawn_on_the_axis_of_their_unit(page: Page) -> None:
