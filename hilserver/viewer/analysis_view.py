@@ -124,7 +124,7 @@ def _xy(one: Curve, other: Curve, span: tuple[float, float]) -> tuple[str, dict[
         "yAxis": {**axis, "name": _titled(other), "nameGap": 56},
         "series": [{"type": "line", "showSymbol": False, "lineStyle": {"width": 1}, "data": points}],
     }
-    return f"{len(points)} points" + (f", every {every}th sample." if every > 1 else ", every sample."), options
+    return f"{len(points)} points" + (f", one of {every} samples." if every > 1 else ", every sample."), options
 
 
 def _at(times: Floats, other_times: Floats, values: Floats) -> Floats:
