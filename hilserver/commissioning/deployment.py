@@ -208,9 +208,9 @@ def _what_runs(target: Target, program_id: str) -> str:
 def roll_back(target: Target) -> str:
     """Let the release before the present one run again; returns its name."""
     found = target.ask("facts", program="none")
+    _require_at_rest(target, found)
     if found["previous"] is None:
         raise DeploymentError(f"{target.address}: has no release of {target.rig} before the present one. {UNCHANGED}")
-    _require_at_rest(target, found)
     target.ask("activate", release=found["previous"]["name"])
     return str(found["previous"]["name"])
 

@@ -50,8 +50,8 @@ window.link = (() => {
   }
 
   function idle() {
-    if (panel.viewer) return "this login is read-only";
     if (lost) return "no connection: use the emergency stop";
+    if (panel.viewer) return "this login is read-only";
     return matchMedia("(hover: none)").matches ? "" : "or hold Space or Esc"; // without a mouse there are no keys
   }
 
@@ -59,9 +59,9 @@ window.link = (() => {
 
   let pressed = 0; // number of presses that are not answered, or were answered a moment ago
 
-  // Sends the command by a request of its own, which waits for nothing else that the page exchanges with the panel.
+  // Sends the command by a request of its own, which waits for nothing else that the page exchanges with the panel. It
+  // is sent even for a login that is thought to be read-only: a server that is slow to answer looks the same.
   async function press() {
-    if (panel.viewer) return;
     pressed += 1;
     stop.classList.add("sent");
     hint.textContent = "sent …";
@@ -70,7 +70,8 @@ window.link = (() => {
     try {
       const response = await fetch("stop", { method: "POST", keepalive: true });
       const answer = await response.json();
-      say(answer.ok ? `${answer.text} · ${Math.round(performance.now() - began)} ms` : answer.text, !answer.ok);
+      const why = panel.viewer ? `${answer.text}; this login is read-only: use the emergency stop` : answer.text;
+      say(answer.ok ? `${answer.text} · ${Math.round(performance.now() - began)} ms` : why, !answer.ok);
     } catch {
       say("not sent: use the emergency stop", true);
     }

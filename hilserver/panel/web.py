@@ -69,6 +69,7 @@ class Panel:
                 host=settings.host,
                 port=settings.port,
                 reload=False,
+                loop="asyncio",  # uvloop fails where an MQTT connection is lost while its socket is about to be watched
                 show=False,
                 show_welcome_message=False,
                 reconnect_timeout=30.0,  # open pages survive a sleeping tablet or a busy machine

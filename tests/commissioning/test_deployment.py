@@ -73,6 +73,12 @@ def runs(target: Target) -> str:
     return str(state["release"]["name"])
 
 
+def order(target: Target, command: str) -> None:
+    """Send a command to the server there."""
+    done = target.ask("call", release="current", arguments=["send", command, "--rig", NAME])
+    assert done["code"] == 0, done
+
+
 def recordings(target: Target, folder: Path) -> set[str]:
     """The names of the logs that are fetched into this folder."""
     return {path.name for path in fetch_logs(target, folder) if path.suffix == ".arrow"}
@@ -136,21 +142,21 @@ def test_a_rig_that_is_wrong_is_not_sent(deployed: Target, tmp_path: Path) -> No
 @needs_sshd
 def test_an_armed_rig_is_not_touched(deployed: Target, tmp_path: Path) -> None:
     before = runs(deployed)
-    for command in ("arm", "disarm"):
-        done = deployed.ask("call", release="current", arguments=["send", command, "--rig", NAME])
-        assert done["code"] == 0, done
-        if command == "arm":
-            with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
-                deploy(rig_in(tmp_path), deployed)
-            with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
-                roll_back(deployed)
+    order(deployed, "arm")
+    try:
+        with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+            deploy(rig_in(tmp_path), deployed)
+        with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+            roll_back(deployed)
+    finally:
+        order(deployed, "disarm")
     assert runs(deployed) == before
 
 
 @needs_sshd
 def test_a_rig_in_fault_can_be_looked_at_and_replaced(deployed: Target, tmp_path: Path) -> None:
     """`hilserver status` ends with an exit code of its own there, which is no failure."""
-    assert deployed.ask("call", release="current", arguments=["send", "trip", "--rig", NAME])["code"] == 0
+    order(deployed, "trip")
     assert mode_of(deployed) == "FAULT"
     after = deploy(rig_in(tmp_path), deployed)
     assert (runs(deployed), mode_of(deployed)) == (after, "SAFE")

@@ -107,6 +107,7 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
     with contextlib.ExitStack() as life:
         life.callback(chaos.disk.unmount)
         life.enter_context(chaos.server)
+        eventually(chaos.server_is_complete)
         chaos.repair()
         memory = chaos.server.memory
         watching = asyncio.create_task(chaos.watch())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from chaos_model import SLOWLY, Look, Model
 from chaos_place import ChaosServer, Disk
-from service_harness import rig_text
+from service_harness import MODULES, rig_text
 from soak import HEARTBEAT, MAX_MISSED, RECORDING, Soak
 
 from hilserver.realtime.device import DeviceMemory
@@ -175,6 +175,11 @@ class Chaos:
             return self.soak.bench.server.do(command, **arguments)
 
     # --- what is done to it ------------------------------------------------------------------------------------------
+
+    def server_is_complete(self) -> bool:
+        """Whether all of its processes are there: a server is ready before its stand-by worker is."""
+        self.server.note_children()
+        return {*MODULES.values()} - {"check"} <= set(self.server.pids)
 
     def hold(self, name: str) -> None:
         self.server.note_children()
