@@ -9,7 +9,7 @@ from nicegui import run, ui
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.viewer.comparison import Comparison, Curve
+from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.spectra import SEGMENTS, response, spectrum
 from hilserver.web.style import heading
@@ -22,8 +22,8 @@ MOST_POINTS = 20_000
 class AnalysisView:
     """The card. It computes when asked: each of its plots reads all samples of the span."""
 
-    def __init__(self, comparison: Comparison, plot: PlotView) -> None:
-        self.comparison, self.plot = comparison, plot
+    def __init__(self, overlay: Overlay, plot: PlotView) -> None:
+        self.overlay, self.plot = overlay, plot
         with ui.column().classes("card w-full gap-2 analysis"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Analysis of the span")
@@ -44,7 +44,7 @@ class AnalysisView:
 
     def refresh(self) -> None:
         """Offer the signals that are shown now."""
-        names = [curve.name for curve in self.comparison.curves()]
+        names = [curve.name for curve in self.overlay.curves()]
         for select, place in ((self._one, 0), (self._other, 1)):
             kept = select.value if select.value in names else None
             select.set_options(names, value=kept or (names[min(place, len(names) - 1)] if names else None))
@@ -55,7 +55,7 @@ class AnalysisView:
         self._other.props(f'label="{"y" if kind == "xy" else "to"}"')
 
     async def _compute(self) -> None:
-        curves = {curve.name: curve for curve in self.comparison.curves()}
+        curves = {curve.name: curve for curve in self.overlay.curves()}
         one, other = curves.get(str(self._one.value)), curves.get(str(self._other.value))
         if one is None or other is None:
             self._note.set_text("Choose a signal first.")
@@ -78,7 +78,7 @@ class AnalysisView:
 
 
 def _computed(
-    kind: str, one: Curve, other: Curve, span: tuple[float, float], segments: int
+    kind: str, one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int
 ) -> tuple[str, dict[str, Any]]:
     """What was done, and the options of the chart."""
     if kind == "spectrum":
@@ -86,13 +86,13 @@ def _computed(
     return _bode(one, other, span, segments) if kind == "bode" else _xy(one, other, span)
 
 
-def _spectrum(curve: Curve, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
+def _spectrum(curve: DrawnSignal, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
     found = spectrum(*curve.samples(*span), segments)
     unit = f"amplitude, {curve.shown.unit}" if curve.shown.unit else "amplitude"
     return found.note, _chart([(unit, found.amplitude, curve.colour, "value")], found.frequency)
 
 
-def _bode(one: Curve, other: Curve, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
+def _bode(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
     times, cause = one.samples(*span)
     effect = _at(times, *other.samples(*span))
     found = response(times, cause, effect, segments)
@@ -105,7 +105,7 @@ def _bode(one: Curve, other: Curve, span: tuple[float, float], segments: int) ->
     return found.note, _chart(panes, found.frequency, frequencies="log")
 
 
-def _xy(one: Curve, other: Curve, span: tuple[float, float]) -> tuple[str, dict[str, Any]]:
+def _xy(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float]) -> tuple[str, dict[str, Any]]:
     times, across = one.samples(*span)
     up = _at(times, *other.samples(*span))
     every = -(-len(times) // MOST_POINTS) or 1
@@ -136,7 +136,7 @@ def _at(times: Floats, other_times: Floats, values: Floats) -> Floats:
     return np.interp(times, other_times, values, left=np.nan, right=np.nan)
 
 
-def _titled(curve: Curve) -> str:
+def _titled(curve: DrawnSignal) -> str:
     return f"{curve.name}, {curve.shown.unit}" if curve.shown.unit else curve.name
 
 

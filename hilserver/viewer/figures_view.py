@@ -10,7 +10,7 @@ from typing import Any
 from nicegui import run, ui
 
 from hilserver.errors import HilserverError
-from hilserver.viewer.comparison import Comparison, Curve
+from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.plot_view import PlotView
 
 _COLUMNS = {
@@ -33,8 +33,8 @@ SETTLED = 0.4
 class FiguresView:
     """The table. It follows the plot; while statistics are computed, those of before are not shown."""
 
-    def __init__(self, comparison: Comparison) -> None:
-        self.comparison = comparison
+    def __init__(self, overlay: Overlay) -> None:
+        self.overlay = overlay
         self._asked = 0
         self._span = ui.label().classes("text-sm text-slate-600 span")
         left = ("signal", "unit")
@@ -54,7 +54,7 @@ class FiguresView:
             return asked == self._asked
 
         begin, end = plot.measured_span
-        cursors, curves = list(plot.cursors), self.comparison.curves()
+        cursors, curves = list(plot.cursors), self.overlay.curves()
         self._span.set_text(_span_text(plot))
         rows = {curve.name: {"signal": curve.name, "unit": curve.shown.unit} for curve in curves}
         try:
@@ -74,12 +74,12 @@ class FiguresView:
             self._table.rows = list(rows.values())
 
 
-def _at_cursors(curve: Curve, cursors: list[float | None]) -> dict[str, str]:
+def _at_cursors(curve: DrawnSignal, cursors: list[float | None]) -> dict[str, str]:
     one, other = (math.nan if time is None else curve.value(time) for time in cursors)
     return {"one": figure(one), "other": figure(other), "difference": figure(other - one)}
 
 
-def _over_span(curve: Curve, begin: float, end: float, wanted: Callable[[], bool]) -> dict[str, str]:
+def _over_span(curve: DrawnSignal, begin: float, end: float, wanted: Callable[[], bool]) -> dict[str, str]:
     found = curve.statistics(begin, end, wanted)
     names = ("minimum", "maximum", "mean", "rms", "std")
     missing = f" (+ {found.missing} without a number)" if found.missing else ""

@@ -13,8 +13,8 @@ from nicegui import background_tasks, run, ui
 from hilserver.errors import HilserverError
 from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysisView
-from hilserver.viewer.comparison import Comparison, first_signals
 from hilserver.viewer.figures_view import FiguresView
+from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
 from hilserver.viewer.store import LogStore, OpenedLog
@@ -37,7 +37,7 @@ class ViewerPage:
 
     def __init__(self, store: LogStore, offered: Callable[[], Mapping[str, Path]], names: Sequence[str]) -> None:
         self._store, self._offered = store, offered
-        self.comparison = Comparison()
+        self.overlay = Overlay()
         self._folder: Path | None = None
         add_style(_CSS)
         with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1900px] mx-auto"):
@@ -53,9 +53,9 @@ class ViewerPage:
                     self._signals = ui.column().classes("w-full gap-0 signals no-wrap")
                 with ui.column().classes("grow min-w-0 gap-3"):
                     with ui.column().classes("card w-full gap-2"):
-                        self.plot = PlotView(self.comparison, self._changed, lambda error: self._say(str(error)))
-                        self._figures = FiguresView(self.comparison)
-                    self._analysis = AnalysisView(self.comparison, self.plot)
+                        self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
+                        self._figures = FiguresView(self.overlay)
+                    self._analysis = AnalysisView(self.overlay, self.plot)
         ui.context.client.on_delete(self._clean)
         ui.timer(0.0, lambda: self._open(names), once=True)
 
@@ -73,7 +73,7 @@ class ViewerPage:
             self._moments.classes("w-64 moments")
             ui.space()
             for text, icon, action in (
-                ("Whole", "zoom_out_map", lambda: self.plot.zoom(*self.comparison.extent())),
+                ("Whole", "zoom_out_map", lambda: self.plot.zoom(*self.overlay.extent())),
                 ("To cursors", "center_focus_strong", lambda: self.plot.zoom(*self.plot.measured_span)),
                 ("No cursors", "clear", self._no_cursors),
             ):
@@ -99,20 +99,20 @@ class ViewerPage:
                 opened = await run.io_bound(self._store.open, path)
                 if opened is None:  # the program ends
                     return
-                self.comparison.add(opened)
+                self.overlay.add(opened)
             except HilserverError as error:
                 problems.append(str(error))
-        if not self.comparison.signals:
-            self.comparison.choose(first_signals(self.comparison.logs))
+        if not self.overlay.signals:
+            self.overlay.choose(first_signals(self.overlay.logs))
         self._say(" ".join(problems))
         self._show(whole=True)
 
     def _show(self, *, whole: bool = False) -> None:
         """Show what has changed in the logs, or in how they are aligned."""
-        several = len(self.comparison.logs) > 1
+        several = len(self.overlay.logs) > 1
         self._align.visible = several
         self._event.visible = several and self._align.value == "event"
-        events = common_events([opened.log for opened in self.comparison.logs])
+        events = common_events([opened.log for opened in self.overlay.logs])
         self._event.set_options(events, value=self._event.value if self._event.value in events else None)
         self._list_logs()
         self._list()
@@ -120,7 +120,7 @@ class ViewerPage:
 
     def _draw(self, *, whole: bool = False) -> None:
         self.plot.draw(whole=whole)
-        moments = self.comparison.moments()[:MOST_EVENTS]
+        moments = self.overlay.moments()[:MOST_EVENTS]
         self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(moments)}, value=None)
         self._moments.visible = bool(moments)
         self._analysis.refresh()
@@ -128,7 +128,7 @@ class ViewerPage:
     def _list_logs(self) -> None:
         self._logs.clear()
         with self._logs:
-            for place, opened in enumerate(self.comparison.logs, 1):
+            for place, opened in enumerate(self.overlay.logs, 1):
                 log = opened.log
                 begin, end = log.span
                 with ui.row().classes("w-full items-center gap-2 no-wrap"):
@@ -140,7 +140,7 @@ class ViewerPage:
                     ui.space()
                     close = ui.button(icon="close", on_click=lambda opened=opened: self._close(opened))
                     close.props(f'flat dense round size=sm aria-label="Close log {place}"')
-            others = [name for name in self._offered() if name not in {o.log.name for o in self.comparison.logs}]
+            others = [name for name in self._offered() if name not in {o.log.name for o in self.overlay.logs}]
             if others:
                 more = ui.select(others, label="Open another log beside", with_input=True, on_change=self._add)
                 more.props("outlined dense options-dense").classes("w-96 add-log")
@@ -149,9 +149,9 @@ class ViewerPage:
         await self._open([str(getattr(event, "value", ""))])
 
     def _close(self, opened: OpenedLog) -> None:
-        self.comparison.remove(opened)
-        known = self.comparison.available()
-        self.comparison.choose([name for name in self.comparison.signals if name in known])
+        self.overlay.remove(opened)
+        known = self.overlay.available()
+        self.overlay.choose([name for name in self.overlay.signals if name in known])
         self._show(whole=True)
 
     def _realign(self) -> None:
@@ -159,7 +159,7 @@ class ViewerPage:
         if self._align.value == "event" and self._event.value is None:
             return  # until one is chosen
         try:
-            self.comparison.align(self._align.value, str(self._event.value or ""))
+            self.overlay.align(self._align.value, str(self._event.value or ""))
         except HilserverError as error:
             self._say(str(error))
             return
@@ -170,21 +170,21 @@ class ViewerPage:
         """Show the chosen event in the middle: in a section as wide as now, at most a tenth of everything."""
         if self._moments.value is None:
             return
-        moment = self.comparison.moments()[int(self._moments.value)]
-        (first, last), (begin, end) = self.comparison.extent(), self.plot.section
+        moment = self.overlay.moments()[int(self._moments.value)]
+        (first, last), (begin, end) = self.overlay.extent(), self.plot.section
         half = min(end - begin, (last - first) / 10) / 2
         self.plot.zoom(max(moment.time - half, first), min(moment.time + half, last))
 
     def _list(self) -> None:
         """List the signals that have all words of the search; the chosen ones first."""
         words = str(self._words.value or "").lower().split()
-        known = self.comparison.available()
-        chosen = self.comparison.signals
+        known = self.overlay.available()
+        chosen = self.overlay.signals
         found = [name for name in known if name not in chosen and all(word in name.lower() for word in words)]
         self._signals.clear()
         with self._signals:
             for name in [*chosen, *found[:LISTED]]:
-                unit = self.comparison.units.of(known.get(name, "")).unit
+                unit = self.overlay.units.of(known.get(name, "")).unit
                 box = ui.checkbox(f"{name}  [{unit}]" if unit else name, value=name in chosen)
                 box.props("dense size=sm").on_value_change(lambda event, name=name: self._choose(name, event.value))
             if len(found) > LISTED:
@@ -193,7 +193,7 @@ class ViewerPage:
                 ui.label("No other signal has these words.").classes("text-xs text-slate-500")
 
     def _choose(self, name: str, wanted: bool) -> None:
-        self.comparison.choose([n for n in self.comparison.signals if n != name] + [name] * wanted)
+        self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
         self._list()
         self._draw()
 
@@ -211,10 +211,10 @@ class ViewerPage:
         """Write the samples of the span of each log to files, which the browser then fetches."""
         self._folder = self._folder or Path(tempfile.mkdtemp(prefix="hilserver-view-"))
         begin, end = self.plot.measured_span
-        pairs = list(zip(self.comparison.logs, self.comparison.offsets, strict=True))
+        pairs = list(zip(self.overlay.logs, self.overlay.offsets, strict=True))
         self._say("")
         for opened, offset in pairs:
-            signals = [name for name in self.comparison.signals if name in opened.log.units]
+            signals = [name for name in self.overlay.signals if name in opened.log.units]
             try:
                 files = await run.io_bound(
                     export_span, opened.log, signals, begin - offset, end - offset, self._folder, kind
@@ -226,7 +226,7 @@ class ViewerPage:
                 ui.download.file(file, file.name)
 
     def _picture(self, kind: str) -> None:
-        name = self.comparison.logs[0].log.path.stem if self.comparison.logs else "plot"
+        name = self.overlay.logs[0].log.path.stem if self.overlay.logs else "plot"
         self.plot.plot.run_method("save", kind, name)
 
     async def _clean(self) -> None:

@@ -11,7 +11,7 @@ from nicegui import run, ui
 from nicegui.events import GenericEventArguments
 
 from hilserver.errors import HilserverError
-from hilserver.viewer.comparison import MOST_MARKS, Comparison, Curve
+from hilserver.viewer.overlay import MOST_MARKS, DrawnSignal, Overlay
 
 _ = ui.echart
 """Makes the module of the charts known to the browser, from which time_plot.js imports."""
@@ -28,11 +28,9 @@ class PlotView:
     a log can't be read.
     """
 
-    def __init__(
-        self, comparison: Comparison, changed: Callable[[], None], failed: Callable[[HilserverError], None]
-    ) -> None:
-        self.comparison, self._changed, self._failed = comparison, changed, failed
-        self.section = comparison.extent()
+    def __init__(self, overlay: Overlay, changed: Callable[[], None], failed: Callable[[HilserverError], None]) -> None:
+        self.overlay, self._changed, self._failed = overlay, changed, failed
+        self.section = overlay.extent()
         self.cursors: list[float | None] = [None, None]
         self._request: dict[str, Any] | None = None
         self._busy = False
@@ -48,12 +46,12 @@ class PlotView:
 
     def draw(self, *, whole: bool = False) -> None:
         """Draw anew, with other curves or logs; the section stays unless ``whole``, or it shows nothing any more."""
-        begin, end = extent = self.comparison.extent()
+        begin, end = extent = self.overlay.extent()
         if whole or not (begin <= self.section[0] < self.section[1] <= end):
             self.section = extent
         if whole:
             self.cursors = [None, None]
-        curves = self.comparison.curves()
+        curves = self.overlay.curves()
         panes = list(dict.fromkeys(curve.shown.unit for curve in curves))
         series = [
             {"name": c.name, "pane": panes.index(c.shown.unit), "colour": c.colour, "dash": c.dash} for c in curves
@@ -83,7 +81,7 @@ class PlotView:
     async def _answer(self, request: dict[str, Any]) -> None:
         begin, end, pixels = float(request["begin"]), float(request["end"]), min(int(request["pixels"]), 8000)
         try:
-            points = [await run.io_bound(encoded, curve, begin, end, pixels) for curve in self.comparison.curves()]
+            points = [await run.io_bound(encoded, curve, begin, end, pixels) for curve in self.overlay.curves()]
         except HilserverError as error:
             self._failed(error)
             return
@@ -91,7 +89,7 @@ class PlotView:
 
     def _lines(self) -> dict[str, Any]:
         """The cursors, and the events of the section unless they are too many."""
-        moments = self.comparison.moments(*self.section)
+        moments = self.overlay.moments(*self.section)
         shown = moments if len(moments) <= MOST_MARKS else [m for m in moments if m.kind != "command"][:MOST_MARKS]
         begin, end = self.section
         cursors = [time if time is not None and begin <= time <= end else None for time in self.cursors]
@@ -107,7 +105,7 @@ class PlotView:
         self._changed()
 
 
-def encoded(curve: Curve, begin: float, end: float, pixels: int) -> str:
+def encoded(curve: DrawnSignal, begin: float, end: float, pixels: int) -> str:
     """The points of a curve as the browser takes them: time, value, time, value, … as float64, in base64."""
     points = np.stack(curve.points(begin, end, pixels), axis=1)
     return base64.b64encode(points.astype("<f8").tobytes()).decode()

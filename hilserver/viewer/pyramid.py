@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -15,10 +15,8 @@ CHUNK = 4096 * BASE
 """Samples that are read at a time while a pyramid is built: its memory does not depend on the length of the signal."""
 
 
-class Samples(Protocol):
-    """Reads the samples ``start`` … ``stop`` − 1 of a signal, float64[stop − start]."""
-
-    def __call__(self, start: int, stop: int) -> Floats: ...
+ReadSamples = Callable[[int, int], Floats]
+"""Reads the samples ``start`` … ``stop`` − 1 of a signal, float64[stop − start]."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Pyramid:
     ``read`` reads samples; it is called once for all of them here, and later for parts of a few thousand.
     """
 
-    def __init__(self, read: Samples, count: int) -> None:
+    def __init__(self, read: ReadSamples, count: int) -> None:
         self.count = count
         self._read = read
         parts = [_grouped(read(at, min(at + CHUNK, count)), BASE) for at in range(0, count, CHUNK)]

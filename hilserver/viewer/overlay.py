@@ -25,7 +25,7 @@ MOST_MARKS = 60
 
 
 @dataclass(frozen=True)
-class Curve:
+class DrawnSignal:
     """A signal of a log as it is drawn: ``offset`` is added to its times, values are in ``shown``."""
 
     opened: OpenedLog
@@ -58,7 +58,7 @@ class Curve:
         return replace(found, **{name: getattr(found, name) / factor for name in names})
 
 
-class Comparison:
+class Overlay:
     """The logs of a page, how they are aligned, and the signals that are chosen."""
 
     def __init__(self, logs: Sequence[OpenedLog] = ()) -> None:
@@ -104,9 +104,9 @@ class Comparison:
                 found[signal] = found.get(signal) or unit
         return found
 
-    def curves(self) -> list[Curve]:
+    def curves(self) -> list[DrawnSignal]:
         """The chosen signals of all logs that have them; one log: a colour per signal, else per curve."""
-        found: list[Curve] = []
+        found: list[DrawnSignal] = []
         units, several = self.available(), len(self.logs) > 1
         for signal in self.signals:
             shown = self.units.of(units.get(signal, ""))
@@ -114,7 +114,7 @@ class Comparison:
                 if signal in opened.log.units:
                     name = f"{signal} · {place + 1}" if several else signal
                     colour = COLOURS[len(found) % len(COLOURS)]
-                    found.append(Curve(opened, signal, name, offset, shown, colour, DASHES[place % len(DASHES)]))
+                    found.append(DrawnSignal(opened, signal, name, offset, shown, colour, DASHES[place % len(DASHES)]))
         return found
 
     def extent(self) -> tuple[float, float]:
