@@ -29,12 +29,13 @@ def view(
     from hilserver.web.listening import LOOPBACK, free_port
 
     require_nicegui()
+    listening = free_port(LOOPBACK, port)
     store, chosen = LogStore(), named([path.absolute() for path in logs])
     opened = [store.open(path) for path in chosen.values()]  # what can't be read is said here, not in the browser
     for one in opened:
         for note in one.log.notes:
             typer.echo(note)
-    settings = ViewerSettings(chosen, free_port(LOOPBACK, port))
+    settings = ViewerSettings(chosen, listening)
     typer.echo(f"Recordings: {settings.url}    Ctrl-C ends it.")
     if browser:
         threading.Timer(1.0, webbrowser.open, (settings.url,)).start()

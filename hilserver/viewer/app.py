@@ -42,14 +42,14 @@ def named(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def require_nicegui() -> None:
-    """Raises `HilserverError` if NiceGUI is not installed; otherwise tells it where to store the nothing it stores."""
+    """Raises `HilserverError` if NiceGUI is not installed."""
     if find_spec("nicegui") is None:
         raise HilserverError("the pages need NiceGUI: pip install 'hilserver[panel]'")
-    os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.gettempdir())
 
 
 def view(settings: ViewerSettings, store: LogStore) -> None:
     """Serve the page until Ctrl-C or SIGTERM; only this machine can reach it, and only with the token."""
+    os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.gettempdir())  # nothing is stored, but it creates the folder
     from fastapi.responses import HTMLResponse, RedirectResponse
     from nicegui import app, ui
     from wsproto.utilities import LocalProtocolError

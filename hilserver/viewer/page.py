@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ ALIGNMENTS = {"start": "start", "clock": "clock", "event": "event"}
 _CSS = """
 .time-plot { min-height: 380px; }
 .signals { max-height: 62vh; overflow: auto; }
+@media (max-width: 1023px) { .signals { max-height: 24vh; } }
 .figures td { font-variant-numeric: tabular-nums; }
 """
 
@@ -38,20 +38,22 @@ class ViewerPage:
     def __init__(self, store: LogStore, offered: Callable[[], Mapping[str, Path]], names: Sequence[str]) -> None:
         self._store, self._offered = store, offered
         self.overlay = Overlay()
-        self._folder: Path | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         add_style(_CSS)
         with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1900px] mx-auto"):
             with ui.column().classes("card w-full gap-2"):
                 self._logs = ui.column().classes("w-full gap-0 logs")
                 self._tools()
                 self._note = ui.label().classes("note warn w-full trouble")
-            with ui.row().classes("w-full items-start no-wrap gap-3"):
-                with ui.column().classes("card w-80 shrink-0 gap-2"):
+            with ui.element("div").classes(
+                "grid grid-cols-1 lg:grid-cols-[19rem_minmax(0,1fr)] gap-3 w-full items-start"
+            ):
+                with ui.column().classes("card w-full gap-2"):
                     heading("Signals")
                     self._words = ui.input(placeholder="Search", on_change=self._list).props("outlined dense clearable")
                     self._words.classes("w-full search")
                     self._signals = ui.column().classes("w-full gap-0 signals no-wrap")
-                with ui.column().classes("grow min-w-0 gap-3"):
+                with ui.column().classes("w-full min-w-0 gap-3"):
                     with ui.column().classes("card w-full gap-2"):
                         self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
                         self._figures = FiguresView(self.overlay)
@@ -140,7 +142,8 @@ class ViewerPage:
                     ui.space()
                     close = ui.button(icon="close", on_click=lambda opened=opened: self._close(opened))
                     close.props(f'flat dense round size=sm aria-label="Close log {place}"')
-            others = [name for name in self._offered() if name not in {o.log.name for o in self.overlay.logs}]
+            open_already = {opened.log.path for opened in self.overlay.logs}
+            others = [name for name, path in self._offered().items() if path not in open_already]
             if others:
                 more = ui.select(others, label="Open another log beside", with_input=True, on_change=self._add)
                 more.props("outlined dense options-dense").classes("w-96 add-log")
@@ -209,16 +212,15 @@ class ViewerPage:
 
     async def _export(self, kind: str) -> None:
         """Write the samples of the span of each log to files, which the browser then fetches."""
-        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="hilserver-view-"))
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="hilserver-view-")
+        folder = Path(self._folder.name)
         begin, end = self.plot.measured_span
         pairs = list(zip(self.overlay.logs, self.overlay.offsets, strict=True))
         self._say("")
         for opened, offset in pairs:
             signals = [name for name in self.overlay.signals if name in opened.log.units]
             try:
-                files = await run.io_bound(
-                    export_span, opened.log, signals, begin - offset, end - offset, self._folder, kind
-                )
+                files = await run.io_bound(export_span, opened.log, signals, begin - offset, end - offset, folder, kind)
             except (HilserverError, OSError) as error:
                 self._say(str(error))
                 continue
@@ -232,4 +234,4 @@ class ViewerPage:
     async def _clean(self) -> None:
         """The page is gone, and with it the files that it has exported."""
         if self._folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            await asyncio.to_thread(self._folder.cleanup)

@@ -34,6 +34,7 @@ class PlotView:
         self.cursors: list[float | None] = [None, None]
         self._request: dict[str, Any] | None = None
         self._busy = False
+        self._status = ui.label().classes("text-sm text-slate-500 reading")
         self.plot = TimePlot().classes("w-full time-plot")
         self.plot.on("section", self._wanted)
         self.plot.on("place", self._place)
@@ -80,11 +81,17 @@ class PlotView:
 
     async def _answer(self, request: dict[str, Any]) -> None:
         begin, end, pixels = float(request["begin"]), float(request["end"]), min(int(request["pixels"]), 8000)
+        points = []
         try:
-            points = [await run.io_bound(encoded, curve, begin, end, pixels) for curve in self.overlay.curves()]
+            for curve in self.overlay.curves():
+                first = not curve.opened.has_drawn(curve.signal)
+                self._status.set_text(f"Reading {curve.name} for the first time …" if first else "")
+                points.append(await run.io_bound(encoded, curve, begin, end, pixels))
         except HilserverError as error:
             self._failed(error)
             return
+        finally:
+            self._status.set_text("")
         self.plot.run_method("points", {"number": request["number"], "points": points, **self._lines()})
 
     def _lines(self) -> dict[str, Any]:
@@ -107,5 +114,6 @@ class PlotView:
 
 def encoded(curve: DrawnSignal, begin: float, end: float, pixels: int) -> str:
     """The points of a curve as the browser takes them: time, value, time, value, … as float64, in base64."""
-    points = np.stack(curve.points(begin, end, pixels), axis=1)
+    times, values = curve.points(begin, end, pixels)
+    points = np.stack([times, np.where(np.isfinite(values), values, np.nan)], axis=1)  # infinity can't be drawn
     return base64.b64encode(points.astype("<f8").tobytes()).decode()

@@ -42,6 +42,10 @@ class OpenedLog:
         at, values = points
         return at, values
 
+    def has_drawn(self, signal: str) -> bool:
+        """Whether this signal was drawn before; the first time takes longer."""
+        return signal in self._pyramids
+
     def _pyramid(self, signal: str) -> Pyramid:
         with self._building:
             if signal not in self._pyramids:
