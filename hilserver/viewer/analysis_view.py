@@ -149,7 +149,7 @@ def _chart(panes: list[tuple[str, Floats, str, str]], frequency: Floats, frequen
         "axisPointer": {"link": [{"xAxisIndex": "all"}]},
         "dataZoom": [{"type": "inside", "xAxisIndex": "all", "filterMode": "none"}],
         "grid": [
-            {"left": 80, "right": 20, "top": f"{5 + k * height}%", "height": f"{height - 6}%"}
+            {"left": 80, "right": 20, "top": f"{5 + k * height}%", "height": f"{height - 8}%"}
             for k in range(len(panes))
         ],
         "xAxis": [
@@ -161,7 +161,7 @@ def _chart(panes: list[tuple[str, Floats, str, str]], frequency: Floats, frequen
                 "name": "Hz" if k == last else "",
                 "nameLocation": "middle",
                 "nameGap": 24,
-                "axisLabel": {"show": k == last},
+                "axisLabel": {"show": k == last, "showMinLabel": False, "showMaxLabel": False},
             }
             for k in range(len(panes))
         ],

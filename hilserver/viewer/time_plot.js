@@ -97,6 +97,7 @@ export default {
     options({ panes, series, extent, section }) {
       const count = panes.length || 1;
       const height = (this.$el.clientHeight - PANE.first - 44 - PANE.gap * (count - 1)) / count;
+      this.height = height;
       const top = (k) => PANE.first + k * (height + PANE.gap);
       const zoom = { xAxisIndex: "all", filterMode: "none", startValue: section[0], endValue: section[1] };
       const label = (time) => clock(time, Math.max(this.visible, 1e-6));
@@ -131,10 +132,11 @@ export default {
 
     // What happened, and the cursors, as vertical lines in all panes; their words in the first.
     marks(moments, cursors) {
+      const room = Math.floor((this.height || 200) / 6); // letters beside a line
       const lines = [
         ...moments.map(({ time, kind, text }) => ({
           xAxis: time, lineStyle: { color: MARKS[kind] || "#64748b", type: "dashed", width: 1 }, name: text,
-          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, 40) },
+          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
         })),
         ...cursors.map((time, k) => ({
           xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },
