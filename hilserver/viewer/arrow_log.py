@@ -123,7 +123,11 @@ class ArrowLog(Measurement):
             with _columns_of(part.path, [column]) as (file, stream):
                 file.seek(int(part.places[first]))
                 for row in part.rows[first:last]:
-                    yield int(row), stream.read_next_batch()
+                    try:
+                        batch = stream.read_next_batch()
+                    except StopIteration:
+                        raise RecordError(part.path, "has become shorter since it was opened.") from None
+                    yield int(row), batch
 
     def _index(self, path: Path, times: list[Floats]) -> str:
         """Add the batches of a file; returns why it could not be read to its end."""
@@ -154,8 +158,10 @@ class ArrowLog(Measurement):
                     self._count += len(batch)
         except StopIteration:
             pass
-        except (pa.ArrowException, OSError, ValueError, KeyError, RecordError) as error:
-            trouble = f"{path.name} can't be read any further ({str(error).splitlines()[0]})"
+        except RecordError as error:
+            trouble = f"{path.name} {error.reason.rstrip('.')}"
+        except (ValueError, KeyError) as error:  # an event that is no JSON, or no event
+            trouble = f"{path.name} can't be read any further: {error}"
         self._parts.append(_Part(path, self._count, np.array(rows, np.int64), np.array(at, np.int64)))
         count = self._count - begin  # without a batch that could be read only in part
         columns = {name: np.concatenate(parts or [np.empty(0)])[:count] for name, parts in taken.items()}
@@ -189,6 +195,9 @@ class ArrowLog(Measurement):
 @contextmanager
 def _columns_of(path: Path, places: Sequence[int]) -> Iterator[tuple[pa.MemoryMappedFile, pa.RecordBatchStreamReader]]:
     """The mapped file, and a stream of its batches with the columns at these places."""
-    with pa.memory_map(str(path)) as file:
-        options = pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
-        yield file, pa.ipc.open_stream(file, options=options)
+    options = pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
+    try:
+        with pa.memory_map(str(path)) as file:
+            yield file, pa.ipc.open_stream(file, options=options)
+    except (OSError, pa.ArrowException) as error:  # removed, or not as it was when it was indexed
+        raise RecordError(path, f"can't be read: {str(error).splitlines()[0]}.") from error

@@ -71,8 +71,11 @@ class ParquetLog(Measurement):
         last = int(np.searchsorted(self._starts, stop, "left"))
         if stop <= start or first >= last:
             return np.empty(0)
-        with pa.parquet.ParquetFile(self._table, memory_map=True) as file:  # a reader is for one thread
-            column = file.read_row_groups(list(range(first, last)), columns=[signal]).column(0)
+        try:
+            with pa.parquet.ParquetFile(self._table, memory_map=True) as file:  # a reader is for one thread
+                column = file.read_row_groups(list(range(first, last)), columns=[signal]).column(0)
+        except (OSError, pa.ArrowException) as error:
+            raise RecordError(self.path, f"can't be read: {str(error).splitlines()[0]}.") from error
         begin = int(self._starts[first])
         return _floats(column.slice(start - begin, stop - start))
 

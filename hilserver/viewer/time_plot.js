@@ -99,7 +99,7 @@ export default {
       const height = (this.$el.clientHeight - PANE.first - 44 - PANE.gap * (count - 1)) / count;
       this.height = height;
       const top = (k) => PANE.first + k * (height + PANE.gap);
-      const zoom = { xAxisIndex: "all", filterMode: "none", startValue: section[0], endValue: section[1] };
+      const zoom = { xAxisIndex: "all", filterMode: "none", throttle: 30, startValue: section[0], endValue: section[1] };
       const label = (time) => clock(time, Math.max(this.visible, 1e-6));
       const keys = panes.map((_, k) => ({
         data: series.filter((curve) => curve.pane === k).map((curve) => curve.name),

@@ -100,6 +100,21 @@ def test_a_log_with_a_removed_batch_ends_there(run: Run, tmp_path: Path) -> None
     assert "lacks rows before row 500 of the run" in log.notes[0]
 
 
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_a_log_that_is_removed_meanwhile_is_an_error_with_its_name(run: Run, tmp_path: Path, suffix: str) -> None:
+    """As a server removes its oldest recordings."""
+    path = tmp_path / f"old.{suffix}"
+    if suffix == "arrow":
+        path.write_bytes(run.path.read_bytes())
+    else:
+        export(run.path, path)
+    log = open_log(path)
+    path.unlink()
+    with pytest.raises(RecordError, match=rf"old\.{suffix}: can't be read: "):
+        log.read("channel.x", 0, 10)
+    log.close()
+
+
 def test_a_table_of_another_system_is_read(tmp_path: Path) -> None:
     """Semicolons, decimal commas, a text column, empty cells and a line that is too short."""
     path = tmp_path / "press.csv"
