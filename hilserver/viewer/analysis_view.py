@@ -1,7 +1,8 @@
-"""Spectrum, frequency response between two signals, and one signal over another, of the measured span."""
+"""Spectrum, frequency response, one signal over another, of the measured span; the difference of two signals."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.spectra import SEGMENTS, response, spectrum
 from hilserver.web.style import heading
 
-KINDS = {"spectrum": "Spectrum (FFT)", "bode": "Bode", "xy": "X/Y"}
+KINDS = {"spectrum": "Spectrum (FFT)", "bode": "Bode", "xy": "X/Y", "difference": "Difference"}
 MOST_POINTS = 20_000
 """Points of an X/Y plot; of more samples, every n-th is drawn."""
 
@@ -22,8 +23,8 @@ MOST_POINTS = 20_000
 class AnalysisView:
     """The card. It computes when asked: each of its plots reads all samples of the span."""
 
-    def __init__(self, overlay: Overlay, plot: PlotView) -> None:
-        self.overlay, self.plot = overlay, plot
+    def __init__(self, overlay: Overlay, plot: PlotView, redraw: Callable[[], None]) -> None:
+        self.overlay, self.plot, self._redraw = overlay, plot, redraw
         with ui.column().classes("card w-full gap-2 analysis"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Analysis of the span")
@@ -50,15 +51,31 @@ class AnalysisView:
             select.set_options(names, value=kept or (names[min(place, len(names) - 1)] if names else None))
         kind = self._kind.value
         self._other.visible = kind != "spectrum"
-        self._segments.visible = kind != "xy"
-        self._one.props(f'label="{"signal" if kind == "spectrum" else "x" if kind == "xy" else "from"}"')
-        self._other.props(f'label="{"y" if kind == "xy" else "to"}"')
+        self._segments.visible = kind in ("spectrum", "bode")
+        one, other = {"xy": ("x", "y"), "bode": ("from", "to")}.get(str(kind), ("signal", "minus"))
+        self._one.props(f'label="{one}"')
+        self._other.props(f'label="{other}"')
+
+    def _subtract(self, one: DrawnSignal, other: DrawnSignal) -> None:
+        """Show the difference of two signals in the plot above, and in its table."""
+        try:
+            self.overlay.subtract(one.name, other.name)
+        except HilserverError as error:
+            self._note.set_text(str(error))
+            return
+        shown = (one.name, other.name) in self.overlay.differences
+        self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'not in the plot any more'}.")
+        self._chart.visible = False
+        self._redraw()
 
     async def _compute(self) -> None:
         curves = {curve.name: curve for curve in self.overlay.curves()}
         one, other = curves.get(str(self._one.value)), curves.get(str(self._other.value))
         if one is None or other is None:
             self._note.set_text("Choose a signal first.")
+            return
+        if self._kind.value == "difference":
+            self._subtract(one, other)
             return
         span, segments, kind = self.plot.measured_span, int(self._segments.value), self._kind.value
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.viewer.alignment import Alignment, offsets
+from hilserver.viewer.difference import Difference
 from hilserver.viewer.measurement import Moment
 from hilserver.viewer.statistics import SpanStatistics, sample_at, statistics
 from hilserver.viewer.store import OpenedLog
@@ -65,6 +66,8 @@ class Overlay:
         self.logs: list[OpenedLog] = []
         self.offsets: list[float] = []
         self.signals: list[str] = []
+        self.differences: list[tuple[str, str]] = []
+        self._differences: dict[tuple[str, str, float, float], OpenedLog] = {}
         self.units = Units({"s": "s"})
         self._aligned: tuple[Alignment, str, int] = ("start", "", 1)
         for opened in logs:
@@ -85,6 +88,7 @@ class Overlay:
     def _set(self, logs: list[OpenedLog], aligned: tuple[Alignment, str, int]) -> None:
         self.offsets = offsets([opened.log for opened in logs], *aligned)
         self.logs, self._aligned = logs, aligned
+        self._differences.clear()
 
     def choose(self, signals: Sequence[str]) -> None:
         """Show these signals of all logs that have them. Raises `HilserverError` if none has one of them."""
@@ -95,6 +99,22 @@ class Overlay:
                     raise HilserverError("No log is open.")
                 self.logs[0].log.require(signal)
         self.signals = list(dict.fromkeys(signals))
+
+    def subtract(self, one: str, other: str) -> None:
+        """Show the difference of two curves, given by their names, as long as both are shown; or stop showing it.
+
+        Raises `HilserverError` if they are not shown, or their units differ.
+        """
+        curves = {curve.name: curve for curve in self.curves()}
+        if one not in curves or other not in curves or one == other:
+            raise HilserverError("Choose two signals that are shown.")
+        units = [curves[name].shown.unit for name in (one, other)]
+        if units[0] != units[1]:
+            raise HilserverError(f"{one} is in {units[0] or 'no unit'}, {other} in {units[1] or 'no unit'}.")
+        if (one, other) in self.differences:
+            self.differences.remove((one, other))
+        else:
+            self.differences.append((one, other))
 
     def available(self) -> dict[str, str]:
         """All signals of all logs with their SI units, in the order of the logs."""
@@ -115,7 +135,18 @@ class Overlay:
                     name = f"{signal} · {place + 1}" if several else signal
                     colour = COLOURS[len(found) % len(COLOURS)]
                     found.append(DrawnSignal(opened, signal, name, offset, shown, colour, DASHES[place % len(DASHES)]))
-        return found
+        by_name = {curve.name: curve for curve in found}
+        self.differences = [pair for pair in self.differences if set(pair) <= set(by_name)]
+        return found + [self._difference(by_name[one], by_name[other]) for one, other in self.differences]
+
+    def _difference(self, one: DrawnSignal, other: DrawnSignal) -> DrawnSignal:
+        name = f"{one.name} − {other.name}"
+        key = (one.name, other.name, one.offset, other.offset)
+        known = self._differences.get(key)
+        if known is None:
+            pairs = [(curve.opened.log, curve.signal, curve.offset) for curve in (one, other)]
+            known = self._differences[key] = OpenedLog(Difference(name, pairs[0], pairs[1]))
+        return DrawnSignal(known, name, name, 0.0, one.shown, "#0f172a", "solid")
 
     def extent(self) -> tuple[float, float]:
         """The first and the last common time of all logs, s; a second at least."""

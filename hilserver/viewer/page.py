@@ -57,7 +57,7 @@ class ViewerPage:
                     with ui.column().classes("card w-full gap-2"):
                         self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
                         self._figures = FiguresView(self.overlay)
-                    self._analysis = AnalysisView(self.overlay, self.plot)
+                    self._analysis = AnalysisView(self.overlay, self.plot, self._draw)
         ui.context.client.on_delete(self._clean)
         ui.timer(0.0, lambda: self._open(names), once=True)
 
@@ -215,10 +215,11 @@ class ViewerPage:
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="hilserver-view-")
         folder = Path(self._folder.name)
         begin, end = self.plot.measured_span
-        pairs = list(zip(self.overlay.logs, self.overlay.offsets, strict=True))
-        self._say("")
-        for opened, offset in pairs:
-            signals = [name for name in self.overlay.signals if name in opened.log.units]
+        chosen: dict[OpenedLog, tuple[float, list[str]]] = {}
+        for curve in self.overlay.curves():
+            chosen.setdefault(curve.opened, (curve.offset, []))[1].append(curve.signal)
+        self._say("" if chosen else "Choose a signal first: there is nothing to export.")
+        for opened, (offset, signals) in chosen.items():
             try:
                 files = await run.io_bound(export_span, opened.log, signals, begin - offset, end - offset, folder, kind)
             except (HilserverError, OSError) as error:

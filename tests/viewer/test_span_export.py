@@ -10,7 +10,9 @@ from viewer_bench import record
 
 from hilserver.errors import HilserverError
 from hilserver.viewer.opening import open_log
+from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.span_export import export_span
+from hilserver.viewer.store import LogStore
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
@@ -25,6 +27,20 @@ def test_a_span_is_written_and_opens_again(tmp_path: Path, format: str) -> None:
         np.testing.assert_array_equal(again.read(name, 0, int(inside.sum())), run.values[name][inside])
         np.testing.assert_array_equal(again.times(name), run.values["time"][inside])
     assert again.units["channel.p_A"] == ("Pa" if format == "parquet" else "")
+    again.close()
+
+
+def test_a_difference_is_exported_as_a_signal(tmp_path: Path) -> None:
+    run = record(tmp_path / "run.arrow")
+    shown = Overlay([LogStore().open(run.path)])
+    shown.choose(["channel.p_A", "circuit.supply.p"])
+    shown.subtract("circuit.supply.p", "channel.p_A")
+    difference = shown.curves()[-1]
+    (file,) = export_span(difference.opened.log, [difference.signal], 1.0, 2.0, tmp_path, "parquet")
+    assert file.name == "circuit.supply.p − channel.p_A_1_2s.parquet"
+    again = open_log(file)
+    expected = (run.values["circuit.supply.p"] - run.values["channel.p_A"])[1000:2001]
+    np.testing.assert_array_equal(again.read("circuit.supply.p − channel.p_A", 0, 1001), expected)
     again.close()
 
 

@@ -253,7 +253,7 @@ def test_the_span_is_exported_and_the_plot_saved(page: Page, runs: tuple[Run, Ru
             assert text.count("<path") > 5
 
 
-def test_spectrum_bode_and_one_signal_over_another(page: Page) -> None:
+def test_spectrum_bode_one_signal_over_another_and_minus_another(page: Page) -> None:
     """The pressure swings with 40 bar at 3 Hz; a signal's response to itself is 1."""
     card = page.locator(".analysis")
     options = "getElement(Number(document.querySelector('.analysis .nicegui-echart').id.slice(1))).chart.getOption()"
@@ -280,6 +280,12 @@ def test_spectrum_bode_and_one_signal_over_another(page: Page) -> None:
     np.testing.assert_allclose(gain[:, 1], 1.0, rtol=1e-9)
     page.get_by_role("button", name="X/Y").click()
     computed("points, one of 2 samples")
+    page.get_by_role("button", name="Difference").click()
+    computed("Choose two signals that are shown")
+    card.locator(".other").click()
+    page.get_by_role("option", name="channel.p_A · 2", exact=True).click()
+    computed("channel.p_A · 1 − channel.p_A · 2 is in the plot")
+    eventually(lambda: "channel.p_A · 1 − channel.p_A · 2" in rows(page), 20)
 
 
 def test_a_browser_without_the_token_sees_nothing(browser: Browser, url: str) -> None:
