@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import OrderedDict
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,9 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.moments import MomentList
+
+HELD_BYTES = 256_000_000
+"""Memory for channels that were read."""
 
 
 class MdfLog(Measurement):
@@ -39,6 +43,7 @@ class MdfLog(Measurement):
             raise RecordError(path, f"can't be read as MDF4: {str(error).splitlines()[0]}.") from error
         self._lock = threading.Lock()
         self._bases: dict[int, Floats] = {}
+        self._held: OrderedDict[tuple[int, int], Floats] = OrderedDict()
         self._places: dict[str, tuple[int, int]] = {}
         units: dict[str, str] = {}
         groups: list[Any] = self._mdf.groups
@@ -47,7 +52,7 @@ class MdfLog(Measurement):
             if master is None:
                 continue
             for index, channel in enumerate(content.channels):
-                if index != master and self._is_number(group, index):
+                if index != master and _is_number(channel):
                     name = channel.name if channel.name not in units else f"{channel.name} [{group}]"
                     self._places[name], units[name] = (group, index), channel.unit or ""
         if not units:
@@ -65,7 +70,7 @@ class MdfLog(Measurement):
         group, index = self._places[signal]
         if stop <= start:
             return np.empty(0)
-        return np.asarray(self._samples(group, index, start, stop - start), dtype=np.float64)
+        return self._samples(group, index)[start:stop]
 
     def close(self) -> None:
         """See `Measurement`."""
@@ -78,21 +83,24 @@ class MdfLog(Measurement):
                 self._bases[group] = np.asarray(self._mdf.get_master(group), dtype=np.float64)
             return self._bases[group]
 
-    def _samples(self, group: int, index: int, start: int, count: int) -> Any:
+    def _samples(self, group: int, index: int) -> Floats:
+        """All samples of a channel; those of the last ones are kept: asammdf can't read parts of long channels."""
         with self._lock:
-            samples, invalid = self._mdf.get(
-                group=group, index=index, samples_only=True, record_offset=start, record_count=count
-            )
-        if invalid is None or not np.any(invalid):
-            return samples
-        return np.where(np.asarray(invalid, dtype=bool), np.nan, samples.astype(np.float64))
-
-    def _is_number(self, group: int, index: int) -> bool:
-        try:
-            samples = self._samples(group, index, 0, 1)
-        except Exception:  # a kind of channel that asammdf can't read
-            return False
-        return samples.ndim == 1 and samples.dtype.kind in "biuf"
+            if (group, index) not in self._held:
+                try:
+                    found, invalid = self._mdf.get(group=group, index=index, samples_only=True)
+                    if found.dtype.kind not in "biuf":  # a conversion to texts, as of states
+                        found, invalid = self._mdf.get(group=group, index=index, samples_only=True, raw=True)
+                    samples = np.array(found, dtype=np.float64)
+                except Exception as error:  # of many kinds, as when it is opened
+                    raise RecordError(self.path, f"can't be read: {str(error).splitlines()[0]}.") from error
+                if invalid is not None:
+                    samples[np.asarray(invalid, dtype=bool)] = np.nan
+                self._held[group, index] = samples
+                while len(self._held) > 1 and sum(kept.nbytes for kept in self._held.values()) > HELD_BYTES:
+                    self._held.popitem(last=False)
+            self._held.move_to_end((group, index))
+            return self._held[group, index]
 
     def _read_start(self) -> None:
         """Start and moments: of hilserver's own files from the attachments, of others from the file's header."""
@@ -119,3 +127,12 @@ class MdfLog(Measurement):
             utc = float(self.read("utc", 0, 1)[0]) if "utc" in self.units else np.nan
             known = utc if np.isfinite(utc) else datetime.fromisoformat(header.started).timestamp()
             self.started = known - first
+
+
+def _is_number(channel: Any) -> bool:
+    """Whether the values of a channel, as stored, are single numbers."""
+    try:
+        kind = np.dtype(channel.dtype_fmt)
+    except TypeError:  # of a kind that has no such description, as structures
+        return False
+    return kind.kind in "biuf" and kind.shape == ()
