@@ -105,8 +105,8 @@ install-service:
 	install -m 644 systemd/mosquitto/hilserver.conf systemd/mosquitto/acl "$(DESTDIR)$(SHARE)/mosquitto"
 	install -m 755 systemd/mosquitto/make-certificates "$(DESTDIR)$(SHARE)/mosquitto"
 	install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE docs/*.md "$(DESTDIR)$(DOC)"
-	install -d "$(DESTDIR)$(SHARE)/config/rigs" "$(DESTDIR)$(SHARE)/config/circuits/parts" "$(DESTDIR)$(SHARE)/config/cycles" "$(DESTDIR)$(SHARE)/config/mechanisms" "$(DESTDIR)$(SHARE)/config/sequences" "$(DESTDIR)$(SHARE)/config/studies"
-	for folder in rigs circuits circuits/parts cycles mechanisms sequences studies; do install -m 644 config/$$folder/*.toml "$(DESTDIR)$(SHARE)/config/$$folder"; done
+	install -d "$(DESTDIR)$(SHARE)/config/rigs" "$(DESTDIR)$(SHARE)/config/circuits/parts" "$(DESTDIR)$(SHARE)/config/cycles" "$(DESTDIR)$(SHARE)/config/mechanisms" "$(DESTDIR)$(SHARE)/config/sequences" "$(DESTDIR)$(SHARE)/config/studies" "$(DESTDIR)$(SHARE)/config/catalogue"
+	for folder in rigs circuits circuits/parts cycles mechanisms sequences studies catalogue; do install -m 644 config/$$folder/*.toml "$(DESTDIR)$(SHARE)/config/$$folder"; done
 
 uninstall:  ## remove what "make install" has installed; configuration, logs and the user are kept
 	rm -rf "$(DESTDIR)$(LIB)" "$(DESTDIR)$(SHARE)" "$(DESTDIR)$(DOC)" "$(DESTDIR)$(PREFIX)/bin/hilserver" \

@@ -12,7 +12,8 @@ from hilserver.rig.calibration import Calibration
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
-from hilserver.studies.figures import REDUCTIONS, FigureSettings
+from hilserver.studies.catalogue import CatalogueFile, CatalogueValve
+from hilserver.studies.figures import REDUCTIONS, SPECIAL, FigureSettings
 from hilserver.studies.measured import LogColumn, LogColumns
 from hilserver.studies.settings import StudySettings
 from reference_pages.docstrings import docstring
@@ -142,16 +143,22 @@ def sequence_file_page() -> str:
 
 
 def study_file_page() -> str:
-    """Reference of the study file and of the file of columns."""
+    """Reference of the study file, of the catalogue of valves, and of the file of columns."""
     reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
+    special = ", ".join(f"`{name}`" for name in SPECIAL)
     varied = """\
-A tolerance by the key of a quantity of the circuit, such as `"relief.opening_pressure"`: `"± 5 %"` of the value in the
-circuit file, `"150 bar ± 5 bar"`, `{ from = "25 Hz", to = "40 Hz", distribution = "normal" }` or `{ steps = ["25 Hz",
-"40 Hz"] }`; see [tolerances](../studies.md#tolerances)."""
-    figures = f'The text `"max(supply.p)"`, or a table. Reductions: {reductions}; see [figures](../studies.md#figures).'
+A tolerance by the key of a quantity, such as `"relief.opening_pressure"`, of a rig `"circuit.relief.opening_pressure"`:
+`"± 5 %"` of the value in the file, `"150 bar ± 5 bar"`, `{ from = "25 Hz", to = "40 Hz", distribution = "normal" }` or
+`{ steps = ["25 Hz", "40 Hz"] }`; see [tolerances](../studies.md#tolerances). Or a list to choose from, of [component
+types](../studies.md#component-types) or, for `strategy`, of strategies of the bridge."""
+    figures = f'The text `"max(supply.p)"`, or a table. Reductions: {reductions}; of '
+    figures += f"rigs and test sequences also {special}. See [figures](../studies.md#figures)."
+    sizing = "Real valves to choose from, for [`hilserver size`](../studies.md#size-the-real-valve)."
     columns = "Which columns of a log are which quantities of the circuit, for [`hilserver fit`](../studies.md#fit)."
     parts = ["# Study file", docstring(StudySettings), docstring_of_values(), field_table(flat_fields(StudySettings))]
     parts += ["## `[vary]`", varied, "## `[figures]`", figures, field_table(datasheet_fields(FigureSettings))]
+    parts += ["## Catalogue of valves", sizing, field_table(flat_fields(CatalogueFile))]
+    parts += ["### `[valves.<name>]`", docstring(CatalogueValve), field_table(datasheet_fields(CatalogueValve))]
     parts += ["## File of columns", columns, field_table(flat_fields(LogColumns))]
     parts += ["### `[columns.<name>]`", docstring(LogColumn), field_table(datasheet_fields(LogColumn))]
     return "\n\n".join(parts) + "\n"

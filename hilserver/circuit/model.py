@@ -14,7 +14,7 @@ from hilserver.circuit import subcircuits
 from hilserver.circuit.library import Library
 from hilserver.circuit.mechanisms import PlacedMechanism, check_name, read_mechanisms, wrong_nodes
 from hilserver.circuit.own import OwnFile
-from hilserver.components.base import Component, Datasheet, Fluid
+from hilserver.components.base import Component, Datasheet, Fluid, Parameters
 from hilserver.components.synonyms import SYNONYMS
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity, shown_value
@@ -93,10 +93,17 @@ class Circuit:
     source: Mapping[str, Any] = field(repr=False)
     written: Mapping[str, Any] = field(repr=False)
     mechanisms: tuple[PlacedMechanism, ...] = ()
+    known: Mapping[str, Parameters] = field(default_factory=dict, repr=False)
+    """Kernel parameters of components by name, where they were calculated before."""
 
     def fluid_of(self, placed: Placed) -> Fluid:
         """The oil of a component."""
         return placed.fluid or self.fluid
+
+    def parameters_of(self, placed: Placed) -> Parameters:
+        """The kernel parameters of a component."""
+        known = self.known.get(placed.name)
+        return placed.component.parameters(self.fluid_of(placed)) if known is None else known
 
     def hydraulic_nodes(self) -> list[str]:
         """Names in order of first use."""

@@ -278,7 +278,7 @@ class _Packer:
         """A number, or the parameter of this name."""
         if not isinstance(given, str):
             return given
-        value = placed.component.parameters(self.circuit.fluid_of(placed))[given]
+        value = self.circuit.parameters_of(placed)[given]
         assert not isinstance(value, Table), f"{placed.name}.{given} is a table"
         return float(value)
 
@@ -372,7 +372,7 @@ class _Packer:
         recorded: list[str] = []
         for number in order:
             placed, contract = self.calls[number]
-            values = placed.component.parameters(self.circuit.fluid_of(placed))
+            values = self.circuit.parameters_of(placed)
             table = tables[e.SAMPLED if contract.kernel.sampled else e.CALLS]
             scalars = [values[term.name] for term in contract.arguments if term.from_parameters]
             table += [contract.kind, len(slots), len(parameters), len(recorded)]

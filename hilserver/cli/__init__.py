@@ -21,8 +21,8 @@ import typer
 from hilserver.errors import ConfigurationError, HilserverError
 
 COMMANDS = (
-    *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "study", "fidelity", "rths"),
-    *("identify", "fit", "run"),
+    *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "study", "size", "fidelity"),
+    *("rths", "identify", "fit", "run"),
     *("safe", "status", "switch", "send", "panel", "view", "replay", "test", "plotjuggler", "report", "export", "log"),
     *("experiment", "bench", "latency", "doctor", "deploy"),
 )

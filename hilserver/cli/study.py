@@ -38,11 +38,12 @@ def study(
     set_: Setting = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of page and table")] = Path("reports"),
 ) -> None:
-    """Run a circuit many times with other values, within the tolerances of its parts, and evaluate its figures.
+    """Run a circuit, a simulated rig or a test sequence many times with other values, and evaluate figures.
 
-    The study file names the circuit, the values that are varied with their tolerances, a plan, and the figures. The
-    page (HTML and Markdown) has the distribution of each figure, what it depends on, the worst runs with the command
-    that repeats each, and the runs that failed, with the reason. All runs are in a table (Parquet).
+    The study file names what is run, the values that are varied with their tolerances, the component types or
+    strategies to choose from, a plan, and the figures. The page (HTML and Markdown) has the distribution of each
+    figure, what it depends on, the worst runs with the command that repeats each, and the runs that failed, with the
+    reason. All runs are in a table (Parquet).
 
     The results do not depend on the number of processes. A study that was interrupted goes on with --resume.
     """
@@ -96,14 +97,13 @@ def _time(seconds: float) -> str:
 
 def _worst(loaded: Study, name: str) -> None:
     from hilserver.studies.worst import worst_case
-    from hilserver.units import shown_value
 
     found = worst_case(loaded, name)
     shown = found.figure.shown
     typer.echo(f"{name}: {shown(found.worst)} in the worst case found, {shown(found.nominal)} with nominal values.")
     for each in loaded.varied:
         end = " (end of its tolerance)" if each.key in found.at_limits else ""
-        typer.echo(f"  {each.key}: {shown_value(found.values[each.key], each.unit)}{end}")
+        typer.echo(f"  {each.key}: {each.shown(found.values[each.key])}{end}")
     ended = "the search has converged" if found.converged else "the search ended at its limit, before it converged"
     typer.echo(f"{found.runs} runs; {ended}.")
     for reason, number in found.failures.items():
@@ -111,42 +111,34 @@ def _worst(loaded: Study, name: str) -> None:
     typer.echo(f"Repeat it with: {found.command}")
 
 
-def _once(loaded: Study, repeat: int | None, settings: list[str], out: Path) -> None:
-    import numpy as np
+def _once(loaded: Study, number: int | None, settings: list[str], out: Path) -> None:
+    from hilserver.studies.study import plain_value, repeat, values_of_variant
 
-    from hilserver.simulation.circuit_run import write_run
-    from hilserver.studies.quantities import changeable
-    from hilserver.studies.study import prepared, run_with, values_of_variant
-    from hilserver.units import shown_value
-
-    values = values_of_variant(loaded, repeat) if repeat is not None else _values(loaded, settings)
-    name = f"{loaded.name}-{repeat if repeat is not None else 'set'}"
-    run = run_with(loaded, values, name)
-    units = {key: each.unit for key, each in changeable(loaded.circuit).items()}
+    values = values_of_variant(loaded, number) if number is not None else _values(loaded, settings)
+    name = f"{loaded.name}-{number if number is not None else 'set'}"
+    found = repeat(loaded, values, name, out)
+    varied = {each.key: each for each in loaded.varied}
     for key, x in values.items():
-        typer.echo(f"{key}: {shown_value(x, units.get(key, ''), 6)}")
-    runs = prepared(loaded)
-    found = runs.figures_of(np.array([run.series[quantity] for quantity in runs.wanted]))
-    for figure, x in zip(loaded.figures, found, strict=True):
+        typer.echo(f"{key}: {(varied.get(key) or plain_value(loaded, key)).shown(x, 6)}")
+    for figure, x in zip(loaded.figures, found.figures, strict=True):
         typer.echo(f"{figure.name}: {figure.shown(x)}")
-    for path in write_run(run, out):
+    for path in found.files:
         typer.echo(f"Written: {path}")
 
 
 def _values(loaded: Study, settings: list[str]) -> dict[str, float]:
     """The values of --set, SI, by key. Raises HilserverError."""
     from hilserver.errors import HilserverError, as_sentence
-    from hilserver.studies.quantities import changeable, find
-    from hilserver.units import si_value, to_si
+    from hilserver.studies.study import plain_value
 
-    known, found = changeable(loaded.circuit), dict[str, float]()
+    found, varied = dict[str, float](), {each.key: each for each in loaded.varied}
     for text in settings:
-        key, mark, value = text.partition("=")
+        key, mark, value = (part.strip() for part in text.partition("="))
         try:
             if not mark:
                 raise ValueError('write it like "load.mass=900 kg"')
-            unit = find(known, key.strip()).unit
-            found[key.strip()] = to_si(value, unit) if unit else si_value(value)[0]
+            quantity = varied.get(key.removeprefix("components.")) or plain_value(loaded, key)
+            found[quantity.key] = quantity.read(value)
         except ValueError as error:
             raise HilserverError(f"--set {text}: {as_sentence(error)}") from None
     return found

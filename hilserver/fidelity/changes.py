@@ -320,16 +320,16 @@ def sensor_noise(rig: DeviceTables, draw: Draw) -> None:
 def sensor_offset(rig: DeviceTables, draw: Draw) -> None:
     """Give each sensor an offset."""
     for sensor in rig.sensors.values():
-        _show(sensor, offset=draw.uniform(-0.0025, 0.0025))
+        show(sensor, offset=draw.uniform(-0.0025, 0.0025))
 
 
 def sensor_gain(rig: DeviceTables, draw: Draw) -> None:
     """Give each sensor an error of its gain."""
     for sensor in rig.sensors.values():
-        _show(sensor, gain=1.0 + draw.uniform(-0.0025, 0.0025))
+        show(sensor, gain=1.0 + draw.uniform(-0.0025, 0.0025))
 
 
-def _show(sensor: Table, offset: float = 0.0, gain: float = 1.0) -> None:
+def show(sensor: Table, offset: float = 0.0, gain: float = 1.0) -> None:
     """Show ``offset`` (a fraction of the range) more, ``gain`` times the distance from the lower end of the range.
 
     The values at the ends of the raw range move the other way; the channel still has the stated ones.

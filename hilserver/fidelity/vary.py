@@ -13,8 +13,8 @@ from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.comparison import Comparison, simulated_device
+from hilserver.fidelity.cycle_run import NotCompletedError, run_cycle_on
 from hilserver.fidelity.results import ComparedQuantity
-from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.fidelity.strategies import usable
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
@@ -137,7 +137,7 @@ def vary(
             "--vary changes a simulated machine, and this rig has none: describe it in a device with driver simulated."
         )
         raise HilserverError(f"{rig.file}: {text}")
-    device, chosen = simulated_device(rig).name, _strategy(rig, strategy)
+    device, chosen = simulated_device(rig).name, strategy_for(rig, strategy)
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: --vary runs the work cycle, which this rig file does not name (cycle = …).")
     bench = _Bench(rig, device, chosen, compiled_program(rig.library))
@@ -159,7 +159,7 @@ def vary(
     return replace(found, unknowns=tuple(sorted(alone, key=found.influence, reverse=True)))
 
 
-def _strategy(rig: Rig, named: str | None) -> str:
+def strategy_for(rig: Rig, named: str | None) -> str:
     """The strategy of all valves. Raises HilserverError if a valve can't use it."""
     own = [valve.bridge.strategy for valve in rig.settings.valves.values() if valve.bridge.strategy != "manual"]
     if named is None and len(set(own)) != 1:
@@ -198,28 +198,11 @@ class _Bench:
 
     def run_on(self, changed: Rig, seed: int) -> VariedRun:
         """On a rig with a changed device."""
-        comparison = Comparison.of(_installed(changed, self.device), self.program)
         try:
-            record, true_values = comparison.bridged(changed, self.strategy)
-        except HilserverError as error:  # it does not start
-            return VariedRun(seed, {}, str(error).removeprefix(f"{self.rig.file}: the rig ").removesuffix("."))
-        if (trip := trip_in(record, changed)) is not None:
-            return VariedRun(seed, {}, str(trip))
-        segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
-        if not all(isfinite(deviation.rms) for deviation in segment.deviations.values()):
-            return VariedRun(seed, {}, "diverged in the simulation")
+            run = run_cycle_on(changed, self.device, self.strategy, self.program)
+        except NotCompletedError as error:
+            return VariedRun(seed, {}, str(error))
+        segment = run.result
         figures = {name: segment.deviations[name].nrmse for name in self.quantities}
-        figures[NOISE] = max(segment.noise(valve, comparison.dt) for valve in segment.command)
+        figures[NOISE] = max(segment.noise(valve, run.comparison.dt) for valve in segment.command)
         return VariedRun(seed, figures)
-
-
-def _installed(rig: Rig, device: str) -> Rig:
-    """The rig with its virtual circuit as installed on the machine: with the machine's oil, and an integrator for both.
-
-    The reference simulation has one oil and one integrator. The bridge runs the circuit with those of its own file.
-    """
-    machine, circuit = rig.sources["devices"][device]["machine"], dict(rig.circuit.source)
-    circuit["fluid"] = machine.get("fluid", {})
-    if "integrator" in machine.get("solver", {}):
-        circuit["solver"] = {**circuit.get("solver", {}), "integrator": machine["solver"]["integrator"]}
-    return replace(rig, circuit=rig.read_circuit(circuit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,11 +65,15 @@ def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
 
 
 class Collector:
-    """Collects the channels of telemetry, and all required values of the circuit, from rows."""
+    """Collects the channels of telemetry, and all required values of the circuit, from rows.
 
-    def __init__(self, rig: Rig, sequence: TestSequence) -> None:
+    ``also``: channels that are required beside those expected.
+    """
+
+    def __init__(self, rig: Rig, sequence: TestSequence, also: Iterable[str] = ()) -> None:
         self._layout, self._columns = rig.layout, channel_columns(rig)
-        self._circuit = dict.fromkeys(e.channel for e in sequence.settings.expect if e.channel.startswith(CIRCUIT))
+        required = (*(e.channel for e in sequence.settings.expect), *also)
+        self._circuit = dict.fromkeys(channel for channel in required if channel.startswith(CIRCUIT))
         self._first = len(rig.layout.names)
         self._parts: list[Floats] = []
         self._seen: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from hilserver.sequences.play import Collector, InputValue, Play, actions, check
 from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.pacing import TickPace
 from hilserver.tick.codes import ResultCode
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
@@ -30,15 +32,20 @@ GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
 
-def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> SequenceResult:
+def simulate_sequence(
+    sequence: Sequence, rig: Rig, log: Path | None = None, *, also: Iterable[str] = (), pace: TickPace | None = None
+) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
+
+    ``also``: values of the circuit that are collected in addition to those expected, such as ``circuit.supply.p``;
+    ``pace``: see `LockstepRun`.
 
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
     began = time.perf_counter()
     _check(sequence, rig)
-    with LockstepRun(rig, log) as run:
-        bench = _Bench(rig, run, Collector(rig, sequence))
+    with LockstepRun(rig, log, pacing=pace) as run:
+        bench = _Bench(rig, run, Collector(rig, sequence, also))
         bench.get_ready()
         play = Play(sequence)
         for action in actions(sequence):

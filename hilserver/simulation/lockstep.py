@@ -24,7 +24,7 @@ from hilserver.record.run import command_event, packed_record, rows_per_file, ru
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.simulation.pacing import Pacing
+from hilserver.simulation.pacing import TickPace
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
@@ -77,7 +77,7 @@ class LockstepRun:
         *,
         program: Program | None = None,
         trace: bool = False,
-        pacing: Pacing | None = None,
+        pacing: TickPace | None = None,
     ) -> None:
         self.rig = rig
         self.program = program or compiled_program(rig.library)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
@@ -58,6 +58,34 @@ class Paced:
         ran, took = sum(run.ran for run in found), sum(run.took for run in found)
         ticks, late = sum(run.ticks for run in found), sum(run.late for run in found)
         return cls(found[0].speed, ran, took, ticks, late, max(run.lateness for run in found))
+
+
+class TickPace(Protocol):
+    """Says how many ticks of a run are computed together, and learns what came of them."""
+
+    def due(self) -> int:
+        """The number of ticks to compute now."""
+        ...
+
+    def computed(self, ticks: int, values: Floats) -> None:
+        """This number of ticks was computed, with these values."""
+        ...
+
+
+class Unpaced:
+    """No clock: ``ticks`` at a time, and a look after each of these blocks, which may raise an exception."""
+
+    def __init__(self, ticks: int, look: Look) -> None:
+        self._ticks, self._look, self._done = ticks, look, 0
+
+    def due(self) -> int:
+        """A block."""
+        return self._ticks
+
+    def computed(self, ticks: int, values: Floats) -> None:
+        """Look at the values."""
+        self._done += ticks
+        self._look(self._done, values)
 
 
 class Pacing:

@@ -15,7 +15,7 @@ from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.simulation.pacing import Pacing
+from hilserver.simulation.pacing import TickPace
 from hilserver.tick.signals import cycle_value
 
 
@@ -33,7 +33,7 @@ def run_packed(
     driven: Sequence[str],
     given: Floats,
     start: Floats | None = None,
-    pacing: Pacing | None = None,
+    pacing: TickPace | None = None,
 ) -> Floats:
     """Run a packed circuit: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.library import library_of
-from hilserver.circuit.model import Circuit, read_circuit
+from hilserver.circuit.library import Library, library_of
+from hilserver.circuit.model import Circuit, Placed, read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
-from hilserver.simulation.driven import driven_table
+from hilserver.simulation.driven import driven_table, is_continuous
 from hilserver.simulation.packed_run import given_inputs, initial_values, solved_by
 from hilserver.simulation.step_error import HALVINGS
+from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.figures import Figure
 from hilserver.studies.in_place import VariedCircuit
 from hilserver.studies.quantities import changeable, find
@@ -37,6 +38,7 @@ class CircuitSubject:
     """A circuit as written, what drives it, which values are varied, and the figures of a run.
 
     ``varied``: short keys; ``ranges``: the lowest and the highest value of each, SI. ``tick``, ``duration``: s.
+    ``choices``: for those of ``varied`` that are components, the tables that they are chosen from.
     """
 
     file: str
@@ -49,10 +51,19 @@ class CircuitSubject:
     ranges: tuple[tuple[float, float], ...]
     figures: tuple[Figure, ...] = ()
     limit: float = LIMIT
+    choices: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def prepare(self) -> CircuitRuns:
         """Packed, driven, and run once with the circuit's own values."""
         return CircuitRuns(self)
+
+
+@dataclass(frozen=True)
+class _Alternative:
+    """The circuit with a combination of component types; ``places``: of the values, those that it has."""
+
+    varied: VariedCircuit
+    places: tuple[int, ...]
 
 
 class CircuitRuns:
@@ -64,31 +75,71 @@ class CircuitRuns:
     def __init__(self, subject: CircuitSubject) -> None:
         self.subject, self.library = subject, library_of(subject.own)
         circuit = read_circuit(subject.table, self.library, subject.file)
-        self._tables, held = _driving(circuit, subject.cycle, self.library, subject.file)
+        self._drivers = _drivers(circuit, subject.cycle, self.library, subject.file)
+        self._known = {placed.name: circuit.parameters_of(placed) for placed in self._drivers}
+        self._chosen = tuple(k for k, key in enumerate(subject.varied) if key in subject.choices)
         known = changeable(circuit)
-        quantities = [find(known, key) for key in subject.varied]
-        self.varied = VariedCircuit(circuit, quantities, subject.ranges, self._packed, self.library, subject.file)
+        self._paths = {key: find(known, key).path for key in subject.varied if key not in subject.choices}
+        self._own = self._alternative(circuit)
+        self._alternatives: dict[tuple[int, ...], _Alternative] = {}
+        self.varied = self._own.varied
         self.program = compiled_program(self.library)
         ticks = max(round(subject.duration / subject.tick), 1)
         self.time = np.arange(1.0, ticks + 1.0) * subject.tick
-        self._held, self._given = held, given_inputs(subject.cycle, held, ticks, subject.tick)
+        inputs = subject.cycle.inputs if subject.cycle is not None else {}
+        self._held = tuple(name for name in circuit.inputs() if name in inputs and not is_continuous(inputs[name]))
+        self._given = given_inputs(subject.cycle, self._held, ticks, subject.tick)
         self.names = self.varied.packed.names
         self.wanted = list(dict.fromkeys(figure.quantity for figure in subject.figures))
         self.computed = 0.0
-        self.nominal = self.series(self.varied.packed, self.wanted)
+        self._nominal = self.series(self.varied.packed, self.wanted)
+        self.nominal = self.figures_of(self._nominal)
+
+    @property
+    def in_place(self) -> tuple[bool, ...]:
+        """For each varied quantity, whether its values are written in place; choices are packed once each."""
+        rules = dict(zip(self._own.places, self.varied.in_place, strict=True))
+        return tuple(rules.get(k, True) for k in range(len(self.subject.varied)))
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Keys of quantities that change no number of the circuit as written."""
+        return self.varied.without_effect
 
     def __call__(self, values: Floats) -> Floats:
         """The figures of a variant. Raises VariantFailedError."""
+        return self.figures_of(self.series(self.packed(values), self.wanted, self.subject.limit))
+
+    def packed(self, values: Floats) -> PackedCircuit:
+        """The circuit of a variant. Raises VariantFailedError if it can't have these values."""
         try:
-            packed = self.varied.at(values.tolist())
+            found = self._alternative_of(tuple(int(values[k]) for k in self._chosen))
+            return found.varied.at([float(values[k]) for k in found.places])
         except (ValueError, ConfigurationError) as error:
             raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
-        series = self.series(packed, self.wanted, self.subject.limit)
-        return self.figures_of(series)
 
-    def of_half_the_step(self, values: Floats) -> Floats:
-        """The figures of a variant with half of every integration step. Raises VariantFailedError."""
-        packed = self.varied.at(values.tolist())
+    def _alternative_of(self, chosen: tuple[int, ...]) -> _Alternative:
+        """The circuit with these component types, prepared when it is first needed."""
+        if not chosen:
+            return self._own
+        if chosen not in self._alternatives:
+            keys = [self.subject.varied[k] for k in self._chosen]
+            tables = {key: self.subject.choices[key][number] for key, number in zip(keys, chosen, strict=True)}
+            table = with_components(self._own.varied.circuit, tables)
+            self._alternatives[chosen] = self._alternative(read_circuit(table, self.library, self.subject.file))
+        return self._alternatives[chosen]
+
+    def _alternative(self, circuit: Circuit) -> _Alternative:
+        subject, known = self.subject, changeable(circuit)
+        has = {key for key, path in self._paths.items() if has_value(circuit.source, path, self.library)}
+        places = tuple(k for k, key in enumerate(subject.varied) if key in has)
+        quantities, ranges = [find(known, subject.varied[k]) for k in places], [subject.ranges[k] for k in places]
+        varied = VariedCircuit(circuit, quantities, ranges, self._packed, self.library, subject.file)
+        return _Alternative(varied, places)
+
+    def of_half_the_step(self, values: Floats | None = None) -> Floats:
+        """The figures with half of every integration step; without values: nominal. Raises VariantFailedError."""
+        packed = self.packed(values) if values is not None else self.varied.packed
         name = e.Integrator(int(packed.index[e.INTEGRATOR])).name.lower()
         finer = solved_by(packed, 2 * int(packed.index[e.SUBSTEPS]), name, HALVINGS)
         return self.figures_of(self.series(finer, self.wanted))
@@ -97,7 +148,7 @@ class CircuitRuns:
         """The figures of a run; ``series``: the quantities ``wanted``, a row for each."""
         rows = {name: k for k, name in enumerate(self.wanted)}
         found = (
-            figure.of(self.time, series[rows[figure.quantity]], self.nominal[rows[figure.quantity]])
+            figure.of(self.time, series[rows[figure.quantity]], self._nominal[rows[figure.quantity]])
             for figure in self.subject.figures
         )
         return np.array(list(found))
@@ -107,6 +158,8 @@ class CircuitRuns:
 
         ``limit``: s of computing time.
         """
+        if missing := [name for name in names if name not in packed.names]:
+            raise VariantFailedError(f"has no quantity {missing[0]}: the components chosen don't have it")
         columns = [packed.names.index(name) for name in names]
         kept = np.empty((len(columns), len(self.time)))
         values, work = np.zeros(len(packed.names)), np.zeros(packed.work_size)
@@ -132,7 +185,9 @@ class CircuitRuns:
         return kept
 
     def _packed(self, circuit: Circuit) -> PackedCircuit:
-        return pack(replace(circuit, placed=(*circuit.placed, *self._tables)), self.library, file=self.subject.file)
+        """Packed with what drives it, whose curves have thousands of points and were calculated once."""
+        driven = replace(circuit, placed=(*circuit.placed, *self._drivers), known=self._known)
+        return pack(driven, self.library, file=self.subject.file)
 
 
 def _diverged(packed: PackedCircuit, rows: Floats, time: Floats) -> str:
@@ -141,17 +196,10 @@ def _diverged(packed: PackedCircuit, rows: Floats, time: Floats) -> str:
     return f"diverged: {name} is not finite after {time[k]:.4g} s"
 
 
-def _driving(circuit: Circuit, cycle: CycleSettings | None, library: Any, file: str) -> tuple[Any, tuple[str, ...]]:
-    """The components that drive the inputs of a circuit, as in `hilserver simulate`; and the inputs that are held.
-
-    Their curves have thousands of points, and are the same in all variants: they are calculated once.
-    """
+def _drivers(circuit: Circuit, cycle: CycleSettings | None, library: Library, file: str) -> tuple[Placed, ...]:
+    """The components that drive the inputs of a circuit, as in `hilserver simulate`."""
     if cycle is None:
-        return (), ()
-    driven = read_circuit(driven_table(circuit, cycle), library, file)
+        return ()
     own = {placed.name for placed in circuit.placed}
-    tables = tuple(placed for placed in driven.placed if placed.name not in own)
-    for placed in tables:
-        found = placed.component.parameters(driven.fluid)
-        vars(placed.component)["parameters"] = lambda fluid, found=found: found
-    return tables, tuple(signal for signal in driven.inputs() if signal in cycle.inputs)
+    driven = read_circuit(driven_table(circuit, cycle), library, file)
+    return tuple(placed for placed in driven.placed if placed.name not in own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
@@ -13,16 +13,17 @@ from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
-from hilserver.fidelity.measures import Deviation
+from hilserver.fidelity.measures import Deviation, rms_above
+from hilserver.fidelity.results import NOISE_CORNER
 from hilserver.numerics.arrays import Floats
 from hilserver.tolerances import Toleranced
-from hilserver.units import Time, shown_value, unit_of_value, value_and_unit
+from hilserver.units import Time, shown_value, value_and_unit
 
 SETTLED = 0.02
 """Of the change from the first to the final value: within ± this, a quantity has settled."""
 RISE = (0.1, 0.9)
 """Of this change: between these fractions a quantity rises."""
-_FORM = re.compile(r"\s*([a-z_]+)\s*\(\s*([^()]+?)\s*\)\s*")
+_FORM = re.compile(r"\s*([a-z_]+)\s*\(\s*(.+?)\s*\)\s*")
 
 
 def _change(values: Floats) -> Floats:
@@ -59,6 +60,19 @@ def _settling_time(time: Floats, values: Floats, nominal: Floats) -> float:
     return float(time[min(int(outside[-1]) + 1, len(time) - 1)] - time[0]) if len(outside) else 0.0
 
 
+def _noise(time: Floats, values: Floats, nominal: Floats) -> float:
+    tick = float(time[1] - time[0]) if len(time) > 1 else 1.0
+    return rms_above(values, NOISE_CORNER / tick, tick)
+
+
+def _mean(time: Floats, values: Floats, nominal: Floats) -> float:
+    return float(values.mean())
+
+
+def _nrmse(time: Floats, values: Floats, nominal: Floats) -> float:
+    return Deviation.between(values, nominal).nrmse
+
+
 def _rms(time: Floats, values: Floats, nominal: Floats) -> float:
     return float(np.sqrt(np.mean(values * values)))
 
@@ -68,21 +82,28 @@ Reduction = Callable[[Floats, Floats, Floats], float]
 REDUCTIONS: Mapping[str, Reduction] = {
     "max": lambda time, values, nominal: float(values.max()),
     "min": lambda time, values, nominal: float(values.min()),
-    "mean": lambda time, values, nominal: float(values.mean()),
+    "mean": _mean,
     "rms": _rms,
     "final": lambda time, values, nominal: float(values[-1]),
     "range": lambda time, values, nominal: float(np.ptp(values)),
     "rise_time": _rise_time,
     "overshoot": _overshoot,
     "settling_time": _settling_time,
-    "nrmse": lambda time, values, nominal: Deviation.between(values, nominal).nrmse,
+    "nrmse": _nrmse,
+    "noise": _noise,
 }
 """The reductions by name. Rise time, overshoot and settling time are those of the change from the first to the final
 value: the time from 10 % to 90 % of it, s; by how much it is exceeded, as a fraction of it; the time after which the
-quantity stays within 2 % of it, s. ``nrmse``: RMS of the deviation from the nominal run, as a fraction of its range."""
+quantity stays within 2 % of it, s. ``nrmse``: RMS of the deviation from the nominal run, as a fraction of its range.
+``noise``: RMS of the part above a tenth of the tick rate."""
+FIDELITY, SATURATED, PASSED = "fidelity", "saturated", "passed"
+SPECIAL: Mapping[str, Reduction] = {FIDELITY: _nrmse, SATURATED: _mean, PASSED: _mean}
+"""Reductions of what only rigs and sequences have. ``fidelity``: the same deviation, from the reference simulation of
+the same variant; ``saturated``: share of the time in which a valve can't pass the requested flow; ``passed``: share of
+verdicts that passed."""
 RESERVED = ("variant", "failure")
 """Names of columns that are not figures."""
-_OWN_UNITS = {"rise_time": "s", "settling_time": "s", "overshoot": "", "nrmse": ""}
+_OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse", *SPECIAL), "")}
 
 
 class FigureSettings(Datasheet):
@@ -115,9 +136,11 @@ class Figure:
     above: float = -inf
 
     def of(self, time: Floats, values: Floats, nominal: Floats) -> float:
-        """The figure of a run; NaN if it has none."""
+        """The figure of a run, from the values and those that they are compared with; NaN if it has none."""
         part = slice(*np.searchsorted(time, [self.start, self.end + 1e-9]).tolist())
-        return REDUCTIONS[self.reduction](time[part], values[part], nominal[part])
+        if part.start >= min(part.stop, len(time)):
+            return nan
+        return {**REDUCTIONS, **SPECIAL}[self.reduction](time[part], values[part], nominal[part])
 
     @property
     def text(self) -> str:
@@ -134,9 +157,20 @@ class Figure:
         return shown_value(value, self.unit) if np.isfinite(value) else "–"
 
 
-def read_figures(raw: Mapping[str, Any], names: Iterable[str], duration: float, file: str) -> tuple[Figure, ...]:
-    """The figures of a study. ``names``: the quantities of its runs. Raises ConfigurationError with all problems."""
-    found, problems, known = list[Figure](), list[Problem](), tuple(names)
+def read_figures(
+    raw: Mapping[str, Any],
+    quantities: Mapping[str, str],
+    duration: float,
+    file: str,
+    special: Mapping[str, Mapping[str, str]] | None = None,
+) -> tuple[Figure, ...]:
+    """The figures of a study. ``quantities``: those of its runs, with their units; ``special``: by reduction, what only
+    that can reduce.
+
+    Raises ConfigurationError with all problems.
+    """
+    found, problems = list[Figure](), list[Problem]()
+    known = {**dict.fromkeys(REDUCTIONS, quantities), **(special or {})}
     for name, given in raw.items():
         key = f"figures.{name}"
         try:
@@ -155,18 +189,22 @@ def read_figures(raw: Mapping[str, Any], names: Iterable[str], duration: float, 
     return tuple(found)
 
 
-def _figure(name: str, given: FigureSettings, names: tuple[str, ...], duration: float) -> Figure:
+def _figure(name: str, given: FigureSettings, known: Mapping[str, Mapping[str, str]], duration: float) -> Figure:
     form = _FORM.fullmatch(given.figure)
     if form is None:
         raise ValueError(f'{shown(given.figure)} is not a reduction of a quantity; write it like "max(supply.p)"')
     reduction, quantity = form.groups()
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{reduction} is not a reduction.{did_you_mean(reduction, REDUCTIONS)}")
-    if quantity not in names:
-        raise ValueError(f"{quantity} is not a quantity of the run.{did_you_mean(quantity, names)}")
+    if reduction not in known:
+        only = " of this study, but of a rig or a test sequence" if reduction in SPECIAL else ""
+        raise ValueError(f"{reduction} is not a reduction{only}.{did_you_mean(reduction, known)}")
+    if quantity not in known[reduction]:
+        what = f"nothing of which {reduction} is a figure" if reduction in SPECIAL else "not a quantity of the run"
+        raise ValueError(f"{quantity} is {what}.{did_you_mean(quantity, known[reduction])}")
     if (given.start or 0.0) >= duration:
         raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")
-    unit = _OWN_UNITS.get(reduction, unit_of_value(quantity))
+    if reduction == PASSED and (given.start is not None or given.end is not None):
+        raise ValueError("start and end are for quantities over time, not for verdicts")
+    unit = _OWN_UNITS.get(reduction, known[reduction][quantity])
     limits = (_limit(given.below, unit, inf), _limit(given.above, unit, -inf))
     end = inf if given.end is None else given.end
     return Figure(name, reduction, quantity, unit, given.start or 0.0, end, *limits)

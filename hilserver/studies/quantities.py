@@ -77,14 +77,19 @@ def expanded(path: Path) -> Path:
 
 def find(known: Mapping[str, Changeable], key: str) -> Changeable:
     """The quantity of this key. Raises ValueError that names similar ones."""
+    return known[known_key(known, key, "the circuit")]
+
+
+def known_key(known: Mapping[str, object], key: str, of: str) -> str:
+    """The key of a quantity as it is known. Raises ValueError that names similar ones, ``of`` what is studied."""
     wanted = short(key)
     if wanted in known:
-        return known[wanted]
+        return wanted
     part = wanted.rpartition(".")[0]
     near = [name for name in known if name.startswith(f"{part}.")] if part else list(known)
     if below := [name for name in known if name.startswith(f"{wanted}.")]:
         raise ValueError(f"{key} consists of several values: choose from {', '.join(below)}")
-    raise ValueError(f"{key} is not a value of the circuit.{did_you_mean(wanted, near or known)}")
+    raise ValueError(f"{key} is not a value of {of}.{did_you_mean(wanted, near or known)}")
 
 
 def changed(

@@ -17,7 +17,8 @@ from hilserver.report.figures import write_json
 from hilserver.report.plots import new_figure
 from hilserver.studies.figures import Figure
 from hilserver.studies.study import StudyResult
-from hilserver.units import shown_unit, shown_value
+from hilserver.studies.varied import VariedValue
+from hilserver.units import shown_unit
 
 PERCENTILES = (5.0, 50.0, 95.0)
 WORST = 3
@@ -44,6 +45,10 @@ def _blocks(result: StudyResult) -> Iterator[Block]:
         if (grid := sensitivity_grid(result, figure)) is not None:
             yield Heading(f"What {figure.name} depends on")
             yield grid
+    for each in result.study.varied:
+        if each.choices:
+            yield Heading(f"By {each.key}")
+            yield choices_grid(result, each)
     yield Heading("Worst runs")
     yield worst_grid(result)
     yield "Each of them is repeated, with a report of its own, by the command with its number:"
@@ -63,8 +68,8 @@ def _finite(result: StudyResult) -> Floats:
 def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
     """Facts on the study and its run."""
     s, total, failed = result.study.settings, result.table.num_rows, len(result.failures())
-    yield "Circuit", s.circuit + (f", work cycle {s.cycle}" if s.cycle else "")
-    yield "Plan", f"{s.plan}, {total} runs of {result.study.subject.duration:g} s; seed {s.seed}"
+    yield from result.study.studied.facts.items()
+    yield "Plan", f"{s.plan}, {total} runs of {result.study.duration:g} s; seed {s.seed}"
     yield "Failed runs", f"{failed} ({failed / total:.1%})" if failed else "none"
     if result.step:
         yield "Step", result.step
@@ -77,8 +82,8 @@ def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
 
 def study_notes(result: StudyResult) -> Iterator[str]:
     """What the reader should know."""
-    if result.without_effect:
-        yield f"Without effect on the circuit: {', '.join(result.without_effect)}."
+    if result.runs_here.without_effect:
+        yield f"Without effect on the circuit: {', '.join(result.runs_here.without_effect)}."
     for figure in result.study.figures:
         if figure.has_limits:
             share, limits = result.share_within(figure), _limits(figure)
@@ -136,6 +141,20 @@ def sensitivity_grid(result: StudyResult, figure: Figure) -> Grid | None:
     return Grid(("quantity", *heads), tuple(rows), caption)
 
 
+def choices_grid(result: StudyResult, choice: VariedValue) -> Grid:
+    """Each figure with each of the choices."""
+    rows, numbers = [], result.values[:, result.study.varied.index(choice)]
+    for figure in result.study.figures:
+        column = result.column(figure.name)
+        for number, name in enumerate(choice.choices):
+            found = column[numbers == number]
+            failed = int((~np.isfinite(found)).sum())
+            statistics = map(figure.shown, _statistics(found[np.isfinite(found)]))
+            rows.append((figure.name, name, *statistics, f"{len(found) - failed} of {len(found)}"))
+    head = ("figure", choice.key, "mean", "standard deviation", "smallest", *(f"{p:g} %" for p in PERCENTILES))
+    return Grid((*head, "largest", "runs"), tuple(rows), "Over the runs with this choice that have the figure.")
+
+
 def _with_interval(value: float, interval: float, shown: Any) -> tuple[str]:
     text = shown(value)
     return (f"{text} ± {shown(interval)}",) if np.isfinite(interval) else (text,)
@@ -147,7 +166,7 @@ def worst_grid(result: StudyResult) -> Grid:
     for figure in result.study.figures:
         for number in result.worst(figure, WORST):
             values = zip(result.study.varied, result.values[number], strict=True)
-            text = ", ".join(f"{each.key} {shown_value(x, each.unit)}" for each, x in values)
+            text = ", ".join(f"{each.key} {each.shown(x)}" for each, x in values)
             value, error = result.column(figure.name)[number], result.step_error(figure, number)
             rows.append((figure.name, figure.shown(value), figure.shown(error), str(number), text))
     caption = "Step: by how much the figure changes with half of every integration step."
@@ -168,12 +187,11 @@ def failures_grid(result: StudyResult) -> Grid | None:
 def quantities_grid(result: StudyResult) -> Grid:
     """The varied quantities and their tolerances."""
     rows = []
-    for each in result.study.varied:
+    for each, is_in_place in zip(result.study.varied, result.runs_here.in_place, strict=True):
         t = each.tolerance
-        of = ", ".join(shown_value(x, each.unit) for x in t.steps) if t.steps else ""
-        of = of or f"{shown_value(t.lower, each.unit)} … {shown_value(t.upper, each.unit)}"
-        how = "packed again" if each.key in result.repacked else "in place"
-        rows.append((each.key, shown_value(each.value, each.unit), of, t.distribution, how))
+        of = ", ".join(each.shown(x) for x in t.steps) if t.steps else f"{each.shown(t.lower)} … {each.shown(t.upper)}"
+        how = "prepared once each" if each.choices else "in place" if is_in_place else "packed again"
+        rows.append((each.key, each.shown(each.value), of, "choice" if each.choices else t.distribution, how))
     caption = "Values that are written in place take no time; for the others the circuit is packed again in each run."
     return Grid(("quantity", "nominal", "values", "distribution", "changed"), tuple(rows), caption)
 

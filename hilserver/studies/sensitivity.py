@@ -12,6 +12,7 @@ Technometrics 33 (1991) 161; computed by SALib and SciPy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,10 +41,12 @@ class Sensitivity:
     dropped: int = 0
 
 
-def sensitivity(plan: str, values: Floats, figure: Floats, samples: int, seed: int) -> Sensitivity | None:
+def sensitivity(
+    plan: str, values: Floats, figure: Floats, samples: int, seed: int, unordered: Sequence[bool] = ()
+) -> Sensitivity | None:
     """The sensitivity of a figure to each quantity; None if the figure does not vary, or too many runs failed.
 
-    ``values``: of all variants, a row for each, in the order of the plan.
+    ``values``: of all variants, a row for each, in the order of the plan; ``unordered``: those that have no ranks.
     """
     quantities = values.shape[1]
     group = {"sobol": quantities + 2, "morris": quantities + 1}.get(plan, 1)
@@ -71,6 +74,7 @@ def sensitivity(plan: str, values: Floats, figure: Floats, samples: int, seed: i
         )
     nothing = np.full(quantities, np.nan)
     rank = np.array([_rank_correlation(values[good, k], kept) for k in range(quantities)])
+    rank[[k for k, is_unordered in enumerate(unordered) if is_unordered]] = np.nan
     return Sensitivity(("rank correlation", ""), rank, nothing, nothing, nothing, dropped)
 
 

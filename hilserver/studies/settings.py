@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from hilserver.circuit.library import Library, circuit_library
-from hilserver.circuit.model import RIG, Circuit
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
-from hilserver.rig.cycle import CycleSettings
-from hilserver.simulation.circuit_run import DEFAULT_DURATION, is_circuit_file, read_circuit_file, read_cycle
-from hilserver.studies.circuit_runs import CircuitSubject
+from hilserver.studies.component_types import read_entries
 from hilserver.studies.figures import Figure, read_figures
-from hilserver.studies.quantities import Changeable, changeable, expanded, find, short, toleranced_values
+from hilserver.studies.studied_circuit import load_circuit
+from hilserver.studies.studied_rig import load_studied_rig
+from hilserver.studies.studied_sequence import load_studied_sequence
+from hilserver.studies.subject import KnownQuantity, RunsSubject, Studied
+from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance, Toleranced, toleranced
 from hilserver.toml import read_toml
 from hilserver.units import Time, to_si
@@ -29,10 +29,30 @@ class StudySettings(Datasheet):
     """The keys of a study file."""
 
     description: str = Field(default="", description="free text")
-    circuit: str = Field(description="circuit file, relative to the study file", examples=["circuits/lift.toml"])
-    cycle: str | None = Field(default=None, description="work cycle file of its inputs, relative to the study file")
-    duration: Time | None = Field(default=None, gt=0, description="of a run; default: that of the work cycle, or 10 s")
-    tick: Time = Field(default="1 ms", gt=0, description="time that is divided into solver.substeps")
+    circuit: str | None = Field(
+        default=None,
+        description="circuit file that is studied, relative to the study file; one of circuit, rig and sequence is "
+        "given",
+        examples=["circuits/lift.toml"],
+    )
+    rig: str | None = Field(
+        default=None,
+        description="rig file with a simulated device: its work cycle is run with the bridge; with sequence: the rig "
+        "that it runs on, default: the one that it names",
+    )
+    sequence: str | None = Field(default=None, description="test sequence that is run on a simulated rig")
+    cycle: str | None = Field(
+        default=None, description="work cycle file, relative to the study file; default for a rig: its own"
+    )
+    duration: Time | None = Field(
+        default=None, gt=0, description="circuit: of a run; default: that of the work cycle, or 10 s"
+    )
+    tick: Time | None = Field(
+        default=None, gt=0, description="circuit: time that is divided into solver.substeps; default: 1 ms"
+    )
+    strategy: str | None = Field(
+        default=None, description="rig: bridge strategy of all valves; default: that of the rig file"
+    )
     plan: PLANS = Field(
         default="latin_hypercube",
         description="grid: all combinations of the levels; latin_hypercube: random, evenly over each quantity; sobol: "
@@ -45,20 +65,23 @@ class StudySettings(Datasheet):
     time_limit: Time = Field(default="60 s", gt=0, description="computing time after which a run is given up")
     vary: dict[str, Any] = Field(
         default={},
-        description="tolerances, in addition to those in the circuit file or instead of them, by key",
+        description="tolerances, in addition to those in the files or instead of them, by key; or lists to choose from",
     )
-    fixed: tuple[str, ...] = Field(default=(), description="quantities of the circuit file that keep their value")
-    figures: dict[str, Any] = Field(description="figures of a run by name")
+    fixed: tuple[str, ...] = Field(default=(), description="quantities with a tolerance that keep their value")
+    figures: dict[str, Any] = Field(
+        default={}, description="figures of a run by name; default for a test sequence: its verdicts"
+    )
 
-
-@dataclass(frozen=True)
-class VariedValue:
-    """A quantity that a study varies: short key, its value in the circuit, SI, and its tolerance."""
-
-    key: str
-    value: float
-    unit: str
-    tolerance: Tolerance
+    @model_validator(mode="after")
+    def _one_subject(self) -> StudySettings:
+        given = [key for key in ("circuit", "rig", "sequence") if getattr(self, key) is not None]
+        if given not in (["circuit"], ["rig"], ["sequence"], ["rig", "sequence"]):
+            raise ValueError("give what is studied: circuit, or rig, or sequence (with or without rig)")
+        others = ("strategy",) if self.circuit is not None else ("duration", "tick")
+        others += ("cycle",) if self.sequence is not None else ()
+        if wrong := [key for key in others if getattr(self, key) is not None]:
+            raise ValueError(f"{wrong[0]} has no meaning here: a {given[-1]} has its own, or none")
+        return self
 
 
 @dataclass(frozen=True)
@@ -67,10 +90,9 @@ class Study:
 
     file: Path
     settings: StudySettings
-    circuit: Circuit
-    library: Library
+    studied: Studied
     varied: tuple[VariedValue, ...]
-    subject: CircuitSubject
+    subject: RunsSubject
 
     @property
     def name(self) -> str:
@@ -82,6 +104,11 @@ class Study:
         """The figures of a run."""
         return self.subject.figures
 
+    @property
+    def duration(self) -> float:
+        """Of a run, s."""
+        return self.studied.duration
+
 
 def load_study(file: Path) -> Study:
     """Read a study file and the files that it names. Raises ConfigurationError with all problems."""
@@ -91,73 +118,68 @@ def load_study(file: Path) -> Study:
     except ValidationError as error:
         problems = problems_of(error, raw, file=str(file), names=StudySettings.model_fields)
         raise ConfigurationError(problems) from None
-    circuit_file = file.parent / settings.circuit
-    if not is_circuit_file(circuit_file):
-        text = f"{shown(settings.circuit)} is not a circuit file."
-        raise ConfigurationError([Problem(text, "circuit", str(file))])
-    library = circuit_library(circuit_file)
-    circuit = read_circuit_file(circuit_file, library)
-    cycle = read_cycle(file.parent / settings.cycle) if settings.cycle is not None else None
-    if problems := _misfits(circuit, cycle, settings, str(file)):
-        raise ConfigurationError(problems)
-    varied = varied_values(circuit, settings.vary, settings.fixed, str(file))
-    duration = settings.duration or (cycle.duration if cycle is not None else DEFAULT_DURATION)
-    ranges = tuple((each.tolerance.lower, each.tolerance.upper) for each in varied)
-    subject = CircuitSubject(
-        str(circuit_file), circuit.written, library.own, cycle, duration, settings.tick,
-        tuple(each.key for each in varied), ranges, (), settings.time_limit,
-    )  # fmt: skip
-    names = subject.prepare().names
-    subject = replace(subject, figures=read_figures(settings.figures, names, duration, str(file)))
-    return Study(file, settings, circuit, library, varied, subject)
-
-
-def _misfits(circuit: Circuit, cycle: CycleSettings | None, settings: StudySettings, file: str) -> list[Problem]:
-    found = []
-    if circuit.rig_ports():
-        text = f"has ports of the real machine ({RIG}{circuit.rig_ports()[0]}). A circuit that is studied alone must "
-        found.append(Problem(f"{shown(settings.circuit)} {text}include its cylinder and load.", "circuit", file))
-    for name in cycle.inputs if cycle is not None else ():
-        if name not in circuit.inputs():
-            text = f'the circuit has no input "{name}".{did_you_mean(name, circuit.inputs())}'
-            found.append(Problem(text, f"cycle ({settings.cycle})", file))
     if settings.plan == "sobol" and settings.samples & (settings.samples - 1):
         near = 1 << (settings.samples - 1).bit_length()
-        found.append(Problem(f"{settings.samples} is not a power of 2: use {near // 2} or {near}.", "samples", file))
-    return found
+        text = f"{settings.samples} is not a power of 2: use {near // 2} or {near}."
+        raise ConfigurationError([Problem(text, "samples", str(file))])
+    studied = _studied(settings, file)
+    varied = varied_values(studied, settings.vary, settings.fixed, str(file))
+    if settings.plan == "morris" and (chosen := [each.key for each in varied if each.choices]):
+        text = (
+            f"morris needs values with an order, which {chosen[0]} does not have: use grid, sobol or latin_hypercube."
+        )
+        raise ConfigurationError([Problem(text, "plan", str(file))])
+    raw_figures = settings.figures or studied.default_figures()
+    figures = read_figures(raw_figures, studied.quantities, studied.duration, str(file), studied.special)
+    return Study(file, settings, studied, varied, studied.subject(varied, figures, settings.time_limit))
+
+
+def _studied(s: StudySettings, file: Path) -> Studied:
+    if s.circuit is not None:
+        return load_circuit(file, s.circuit, s.cycle, s.duration, s.tick)
+    if s.sequence is not None:
+        return load_studied_sequence(file, s.sequence, s.rig, s.strategy)
+    assert s.rig is not None
+    return load_studied_rig(file, s.rig, s.cycle, s.strategy)
 
 
 def varied_values(
-    circuit: Circuit, given: Mapping[str, Any], fixed: tuple[str, ...], file: str
+    studied: Studied, given: Mapping[str, Any], fixed: tuple[str, ...], file: str
 ) -> tuple[VariedValue, ...]:
-    """The quantities with a tolerance: those of the circuit file, and those ``given`` by their keys.
+    """The quantities with a tolerance: those of the studied files, and those ``given`` by their keys; and choices.
 
     Raises ConfigurationError with all problems.
     """
-    known, problems, found = changeable(circuit), list[Problem](), dict[str, VariedValue]()
-    for path, value in toleranced_values(circuit.written):
-        key = short(".".join(expanded(path)))
-        found[key] = VariedValue(key, known[key].value, known[key].unit, value.tolerance)
+    problems, found = list[Problem](), dict[str, VariedValue]()
+    for key, tolerance in studied.tolerances:
+        found[key] = VariedValue(key, studied.known[key].value, studied.known[key].unit, tolerance)
     for name, entry in given.items():
         try:
-            quantity = find(known, name)
-            key = short(quantity.key)
-            found[key] = VariedValue(key, quantity.value, quantity.unit, _tolerance(entry, quantity))
+            if isinstance(entry, list | tuple):
+                value = studied.choice(name, read_entries(entry))
+            else:
+                key = studied.find(name)
+                quantity = studied.known[key]
+                value = VariedValue(key, quantity.value, quantity.unit, _tolerance(entry, quantity))
+            found[value.key] = value
+        except ConfigurationError as error:
+            problems += [Problem(f"{each.key}: {each.message}", f"vary.{name}", file) for each in error.problems]
         except ValueError as error:
             problems.append(Problem(as_sentence(error), f"vary.{name}", file))
     for name in fixed:
-        if short(name) not in found:
+        key = name.removeprefix("components.")
+        if key not in found:
             problems.append(Problem(f"{shown(name)} has no tolerance.{did_you_mean(name, found)}", "fixed", file))
-        found.pop(short(name), None)
+        found.pop(key, None)
     if not found and not problems:
-        text = 'nothing is varied: give tolerances here or in the circuit file, such as "load.mass" = "± 5 %".'
+        text = 'nothing is varied: give tolerances here or in the files studied, such as "load.mass" = "± 5 %".'
         problems.append(Problem(text, "vary", file))
     if problems:
         raise ConfigurationError(problems)
     return tuple(found.values())
 
 
-def _tolerance(entry: object, quantity: Changeable) -> Tolerance:
+def _tolerance(entry: object, quantity: KnownQuantity) -> Tolerance:
     """The tolerance that is given for a quantity. Raises ValueError."""
     if not isinstance(entry, Toleranced):
         if not isinstance(entry, str | Mapping):
@@ -167,7 +189,7 @@ def _tolerance(entry: object, quantity: Changeable) -> Tolerance:
     tolerance = entry.tolerance
     if bool(tolerance.unit) != bool(quantity.unit):
         raise ValueError(
-            f"measured in {tolerance.unit or 'no unit'}, the value in the circuit in {quantity.unit or 'no unit'}"
+            f"measured in {tolerance.unit or 'no unit'}, the value in the file in {quantity.unit or 'no unit'}"
         )
     if quantity.unit:
         to_si(f"1 {tolerance.unit}", quantity.unit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,20 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hilserver.circuit.model import Circuit
-from hilserver.compiler import compiled_program
-from hilserver.errors import HilserverError, as_sentence
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit
-from hilserver.studies.circuit_runs import CircuitRuns
 from hilserver.studies.execution import BATCH, Evaluated, evaluate
-from hilserver.studies.figures import Figure
+from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.plans import values_of_plan
-from hilserver.studies.quantities import changeable, changed, find
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
-from hilserver.studies.subject import VariantFailedError
+from hilserver.studies.subject import RepeatedRun, StudyRuns, VariantFailedError
 from hilserver.studies.table import FAILURE, StudyTable, table_schema
+from hilserver.studies.varied import VariedValue
+from hilserver.tolerances import Tolerance
 
 MAX_RUNS = 5_000_000
 """Limit of the number of runs: their values and figures are evaluated in memory."""
@@ -42,22 +38,19 @@ Progress = Callable[[int, int, float], None]
 class StudyResult:
     """All runs of a study. ``nominal``: figures with the circuit's own values; ``wall``: s, of this call.
 
-    ``repacked``: keys of the quantities for which the circuit is packed again in each run; ``without_effect``: those
-    that change no number of the circuit; ``runs``: number of runs in this call, ``computed``: s of all processes;
-    ``runs_here``: of this process.
+    ``step``: the error of the integration step in the nominal run; ``runs``: number of runs in this call,
+    ``computed``: s of all processes; ``runs_here``: of this process.
     """
 
     study: Study
     file: Path
     nominal: Mapping[str, float]
-    repacked: tuple[str, ...]
-    without_effect: tuple[str, ...]
     step: str
     workers: int
     runs: int
     wall: float
     computed: float
-    runs_here: CircuitRuns
+    runs_here: StudyRuns
 
     @cached_property
     def table(self) -> pa.Table:
@@ -70,8 +63,8 @@ class StudyResult:
 
     @cached_property
     def values(self) -> Floats:
-        """The values of all variants: a row for each, a column for each quantity, SI."""
-        return np.column_stack([self.column(each.key) for each in self.study.varied])
+        """The values of all variants: a row for each, a column for each quantity, SI; of choices, their numbers."""
+        return plan_of(self.study)
 
     def failures(self) -> dict[int, str]:
         """The reasons, by number of the variant."""
@@ -82,7 +75,8 @@ class StudyResult:
     def sensitivity(self, figure: Figure) -> Sensitivity | None:
         """How a figure depends on the quantities."""
         s = self.study.settings
-        return sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed)
+        unordered = tuple(len(each.choices) > 2 for each in self.study.varied)
+        return sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed, unordered)
 
     def worst(self, figure: Figure, number: int) -> list[int]:
         """Numbers of the variants with the worst values of a figure, see `is_worse_low`."""
@@ -92,12 +86,18 @@ class StudyResult:
 
     def step_error(self, figure: Figure, number: int) -> float:
         """By how much a figure of a variant changes with half of every integration step, SI; NaN if that fails."""
-        place = self.study.figures.index(figure)
-        try:
-            finer = self.runs_here.of_half_the_step(self.values[number])[place]
-        except VariantFailedError:
-            return nan
+        if number not in self._finer:
+            try:
+                self._finer[number] = self.runs_here.of_half_the_step(self.values[number])
+            except VariantFailedError:
+                self._finer[number] = np.full(len(self.study.figures), nan)
+        finer = self._finer[number][self.study.figures.index(figure)]
         return abs(float(finer) - float(self.column(figure.name)[number]))
+
+    @cached_property
+    def _finer(self) -> dict[int, Floats]:
+        """Figures with half of every integration step, by number of the variant, as far as they were needed."""
+        return {}
 
     def share_within(self, figure: Figure) -> float:
         """The share of all variants whose figure is within its limits: failed ones are not."""
@@ -111,8 +111,8 @@ class StudyResult:
 
 
 def is_worse_low(figure: Figure) -> bool:
-    """Whether small values of a figure are the bad ones: it has a lower limit only."""
-    return isfinite(figure.above) and not isfinite(figure.below)
+    """Whether small values of a figure are the bad ones: it has a lower limit only, or is a share of verdicts."""
+    return figure.reduction == PASSED or (isfinite(figure.above) and not isfinite(figure.below))
 
 
 def plan_of(study: Study) -> Floats:
@@ -132,10 +132,8 @@ def identity_of(study: Study) -> str:
     """Differs for studies with other results: of another circuit, plan or program."""
     what = (
         study.settings.model_dump_json(),
-        json.dumps(study.circuit.source, default=str),
-        study.subject.cycle.model_dump_json() if study.subject.cycle is not None else "",
-        str([each.tolerance for each in study.varied]),
-        compiled_program(study.library).fingerprint,
+        str([(each.key, each.tolerance, each.choices) for each in study.varied]),
+        study.studied.identity(),
     )
     return hashlib.sha256("\0".join(what).encode()).hexdigest()
 
@@ -151,15 +149,14 @@ def run_study(
 
     Raises HilserverError if the nominal run fails or the table can't be written.
     """
-    values = plan_of(study)
-    runs = prepared(study)
-    nominal = nominal_run(study)
-    keys, figures = [each.key for each in study.varied], [figure.name for figure in study.figures]
-    table = StudyTable(folder / study.name, table_schema(keys, figures, identity_of(study)), resume)
+    values, runs = plan_of(study), prepared(study)
+    step, figures = study.studied.step_error(runs, study.figures), [figure.name for figure in study.figures]
+    choices = {each.key: each.choices for each in study.varied}
+    table = StudyTable(folder / study.name, table_schema(choices, figures, identity_of(study)), resume)
     done_before, begun, computed = table.done, perf_counter(), 0.0
     try:
         for found in _evaluated(study, values, table.done, workers):
-            table.append(values[found.first : found.first + len(found.figures)], found)
+            table.append(values[found.first : found.first + len(found.figures)], found, list(choices.values()))
             computed += found.spent
             rate = (table.done - done_before) / (perf_counter() - begun)
             progress(table.done, len(values), (len(values) - table.done) / rate)
@@ -167,22 +164,8 @@ def run_study(
         table.close()
         raise
     wall, file = perf_counter() - begun, table.finish()
-    own = dict(zip(figures, runs.figures_of(runs.nominal).tolist(), strict=True))
-    again = tuple(key for key, in_place in zip(keys, runs.varied.in_place, strict=True) if not in_place)
-    step = nominal.error.verdict() if nominal.error is not None else ""
-    return StudyResult(
-        study,
-        file,
-        own,
-        again,
-        runs.varied.without_effect,
-        step,
-        workers,
-        len(values) - done_before,
-        wall,
-        computed,
-        runs,
-    )
+    nominal = dict(zip(figures, runs.nominal.tolist(), strict=True))
+    return StudyResult(study, file, nominal, step, workers, len(values) - done_before, wall, computed, runs)
 
 
 def _evaluated(study: Study, values: Floats, first: int, workers: int) -> Iterator[Evaluated]:
@@ -190,34 +173,27 @@ def _evaluated(study: Study, values: Floats, first: int, workers: int) -> Iterat
     return evaluate(study.subject, values, len(study.figures), first, workers, batch)
 
 
-def prepared(study: Study) -> CircuitRuns:
+def prepared(study: Study) -> StudyRuns:
     """The runs of a study in this process. Raises HilserverError if the nominal run fails."""
     try:
         return study.subject.prepare()
     except VariantFailedError as error:
-        raise HilserverError(f"{study.subject.file}: the run with the circuit's own values has {error}.") from error
+        raise HilserverError(f"{study.subject.file}: the run with the values of the file failed: {error}.") from error
 
 
-def circuit_with(study: Study, values: Mapping[str, float]) -> Circuit:
-    """The study's circuit with other values, SI, by key. Raises HilserverError if it can't have them."""
-    known = changeable(study.circuit)
-    try:
-        quantities = [find(known, key) for key in values]
-        return changed(study.circuit, quantities, list(values.values()), study.library, study.subject.file)
-    except ValueError as error:
-        raise HilserverError(f"{study.file}: the circuit can't have these values: {as_sentence(error)}") from error
+def repeat(study: Study, values: Mapping[str, float], name: str, folder: Path) -> RepeatedRun:
+    """Run once with other values, SI, by key, and write a report of the run. Raises HilserverError if it fails."""
+    known = {each.key: each for each in study.varied}
+    varied = [known.get(key) or plain_value(study, key) for key in values]
+    return study.studied.repeat(varied, list(values.values()), study.subject, name, folder)
 
 
-def nominal_run(study: Study) -> CircuitRun:
-    """The run with the circuit's own values, with the error of its step."""
-    return run_with(study, {}, study.name)
-
-
-def run_with(study: Study, values: Mapping[str, float], name: str) -> CircuitRun:
-    """A run with other values, as `hilserver simulate` does it. Raises HilserverError if it fails."""
-    s = study.subject
-    settings = RunSettings(tick=s.tick)
-    return run_circuit(circuit_with(study, values), study.library, s.cycle, s.duration, name, s.file, settings)
+def plain_value(study: Study, key: str) -> VariedValue:
+    """A quantity that the study does not vary. Raises ValueError that names similar ones."""
+    found = study.studied.find(key)
+    quantity = study.studied.known[found]
+    x = quantity.value
+    return VariedValue(found, x, quantity.unit, Tolerance(x, x, x, quantity.unit))
 
 
 def values_of_variant(study: Study, number: int) -> dict[str, float]:

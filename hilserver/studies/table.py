@@ -6,10 +6,9 @@ Parquet, batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,10 +20,15 @@ VARIANT, FAILURE = "variant", "failure"
 IDENTITY = b"hilserver.study"
 
 
-def table_schema(keys: Sequence[str], figures: Sequence[str], identity: str) -> pa.Schema:
-    """Number, values, figures and, where it failed, the reason. ``identity``: of the study."""
-    numbers = [pa.field(name, pa.float64()) for name in (*keys, *figures)]
-    fields = [pa.field(VARIANT, pa.int64()), *numbers, pa.field(FAILURE, pa.string())]
+def table_schema(choices: Mapping[str, tuple[str, ...]], figures: Sequence[str], identity: str) -> pa.Schema:
+    """Number, values, figures and, where it failed, the reason.
+
+    ``choices``: the keys of the values, with the names of what is chosen from (none: numbers); ``identity``: of the
+    study.
+    """
+    values = [pa.field(key, pa.string() if names else pa.float64()) for key, names in choices.items()]
+    numbers = [pa.field(name, pa.float64()) for name in figures]
+    fields = [pa.field(VARIANT, pa.int64()), *values, *numbers, pa.field(FAILURE, pa.string())]
     return pa.schema(fields, metadata={IDENTITY: identity.encode()})
 
 
@@ -52,11 +56,15 @@ class StudyTable:
         except OSError as error:
             raise HilserverError(f"{stem.parent}: can't be written to: {error.strerror or error}.") from error
 
-    def append(self, values: Floats, found: Evaluated) -> None:
-        """Add evaluated variants with their values."""
+    def append(self, values: Floats, found: Evaluated, choices: Sequence[tuple[str, ...]]) -> None:
+        """Add evaluated variants with their values. ``choices``: of each value, see `table_schema`."""
         numbers = range(found.first, found.first + len(values))
         columns = [pa.array(numbers, pa.int64())]
-        columns += [pa.array(column) for column in np.column_stack([values, found.figures]).T]
+        columns += [
+            pa.array([names[int(x)] for x in column], pa.string()) if names else pa.array(column)
+            for column, names in zip(values.T, choices, strict=True)
+        ]
+        columns += [pa.array(column) for column in found.figures.T]
         columns.append(pa.array([found.failures.get(number) for number in numbers], pa.string()))
         self._write(pa.record_batch(columns, schema=self.schema))
 

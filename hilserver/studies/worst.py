@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from math import inf, isfinite, nan
+from math import inf, isfinite
 
 import numpy as np
 from scipy.optimize import differential_evolution
@@ -46,12 +46,9 @@ class WorstCase:
     @property
     def command(self) -> str:
         """The command that repeats the run."""
-        values = " ".join(f"--set {shlex.quote(f'{key}={self._written(key, x)}')}" for key, x in self.values.items())
+        settings = (f"{each.key}={each.written(self.values[each.key])}" for each in self.study.varied)
+        values = " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
         return f"hilserver study {shlex.quote(str(self.study.file))} {values}"
-
-    def _written(self, key: str, x: float) -> str:
-        unit = next(each.unit for each in self.study.varied if each.key == key)
-        return f"{x!r} {unit}".rstrip()
 
 
 def worst_case(study: Study, name: str) -> WorstCase:
@@ -91,12 +88,13 @@ def worst_case(study: Study, name: str) -> WorstCase:
     if not isfinite(found.fun):
         raise HilserverError(f"{study.file}: no candidate has the figure {name}: {next(iter(failures), 'it is NaN')}.")
     values = values_at(found.x)
-    nominal = dict(zip(figures, runs.figures_of(runs.nominal).tolist(), strict=True)).get(name, nan)
+    nominal = float(runs.nominal[place])
     keyed = {each.key: float(x) for each, x in zip(study.varied, values, strict=True)}
     ends = tuple(
         each.key
         for each, x in zip(study.varied, values, strict=True)
-        if min(x - each.tolerance.lower, each.tolerance.upper - x)
+        if not each.choices
+        and min(x - each.tolerance.lower, each.tolerance.upper - x)
         < 0.01 * (each.tolerance.upper - each.tolerance.lower)
     )
     return WorstCase(

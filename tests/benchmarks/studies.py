@@ -23,6 +23,7 @@ from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject
 from hilserver.studies.execution import evaluate
 from hilserver.studies.figures import read_figures
 from hilserver.studies.quantities import changeable
+from hilserver.units import unit_of_value
 
 CONFIG = Path(__file__).parents[2] / "config"
 IN_PLACE = ("load.mass", "supply.volume", "pump.max_flow", "main_valve.nominal_flow.flow")
@@ -40,7 +41,8 @@ def subject(keys: tuple[str, ...], substeps: int) -> CircuitSubject:
     ranges = tuple((0.95 * known[key].value, 1.05 * known[key].value) for key in keys)
     cycle = read_cycle(CONFIG / "cycles/verification.toml")
     found = CircuitSubject(str(file), table, (), cycle, SECONDS, 1e-3, keys, ranges)
-    return replace(found, figures=read_figures(FIGURES, found.prepare().names, SECONDS, "benchmark"))
+    units = {name: unit_of_value(name) for name in found.prepare().names}
+    return replace(found, figures=read_figures(FIGURES, units, SECONDS, "benchmark"))
 
 
 def error(runs: CircuitRuns) -> float:

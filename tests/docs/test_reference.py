@@ -43,6 +43,7 @@ from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.scale import Scale
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
+from hilserver.studies.catalogue import CatalogueFile, CatalogueValve
 from hilserver.studies.figures import FigureSettings
 from hilserver.studies.measured import LogColumns
 from hilserver.studies.settings import StudySettings
@@ -254,6 +255,8 @@ FILES: list[tuple[str, type[BaseModel]]] = [
     ("study-file", StudySettings),
     ("study-file", FigureSettings),
     ("study-file", LogColumns),
+    ("study-file", CatalogueFile),
+    ("study-file", CatalogueValve),
     ("mqtt", BrokerAddress),
 ]
 

@@ -189,7 +189,7 @@ def test_compiled_program_needs_only_the_c_library(installation: Installation) -
 @pytest.mark.slow
 def test_wheel_brings_the_example_configurations(installation: Installation) -> None:
     examples = files_below(ROOT / "config", "*.toml")
-    folders = {"rigs", "circuits", "cycles", "mechanisms", "sequences", "studies"}
+    folders = {"rigs", "circuits", "cycles", "mechanisms", "sequences", "studies", "catalogue"}
     assert {name.split("/")[0] for name in examples} == folders
     below = files_below(installation.prefix / "share/hilserver/config", "*")
     assert below - folders - {"circuits/parts"} == examples

@@ -16,7 +16,7 @@ from hilserver.studies.plans import values_of_plan
 from hilserver.studies.report import write_study
 from hilserver.studies.sensitivity import sensitivity
 from hilserver.studies.settings import load_study
-from hilserver.studies.study import plan_of, run_study, run_with, values_of_variant
+from hilserver.studies.study import plan_of, repeat, run_study, values_of_variant
 from hilserver.studies.table import complete_batches
 from hilserver.studies.worst import worst_case
 from hilserver.tolerances import Tolerance
@@ -218,8 +218,9 @@ def test_a_run_is_repeated_as_a_circuit_run(tmp_path: Path) -> None:
     result = run_study(study, tmp_path / "out")
     number = result.worst(study.figures[0], 1)[0]
     assert result.column("end")[number] == result.column("end").max()
-    run = run_with(study, values_of_variant(study, number), "again")
-    assert run.series["vessel.p"][-1] == pytest.approx(result.column("end")[number], rel=1e-9)
+    run = repeat(study, values_of_variant(study, number), "again", tmp_path / "out")
+    assert run.figures[0] == pytest.approx(result.column("end")[number], rel=1e-9)
+    assert (tmp_path / "out/again.csv") in run.files
     assert result.command(number).endswith(f"--repeat {number}")
 
 

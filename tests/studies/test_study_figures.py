@@ -14,7 +14,7 @@ from hilserver.studies.figures import read_figures
 
 TIME: Floats = np.linspace(1e-3, 40.0, 40_000)
 DAMPING, FREQUENCY = 0.4, 2.0
-NAMES = ("rod.x", "supply.p")
+NAMES = {"rod.x": "m", "supply.p": "Pa"}
 
 
 def step_response() -> Floats:

@@ -50,6 +50,35 @@ mean = "mean(vessel.p)"
 """
 
 
+CONFIG = Path(__file__).parents[2] / "config"
+SHORT_CYCLE = """
+length = "0.6 s"
+[inputs.joystick]
+shape = "step"
+points = [["0 s", 0.0], ["0.05 s", 0.0], ["0.2 s", 0.7], ["0.4 s", 0.7], ["0.55 s", 0.0]]
+"""
+
+
+def lift_files(folder: Path) -> Path:
+    """The lift rig with its files, and a short work cycle; returns the rig file."""
+    for name in ("rigs/lift", "circuits/lift", "circuits/lift_machine", "circuits/two_valves"):
+        file = folder / f"{name}.toml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text((CONFIG / f"{name}.toml").read_text())
+    (folder / "cycles").mkdir()
+    (folder / "cycles/lift.toml").write_text(SHORT_CYCLE)
+    return folder / "rigs/lift.toml"
+
+
+def replace_in(file: Path, *pairs: tuple[str, str]) -> None:
+    """Other texts in a file, each of which is there, in their first place."""
+    text = file.read_text()
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    file.write_text(text)
+
+
 def written_study(folder: Path, study: str = STUDY, circuit: str = EMPTYING) -> Path:
     """The files of a study; returns the study file."""
     (folder / "emptying.toml").write_text(circuit)

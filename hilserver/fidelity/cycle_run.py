@@ -1,0 +1,59 @@
+"""One run of a simulated rig's work cycle, compared with the reference simulation on the same machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from hilserver.circuit.program import Program
+from hilserver.errors import HilserverError
+from hilserver.fidelity.comparison import Comparison, RunOf, traced_run
+from hilserver.fidelity.results import SegmentResult
+from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, trip_in
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+
+
+class NotCompletedError(Exception):
+    """The rig did not complete its work cycle; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class CycleRun:
+    """The rows and the true values of the work cycle, without what was before and after it, and what came of them."""
+
+    comparison: Comparison
+    record: CircuitRows
+    true_values: Floats
+    result: SegmentResult
+
+
+def run_cycle_on(rig: Rig, device: str, strategy: str, program: Program, run_of: RunOf = traced_run) -> CycleRun:
+    """Run the work cycle of a rig with this strategy for all valves.
+
+    Raises NotCompletedError if the rig does not start, trips, or diverges.
+    """
+    comparison = Comparison.of(_installed(rig, device), program)
+    try:
+        record, true_values = comparison.bridged(rig, strategy, run_of)
+    except HilserverError as error:  # it does not start
+        raise NotCompletedError(str(error).removeprefix(f"{rig.file}: the rig ").removesuffix(".")) from None
+    if (trip := trip_in(record, rig)) is not None:
+        raise NotCompletedError(str(trip))
+    rows = passes(record)[0]
+    result, _ = comparison.evaluated(record, true_values, CycleSegment(rows, 0.0))
+    if not all(isfinite(deviation.rms) for deviation in result.deviations.values()):
+        raise NotCompletedError("diverged in the simulation")
+    return CycleRun(comparison, record.part(rows), true_values[rows], result)
+
+
+def _installed(rig: Rig, device: str) -> Rig:
+    """The rig with its virtual circuit as installed on the machine: with the machine's oil, and an integrator for both.
+
+    The reference simulation has one oil and one integrator. The bridge runs the circuit with those of its own file.
+    """
+    machine, circuit = rig.sources["devices"][device]["machine"], dict(rig.circuit.source)
+    circuit["fluid"] = machine.get("fluid", {})
+    if "integrator" in machine.get("solver", {}):
+        circuit["solver"] = {**circuit.get("solver", {}), "integrator": machine["solver"]["integrator"]}
+    return replace(rig, circuit=rig.read_circuit(circuit))

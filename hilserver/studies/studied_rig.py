@@ -1,0 +1,203 @@
+"""A study of a simulated rig with its bridge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.compiler import compiled_program
+from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.fidelity.comparison import Comparison
+from hilserver.fidelity.report import write_simulation
+from hilserver.fidelity.strategies import simulate, usable, with_cycle
+from hilserver.fidelity.vary import strategy_for
+from hilserver.record.run import units_of
+from hilserver.rig.build import Rig, load_rig
+from hilserver.studies.component_types import ComponentChoice, component_choice
+from hilserver.studies.figures import FIDELITY, SATURATED, Figure
+from hilserver.studies.quantities import Changeable, known_key
+from hilserver.studies.rig_runs import STRATEGY, RigSubject, plant_key
+from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns, VariantFailedError
+from hilserver.studies.varied import VariedValue, choice_of
+from hilserver.studies.varied_rig import CIRCUIT, PartValue, RigValues
+from hilserver.tolerances import Tolerance
+from hilserver.toml import read_toml
+from hilserver.units import unit_of_value
+
+
+@dataclass(frozen=True)
+class StudiedRig:
+    """A rig, whose work cycle is run. ``strategy``: of all valves; empty: those of the rig file."""
+
+    values: RigValues
+    strategy: str
+    about: str
+    choices: dict[str, ComponentChoice] = field(default_factory=dict)
+    strategies: list[str] = field(default_factory=list)
+
+    @property
+    def rig(self) -> Rig:
+        """As in its files."""
+        return self.values.rig
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """Its file and strategy."""
+        notes = {f"Choice of {key}": "; ".join(found.notes) for key, found in self.choices.items() if found.notes}
+        chosen = self.strategy or "as in the rig file"
+        return {"Rig": self.about, "Strategy": ", ".join(self.strategies) or chosen, **notes}
+
+    @property
+    def duration(self) -> float:
+        """Of the work cycle, s."""
+        assert self.rig.cycle is not None
+        return self.rig.cycle.duration
+
+    @property
+    def known(self) -> Mapping[str, Changeable | PartValue]:
+        """Values of machine, drive, virtual circuit, sensors and actuators."""
+        return self.values.known
+
+    @property
+    def tolerances(self) -> Iterable[tuple[str, Tolerance]]:
+        """Those in the files."""
+        return self.values.tolerances
+
+    @cached_property
+    def quantities(self) -> dict[str, str]:
+        """Columns of the log, values of the virtual circuit, and true values of the simulated machine and its drive."""
+        rig, device = self.rig, self.values.device
+        units = units_of(rig)
+        found = {name: units.get(name, "") for name in rig.layout.names}
+        found |= {f"{CIRCUIT}.{name}": unit_of_value(name) for name in self._circuit_names()}
+        plant = Comparison.of(rig).plant.names
+        return found | {plant_key(rig, device, name): unit_of_value(name) for name in plant}
+
+    def _circuit_names(self) -> dict[str, None]:
+        """Of the virtual circuit, with any of the components chosen from."""
+        circuits = [self.rig.circuit]
+        for key, found in self.choices.items():
+            if key.startswith(f"{CIRCUIT}."):
+                circuits += [self.values.changed({}, {key: table}).circuit for table in found.tables]
+        return dict.fromkeys(name for circuit in circuits for name in self.rig.pack(circuit).names)
+
+    @property
+    def special(self) -> Mapping[str, Mapping[str, str]]:
+        """What is compared with the reference simulation, and the valves."""
+        compared = dict.fromkeys((each.name for each in Comparison.of(self.rig).quantities()), "")
+        return {FIDELITY: compared, SATURATED: dict.fromkeys(self.rig.settings.valves, "")}
+
+    def find(self, key: str) -> str:
+        """The key of a quantity. Raises ValueError that names similar ones."""
+        return known_key(self.known, key, "the simulated rig")
+
+    def choice(self, key: str, entries: Sequence[Any]) -> VariedValue:
+        """A choice of strategies or component types. Raises ValueError or ConfigurationError."""
+        if key == STRATEGY:
+            for entry in entries:
+                try:
+                    usable(self.rig, [entry], by_user=True)
+                except HilserverError as error:
+                    raise ValueError(str(error).removeprefix(f"{self.rig.file}: ")) from None
+            self.strategies[:] = entries
+            return choice_of(STRATEGY, entries, self.strategy)
+        part, _, name = key.partition(".")
+        if part not in self.values.circuits:
+            known = (STRATEGY, *(f"{each}.NAME" for each in self.values.circuits))
+            raise ValueError(f"{key} is not a choice: it is one of {', '.join(known)}")
+        found = component_choice(self.values.circuits[part], self.rig.library, name, entries)
+        for table in found.tables:
+            self.values.changed({}, {key: table})
+        self.choices[key] = found
+        return choice_of(key, found.names, found.own)
+
+    def default_figures(self) -> Mapping[str, Any]:
+        """The fidelity of each quantity."""
+        return {name: f"{FIDELITY}({name})" for name in self.special[FIDELITY]}
+
+    def subject(self, varied: Sequence[VariedValue], figures: tuple[Figure, ...], limit: float) -> RigSubject:
+        """What the study runs."""
+        return RigSubject(**self._given(varied, figures, limit))
+
+    def _given(self, varied: Sequence[VariedValue], figures: tuple[Figure, ...], limit: float) -> dict[str, Any]:
+        choices = {
+            each.key: each.choices if each.key == STRATEGY else self.choices[each.key].tables
+            for each in varied
+            if each.choices
+        }
+        return {
+            "file": str(self.rig.file),
+            "sources": self.rig.sources,
+            "written": self.values.written,
+            "own": self.rig.library.own,
+            "varied": tuple(each.key for each in varied),
+            "strategy": self.strategy,
+            "figures": figures,
+            "limit": limit,
+            "choices": choices,
+        }
+
+    def step_error(self, runs: StudyRuns, figures: Sequence[Figure]) -> str:
+        """By how much half of every step changes the nominal figures."""
+        return step_error_text(runs, figures)
+
+    def repeat(
+        self, varied: Sequence[VariedValue], values: Sequence[float], subject: RunsSubject, name: str, folder: Path
+    ) -> RepeatedRun:
+        """Run once with these values, with the report of `hilserver simulate` for a rig. Raises HilserverError."""
+        try:
+            runs = self.subject(varied, subject.figures, np.inf).prepare()
+            rig, strategy = runs.rig_of(values)
+            figures = runs(np.array(values))
+        except VariantFailedError as error:
+            raise HilserverError(f"{self.rig.file}: with these values the run failed: {error}.") from error
+        return RepeatedRun(figures, tuple(write_simulation(replace(simulate(rig, [strategy]), rig=name), folder)))
+
+    def identity(self) -> str:
+        """Files, strategy, choices and program."""
+        choices = str([(key, found.tables) for key, found in self.choices.items()])
+        sources = json.dumps([self.rig.sources, self.values.written], default=str)
+        return "\0".join((sources, self.strategy, choices, compiled_program(self.rig.library).fingerprint))
+
+
+def step_error_text(runs: StudyRuns, figures: Sequence[Figure]) -> str:
+    """By how much half of every integration step changes the nominal figures."""
+    try:
+        changes = np.abs(runs.of_half_the_step() - runs.nominal)
+    except VariantFailedError as error:
+        return f"With half of every integration step, the nominal run fails: {error}."
+    known = [f"{f.name} {f.shown(x)}" for f, x in zip(figures, changes.tolist(), strict=True) if np.isfinite(x)]
+    return f"Half of every integration step changes the nominal figures by: {', '.join(known)}."
+
+
+def load_studied_rig(file: Path, name: str, cycle: str | None, strategy: str | None) -> StudiedRig:
+    """The rig that a study file names, relative to it. Raises ConfigurationError with all problems."""
+    rig = load_rig(file.parent / name)
+    if cycle is not None:
+        rig = with_cycle(rig, read_toml(file.parent / cycle))
+    if rig.cycle is None:
+        text = "the rig file names no work cycle: give one here."
+        raise ConfigurationError([Problem(text, "cycle", str(file))])
+    values = values_of(rig, file)
+    try:
+        chosen = strategy_for(rig, strategy)
+    except HilserverError as error:
+        text = str(error).removeprefix(f"{rig.file}: ").replace("give --strategy", "give strategy in the study file")
+        raise ConfigurationError([Problem(text, "strategy", str(file))]) from None
+    return StudiedRig(values, chosen, name + (f", work cycle {cycle}" if cycle else ""))
+
+
+def values_of(rig: Rig, file: Path) -> RigValues:
+    """The values of a rig. Raises ConfigurationError if it has no simulated device."""
+    try:
+        return RigValues(rig)
+    except HilserverError as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError([Problem(str(error).removeprefix(f"{rig.file}: "), "rig", str(file))]) from None

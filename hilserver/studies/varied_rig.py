@@ -1,0 +1,162 @@
+"""A simulated rig with other values: those of its machine, drive, sensors and actuators, which the bridge is not told,
+and those of its virtual circuit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hilserver.circuit.datasheet import with_value
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import Circuit, read_part
+from hilserver.fidelity.changes import show
+from hilserver.fidelity.comparison import simulated_device
+from hilserver.rig.build import PLANT_FILES, Rig, assemble
+from hilserver.studies.component_types import has_value, with_components
+from hilserver.studies.quantities import Changeable, WrittenValue, changeable, expanded, short, toleranced_values
+from hilserver.tolerances import Tolerance
+from hilserver.toml import read_toml
+
+CIRCUIT, SENSORS, ACTUATORS = "circuit", "sensors", "actuators"
+OF_SENSOR = {"noise": "", "delay": "s", "offset": "", "gain": ""}
+"""Values of a sensor with their units. ``offset`` (a fraction of its range) and ``gain``: errors that its scale does
+not know of."""
+OF_ACTUATOR = {"delay": "s"}
+
+
+@dataclass(frozen=True)
+class PartValue:
+    """A value of a sensor or an actuator of the simulated device, SI."""
+
+    part: str
+    name: str
+    field: str
+    value: float
+    unit: str
+
+
+class RigValues:
+    """The values of a simulated rig that can be varied, and the rig with others.
+
+    Keys: those of the circuit files with ``machine.``, ``drive.`` or ``circuit.`` before them (without
+    ``components.``), and ``sensors.p_A.delay``, ``actuators.valve_A.delay``. ``written``: the tables of machine and
+    drive as they are written; by default they are read from their files.
+    """
+
+    def __init__(self, rig: Rig, written: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.rig, self.device = rig, simulated_device(rig).name
+        files = {part: self.file_of(part) for part in PLANT_FILES}
+        tables = written or {part: read_toml(file) for part, file in files.items()}
+        self.circuits = {part: read_part(tables[part], rig.library, str(file)) for part, file in files.items()}
+        self.circuits[CIRCUIT] = rig.circuit
+
+    @property
+    def written(self) -> dict[str, Mapping[str, Any]]:
+        """The tables of machine and drive as they are written, with the contents of all files."""
+        return {part: self.circuits[part].written for part in PLANT_FILES}
+
+    def file_of(self, part: str) -> Path:
+        """The circuit file of machine, drive or virtual circuit."""
+        name = self.rig.settings.circuit if part == CIRCUIT else getattr(self._config, part)
+        return self.rig.file.parent / str(name)
+
+    @property
+    def _config(self) -> Any:
+        return next(device.config for device in self.rig.devices if device.name == self.device)
+
+    @cached_property
+    def known(self) -> dict[str, Changeable | PartValue]:
+        """All quantities by key."""
+        found = dict[str, Changeable | PartValue]()
+        for part, circuit in self.circuits.items():
+            found |= {f"{part}.{key}": each for key, each in changeable(circuit).items()}
+        for part, fields in ((SENSORS, OF_SENSOR), (ACTUATORS, OF_ACTUATOR)):
+            for name, settings in getattr(self._config, part).items():
+                for field, unit in fields.items():
+                    value = float(getattr(settings, field, 1.0 if field == "gain" else 0.0))
+                    found[f"{part}.{name}.{field}"] = PartValue(part, name, field, value, unit)
+        return found
+
+    @property
+    def tolerances(self) -> Iterator[tuple[str, Tolerance]]:
+        """Those in the circuit files, and beside the values of sensors and actuators."""
+        for part, circuit in self.circuits.items():
+            for path, value in toleranced_values(circuit.written):
+                yield f"{part}.{short('.'.join(expanded(path)))}", value.tolerance
+        device = self.rig.sources["rig"]["devices"][self.device]
+        for part in (SENSORS, ACTUATORS):
+            for path, value in toleranced_values(device.get(part, {})):
+                if (key := ".".join((part, *path))) in self.known:
+                    yield key, value.tolerance
+
+    def changed(
+        self, values: Mapping[str, float], chosen: Mapping[str, Mapping[str, Any]] | None = None, accounts: bool = False
+    ) -> Rig:
+        """The rig with other values, SI, by key, and other tables of components, by ``part.name``.
+
+        Raises ValueError or ConfigurationError if it can't have them.
+        """
+        tables = {part: self._table(part, values, chosen or {}) for part in self.circuits}
+        sources = copy.copy(dict(self.rig.sources))
+        if tables[CIRCUIT] is not None:
+            sources["circuit"] = tables[CIRCUIT]
+        plant = {part: tables[part] for part in PLANT_FILES if tables[part] is not None}
+        devices = sources["devices"]
+        sources["devices"] = {**devices, self.device: {**devices[self.device], **plant}}
+        changes = [(each, x) for key, x in values.items() if isinstance(each := self.known[key], PartValue)]
+        if changes:
+            sources["rig"] = self._with_parts(changes)
+        return assemble(sources, self.rig.file, self.rig.library, accounts=accounts)
+
+    def _table(
+        self, part: str, values: Mapping[str, float], chosen: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        """The table of a circuit with these values; None if it is unchanged."""
+        begin, circuit = f"{part}.", self.circuits[part]
+        components = {key.removeprefix(begin): table for key, table in chosen.items() if key.startswith(begin)}
+        changes = [(self.known[key], x) for key, x in values.items() if key.startswith(begin)]
+        known = [(each, x) for each, x in changes if not isinstance(each, PartValue)]
+        if not components and not known:
+            return None
+        file, library = str(self.file_of(part)), self.rig.library
+        if components:
+            circuit = read_part(with_components(circuit, components), library, file)
+        pairs = [(each, x) for each, x in known if has_value(circuit.source, each.path, library)]
+        return table_with(circuit, pairs, library, file)
+
+    def _with_parts(self, changes: Sequence[tuple[PartValue, float]]) -> dict[str, Any]:
+        """The rig file with other values of sensors and actuators."""
+        table: dict[str, Any] = copy.deepcopy(dict(self.rig.sources["rig"]))
+        device = table["devices"][self.device]
+        for each, x in changes:
+            entry = device[each.part][each.name]
+            if each.field in ("offset", "gain"):
+                show(entry, **{each.field: x})
+            else:
+                entry[each.field] = _text(each, x)
+        return table
+
+
+def table_with(
+    circuit: Circuit, values: Sequence[tuple[Changeable, float]], library: Library, file: str
+) -> Mapping[str, Any]:
+    """The table of a part of a circuit with other values, SI."""
+    written = circuit.written
+    for each, x in values:
+        if isinstance(each, WrittenValue):
+            written = with_value(written, each.path, _text(each, x))
+    table = circuit.source if written is circuit.written else read_part(written, library, file).source
+    for each, x in values:
+        if not isinstance(each, WrittenValue):
+            table = with_value(table, each.path, _text(each, x))
+    return table
+
+
+def _text(each: Changeable | PartValue, x: float) -> str | float:
+    """A value as a file has it."""
+    return f"{x!r} {each.unit}" if each.unit else x
