@@ -10,7 +10,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.viewer.measurement import Measurement
 
 
-class Difference(Measurement):
+class SignalDifference(Measurement):
     """One signal minus another, in common time: at the samples of the first, those of the other interpolated.
 
     ``offset`` and ``other_offset`` are added to the times of the two logs. Its only signal is ``name``; it is NaN

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.viewer.alignment import Alignment, offsets
-from hilserver.viewer.difference import Difference
+from hilserver.viewer.difference import SignalDifference
 from hilserver.viewer.measurement import Moment
 from hilserver.viewer.statistics import SpanStatistics, sample_at, statistics
 from hilserver.viewer.store import OpenedLog
@@ -145,7 +145,7 @@ class Overlay:
         known = self._differences.get(key)
         if known is None:
             pairs = [(curve.opened.log, curve.signal, curve.offset) for curve in (one, other)]
-            known = self._differences[key] = OpenedLog(Difference(name, pairs[0], pairs[1]))
+            known = self._differences[key] = OpenedLog(SignalDifference(name, pairs[0], pairs[1]))
         return DrawnSignal(known, name, name, 0.0, one.shown, "#0f172a", "solid")
 
     def extent(self) -> tuple[float, float]:
