@@ -43,8 +43,9 @@ def panel(
 
     from hilserver.errors import HilserverError
     from hilserver.panel.app import serve
-    from hilserver.panel.settings import PORT, PanelSettings, free_port, new_token
+    from hilserver.panel.settings import PORT, PanelSettings
     from hilserver.protocol.place import where
+    from hilserver.web.listening import free_port, new_token
 
     if (certificate is None) != (key is None):
         raise HilserverError("--certificate and --key belong together: give both or neither.")

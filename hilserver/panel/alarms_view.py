@@ -9,7 +9,8 @@ from nicegui import ui
 
 from hilserver.panel.alarms import Entry
 from hilserver.panel.pieces import piece
-from hilserver.panel.view import Page, heading
+from hilserver.panel.view import Page
+from hilserver.web.style import heading
 
 KINDS = {"all": "all", "fault": "faults", "warning": "warnings", "switch": "switches", "info": "info"}
 _STATE = """<q-td :props="props">

@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 
 from hilserver.errors import HilserverError
-from hilserver.panel.settings import LOOPBACK, PORT, PanelSettings, free_port
+from hilserver.panel.settings import PORT, PanelSettings
 from hilserver.protocol.address import BrokerAddress
+from hilserver.web.listening import LOOPBACK, free_port
 
 
 @asynccontextmanager

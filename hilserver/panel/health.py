@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from hilserver.panel.display import Units
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import Plot
-from hilserver.panel.view import Page, heading
+from hilserver.panel.view import Page
 from hilserver.protocol.published import DurationFigures, LoopStatus
+from hilserver.web.display import Units
+from hilserver.web.style import heading
 
 _FIGURES = {"median": "median", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 

@@ -12,12 +12,13 @@ from typing import Any
 from nicegui import background_tasks, ui
 
 from hilserver.errors import HilserverError
-from hilserver.panel.display import percent
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.schematic import SchematicView
-from hilserver.panel.view import Page, heading
+from hilserver.panel.view import Page
 from hilserver.protocol import commands, published
+from hilserver.web.display import percent
+from hilserver.web.style import heading
 
 HOLD_OFF = 1.0
 """Seconds during which an input that a user has just moved does not follow the server."""

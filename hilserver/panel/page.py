@@ -10,13 +10,14 @@ from nicegui import ui
 from hilserver.drawing.schematic import STYLE
 from hilserver.panel.alarms_view import AlarmsView
 from hilserver.panel.connection import Connection
-from hilserver.panel.display import CHOICES, QUANTITIES, Units
 from hilserver.panel.health import TimingView
 from hilserver.panel.operate import OperateView
 from hilserver.panel.plots import PlotsView
 from hilserver.panel.recordings import RecordingsView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands
+from hilserver.web.display import CHOICES, QUANTITIES, Units
+from hilserver.web.style import add_style
 
 HERE = Path(__file__).parent
 STOP = """
@@ -71,8 +72,7 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
 
 def assets() -> None:
     """Add the style sheet and the scripts."""
-    ui.colors(primary="#0f4c81", positive="#15803d", negative="#b91c1c", warning="#b45309")
-    ui.add_css(STYLE + (HERE / "panel.css").read_text())
+    add_style(STYLE + (HERE / "panel.css").read_text())
     for script in ("panel.js", "zoom.js"):
         ui.add_body_html(f"<script>{(HERE / script).read_text()}</script>")
 

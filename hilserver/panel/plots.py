@@ -11,10 +11,11 @@ from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 from numpy.typing import NDArray
 
-from hilserver.panel.display import label
 from hilserver.panel.pieces import piece
-from hilserver.panel.view import Page, heading
+from hilserver.panel.view import Page
 from hilserver.units import BAR, L_MIN
+from hilserver.web.display import label
+from hilserver.web.style import heading
 
 Floats = NDArray[np.float64]
 WINDOWS = {10: "10 s", 30: "30 s", 60: "1 min", 300: "5 min"}

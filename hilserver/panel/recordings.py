@@ -1,4 +1,4 @@
-"""The recordings of the rig: list, download and replay, where the panel runs on the PC that holds them."""
+"""The recordings of the rig: list, view, download and replay, where the panel runs on the PC that holds them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from nicegui import run, ui
 
 from hilserver.panel.connection import Connection
 from hilserver.panel.pieces import piece
-from hilserver.panel.view import Page, heading
+from hilserver.panel.view import Page
 from hilserver.record.folder import StoredRecording, recordings
 from hilserver.record.format import RecordError
+from hilserver.web.style import heading
 
 DOWNLOADS = "/recordings"
+VIEW = "/view"
 REPLAY = (sys.executable, "-c", "from hilserver.cli import main; main()", "replay")
 _WHAT_REPLAY_IS = "Runs the recorded measurements and commands through circuit and bridge again; compares all values."
 _VERDICTS = {
@@ -54,12 +56,15 @@ class RecordingsView:
             self._table.add_slot(
                 "body-cell-actions",
                 """<q-td :props="props">
+                     <q-btn flat dense no-caps icon="query_stats" label="View"
+                            @click="$parent.$emit('view', props.row.name)"/>
                      <q-btn flat dense no-caps icon="download" label="Download"
                             @click="$parent.$emit('download', props.row.name)"/>
                      <q-btn flat dense no-caps icon="replay" label="Replay"
                             @click="$parent.$emit('replay', props.row.name)"/>
                    </q-td>""",
             )
+            self._table.on("view", lambda e: self._view(str(e.args)))
             self._table.on("download", lambda e: self._download(str(e.args)))
             self._table.on("replay", lambda e: self._replay(str(e.args)))
         self._replays = ReplayDialog()
@@ -88,6 +93,10 @@ class RecordingsView:
             }
             for recorded in reversed(found)
         ]
+
+    def _view(self, name: str) -> None:
+        if name in self._paths:
+            ui.navigate.to(f"{VIEW}?log={quote(name)}", new_tab=True)
 
     def _download(self, name: str) -> None:
         for path in self._paths.get(name, ()):

@@ -11,8 +11,9 @@ from hilserver.drawing.parts import RIG, DrawnComponent, read_parts
 from hilserver.drawing.schematic import schematic
 from hilserver.panel.component import ComponentDialog
 from hilserver.panel.datasheet import parameter_tables
-from hilserver.panel.display import Units
-from hilserver.panel.view import Page, heading
+from hilserver.panel.view import Page
+from hilserver.web.display import Units
+from hilserver.web.style import heading
 
 _CLICK = """(event) => {
   const part = event.target.closest("[data-part]");

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
+from hilserver.web.listening import LOOPBACK, new_token
 
 PORT = 8080
-LOOPBACK = "127.0.0.1"
-
-
-def new_token() -> str:
-    """A token that nobody can guess: 192 random bits."""
-    return secrets.token_urlsafe(24)
 
 
 @dataclass(frozen=True)
@@ -51,17 +44,3 @@ class PanelSettings:
     def admits(self, token: str) -> bool:
         """Whether this is the token of the panel."""
         return secrets.compare_digest(token.encode(), self.token.encode())
-
-
-def free_port(host: str, port: int, tries: int = 1) -> int:
-    """The first free port of ``tries``, from ``port`` on. Raises HilserverError if all are in use."""
-    for number in range(port, port + tries):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, number))
-            except OSError as error:
-                reason = error.strerror
-            else:
-                return int(probe.getsockname()[1])
-    raise HilserverError(f"the panel can't listen on {host}:{port}: {reason}. Choose another address: --host, --port")

@@ -16,10 +16,10 @@ from nicegui import ui
 from hilserver.client.heartbeat import HeartbeatSender, operator_name
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection
-from hilserver.panel.display import Units, unit_of
 from hilserver.protocol import commands
 from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer, OperatorDescription
+from hilserver.web.display import Units, unit_of
 
 ROUND, SLOW = 0.025, 8
 """Period of the updates, s; everything except samples is updated in every eighth."""
@@ -171,8 +171,3 @@ class Page:
 def refuse(text: str) -> None:
     """Show that something was not done, and why, until the user closes the message."""
     ui.notify(text, type="negative", multi_line=True, close_button="OK", timeout=12_000, classes="refusal")
-
-
-def heading(text: str) -> ui.label:
-    """The title of a card."""
-    return ui.label(text).classes("heading")

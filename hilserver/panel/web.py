@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 
 from fastapi import Request, Response
@@ -16,12 +17,16 @@ from wsproto.utilities import LocalProtocolError
 
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection, Login
-from hilserver.panel.display import Units
-from hilserver.panel.guard import Guard, own_names
 from hilserver.panel.page import assets, build
-from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
+from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
 from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
+from hilserver.viewer.opening import logs_in
+from hilserver.viewer.page import ViewerPage
+from hilserver.viewer.store import LogStore
+from hilserver.web.display import Units
+from hilserver.web.guard import Guard, own_names
+from hilserver.web.style import ICON
 
 PATIENCE = 5.0
 """Seconds allowed for a broker to accept or refuse a login."""
@@ -47,6 +52,7 @@ class Panel:
         self._sessions: dict[str, UserSession] = {}
         self._open: UserSession | None = None
         self._admitted: set[str] = set()
+        self._logs = LogStore()
 
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
@@ -56,6 +62,7 @@ class Panel:
         app.get(DOWNLOADS + "/{name}")(self._download)
         app.post("/stop")(self._stop)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
+        ui.page(VIEW, title=f"Recordings of {settings.rig} · hilserver")(self._view)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
         with contextlib.suppress(LocalProtocolError):  # at shutdown uvicorn closes what browsers have closed
             ui.run(
@@ -72,7 +79,7 @@ class Panel:
                     "same_site": "lax",  # with "strict", whoever follows a link to the panel is not recognised
                     "https_only": settings.certificate is not None,
                 },
-                favicon=_ICON,
+                favicon=ICON,
                 gzip_middleware_factory=None,  # a recording is large and hardly compresses
                 ssl_certfile=tls[0],
                 ssl_keyfile=tls[1],
@@ -112,6 +119,19 @@ class Panel:
 
         own = session.task is not None
         build(session.connection, session.units, self._settings.recordings, log_out if own else None)
+        return None
+
+    async def _view(self, request: Request) -> Response | None:
+        """Recordings over one another, for those who are logged in; no files but those of the folder."""
+        session = self._sessions.get(str(app.storage.browser["id"]))
+        if session is None:
+            return RedirectResponse("/", 303)
+
+        def offered() -> dict[str, Path]:
+            folder = folder_of(session.connection, self._settings.recordings)
+            return {} if folder is None else logs_in(folder)
+
+        ViewerPage(self._logs, offered, request.query_params.getlist("log"))
         return None
 
     async def _stop(self, request: Request) -> JSONResponse:
@@ -192,9 +212,4 @@ async def _decided(connection: Connection) -> None:
 _NO_TOKEN = (
     "<!doctype html><title>hilserver</title><p>Open the address that <code>hilserver panel</code> has printed: it "
     "contains a token that admits this browser until the panel ends."
-)
-_ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="6" fill="#0f4c81"/>'
-    '<circle cx="16" cy="16" r="9" fill="none" stroke="#fff" stroke-width="2"/><path d="M16 7l-5 8h10z" fill="#fff"/>'
-    "</svg>"
 )

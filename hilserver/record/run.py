@@ -13,11 +13,19 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
+from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import CommandRecord, as_whole, is_whole, unit_of_column
 from hilserver.units import unit_of_value
 
 if TYPE_CHECKING:  # the recorder's process starts without loading settings
     from hilserver.rig.build import Rig
+
+COMMAND_NAMES: dict[int, str] = {
+    **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},
+    CommandKind.SWAP: "switch",
+    CommandKind.ESTOP: "trip",
+}
+"""Commands that are listed as events of a run; new values of inputs are in a column."""
 
 
 def run_header(rig: Rig, program: str, kind: str) -> LogHeader:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hilserver.errors import did_you_mean, shown
 from hilserver.record.format import RecordError
 
-_DELIMITERS = ("\t", ";", ",", "|")
+DELIMITERS = ("\t", ";", ",", "|")
 _NUMBER = r"^[+-]?([0-9]+{decimal}?[0-9]*|{decimal}[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
@@ -139,8 +139,8 @@ class _Layout:
 
 
 def _read_layout(path: Path, wanted: Sequence[str], delimiter: str | None, decimal: str, header_line: int) -> _Layout:
-    encoding, header = _read_header(path, header_line)
-    candidates = [delimiter] if delimiter else [mark for mark in _DELIMITERS if mark != decimal]
+    encoding, header = read_header_line(path, header_line)
+    candidates = [delimiter] if delimiter else [mark for mark in DELIMITERS if mark != decimal]
     headers = {mark: [name.strip() for name in next(csv.reader([header], delimiter=mark))] for mark in candidates}
     fitting = [mark for mark in candidates if set(wanted) <= set(headers[mark])]
     chosen = fitting[0] if fitting else max(candidates, key=lambda mark: len(headers[mark]))
@@ -155,7 +155,7 @@ def _read_layout(path: Path, wanted: Sequence[str], delimiter: str | None, decim
     return _Layout({name: names.index(name) for name in wanted}, len(names), chosen, decimal, header_line, encoding)
 
 
-def _read_header(path: Path, header_line: int) -> tuple[str, str]:
+def read_header_line(path: Path, header_line: int) -> tuple[str, str]:
     """Encoding and header line. Numbers are ASCII in every encoding but UTF-16, so only names need the right one."""
     try:
         with path.open("rb") as file:
@@ -210,7 +210,7 @@ def _numbers(
     is_filled = is_ragged.copy()
     samples = np.full((len(every), len(texts)), np.nan)
     for index, text in enumerate(texts):
-        samples[~is_ragged, index] = _parsed(text, layout.decimal)
+        samples[~is_ragged, index] = parsed_numbers(text, layout.decimal)
         is_filled[~is_ragged] |= pa.compute.not_equal(text, "").to_numpy()
     end = int(np.flatnonzero(is_filled)[-1]) + 1 if is_filled.any() else 0
     samples, lines = samples[:end], every[:end][~is_ragged[:end]]
@@ -230,7 +230,7 @@ def _numbers(
     return samples, bad
 
 
-def _parsed(text: pa.ChunkedArray, decimal: str) -> NDArray[np.float64]:
+def parsed_numbers(text: pa.ChunkedArray, decimal: str) -> NDArray[np.float64]:
     """The numbers, NaN where the text is none or too large for one."""
     is_number = pa.compute.match_substring_regex(text, _NUMBER.format(decimal=re.escape(decimal)))
     plain = pa.compute.replace_substring(text, decimal, ".")

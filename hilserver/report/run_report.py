@@ -17,13 +17,13 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, LogReader
-from hilserver.record.run import recorded_command
+from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
 from hilserver.report.event_list import EventList, Kind, Listed
 from hilserver.report.plots import Panel, panels_figure
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode, Saturation
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, ResultCode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.row import RowHeader, command_in
 from hilserver.units import shown_unit
@@ -32,12 +32,6 @@ FAULTS = (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED)
 QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
 """The quantity that is measured in a unit."""
 SATURATED = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE
-COMMAND_NAMES: dict[int, str] = {
-    **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},
-    CommandKind.SWAP: "switch",
-    CommandKind.ESTOP: "trip",
-}
-"""Commands that are listed; new values of inputs are in the plot."""
 
 
 def write_run_report(log: Path, folder: Path) -> Path:

@@ -36,10 +36,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from service_harness import Server, eventually, listens, panel
 
-from hilserver.panel.settings import free_port
 from hilserver.realtime.timing import LoopTiming
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import headers
+from hilserver.web.listening import free_port
 
 CHANNELS, RATE, SAMPLES = 12, 20.0, 50.0
 """Channels on the tab; messages per second; samples per second of each channel."""

@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, Page
 from hilserver.circuit.library import standard_library
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import STYLE, schematic
-from hilserver.panel.display import Units
 from hilserver.panel.schematic import live_texts
 from hilserver.simulation.circuit_run import read_circuit_file
+from hilserver.web.display import Units
 
 pytestmark = [
     pytest.mark.browser,

@@ -127,6 +127,9 @@ def test_users_without_an_account_are_refused(browser: Browser, url: str, server
     assert stranger.page.locator(".schematic").count() == 0
     log = server.logs[-1]
     assert stranger.page.request.get(f"{url}/recordings/{log.name}").status == 404
+    shown = stranger.page.request.get(f"{url}/view?log={log.name}")
+    assert shown.url == f"{url}/", "the login"
+    assert "time_plot" not in shown.text()
     stranger.context.close()
 
 
@@ -397,6 +400,25 @@ def ended(server: Server) -> Iterator[Path]:
         run.run(500)
     yield log
     log.unlink()
+
+
+def test_recordings_are_viewed(anna: User, ended: Path, url: str) -> None:
+    """An ended one with the one being written beside it; no file outside of the folder can be opened."""
+    anna.opens("Recordings")
+    with anna.page.expect_popup() as popup:
+        anna.page.locator(".recordings tr", has_text=ended.name).get_by_role("button", name="View").click()
+    viewer = popup.value
+    expect(viewer.locator(".log-name")).to_have_text(ended.name)
+    expect(viewer.locator(".figures")).to_contain_text(re.compile(r"channel\.p_A\s*bar"))
+    expect(viewer.locator(".figures tbody tr").first).to_contain_text(re.compile(r"50\d$"))
+    viewer.locator(".add-log").click()
+    other = viewer.get_by_role("option").first
+    name = other.inner_text()
+    other.click()
+    expect(viewer.locator(".log-name")).to_have_text([ended.name, name])
+    viewer.goto(f"{url}/view?log=../server.toml")
+    expect(viewer.locator(".trouble")).to_contain_text("../server.toml is not among the logs that can be opened here")
+    viewer.close()
 
 
 def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from hilserver.panel.guard import Guard, own_names
 from hilserver.panel.settings import PanelSettings
 from hilserver.protocol.address import BrokerAddress
+from hilserver.web.guard import Guard, own_names
 
 
 def answered(method: str, *headers: tuple[str, str]) -> tuple[int, dict[str, str]]:

@@ -1,0 +1,1 @@
+"""Recordings in the browser: curves over one another, cursors, statistics, spectra, exports."""

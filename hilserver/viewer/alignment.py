@@ -1,0 +1,62 @@
+"""Several logs over one another: which time of each is the common time 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from hilserver.errors import HilserverError, did_you_mean
+from hilserver.viewer.measurement import Measurement, Moment
+
+Alignment = Literal["start", "clock", "event"]
+
+
+def offsets(logs: Sequence[Measurement], how: Alignment, event: str = "", number: int = 1) -> list[float]:
+    """What to add to the times of each log, s, so that they have a common time.
+
+    ``start``: each begins at 0. ``clock``: 0 is the beginning of the earliest one, the others follow by their clocks.
+    ``event``: 0 is the ``number``-th event (from 1) with the name ``event`` (`event_name`) in each.
+
+    Raises `HilserverError` if a log has no clock or not so many of these events.
+    """
+    if how == "start":
+        return [-log.span[0] for log in logs]
+    if how == "clock":
+        starts = [_clock(log) for log in logs]
+        first = min((start + log.span[0] for start, log in zip(starts, logs, strict=True)), default=0.0)
+        return [start - first for start in starts]
+    return [-_event_time(log, event, number) for log in logs]
+
+
+def event_name(moment: Moment) -> str:
+    """By which name events of different logs are the same: what a switch changed does not matter.
+
+    >>> event_name(Moment(1.0, "switch", "switched: relief.opening_pressure: 150 bar → 120 bar"))
+    'switch'
+    >>> event_name(Moment(1.0, "mode", "RUNNING"))
+    'mode RUNNING'
+    """
+    if moment.kind in ("switch", "fault", "lost"):
+        return moment.kind
+    return f"mode {moment.text}" if moment.kind == "mode" else moment.text
+
+
+def common_events(logs: Sequence[Measurement]) -> list[str]:
+    """The names of the events that all logs have, in the order of the first."""
+    names = [dict.fromkeys(map(event_name, log.moments)) for log in logs]
+    return [name for name in names[0] if all(name in other for other in names)] if names else []
+
+
+def _clock(log: Measurement) -> float:
+    if log.started is None:
+        raise HilserverError(f"{log.name} does not say when it was recorded: align by start or by an event.")
+    return log.started
+
+
+def _event_time(log: Measurement, event: str, number: int) -> float:
+    times = [moment.time for moment in log.moments if event_name(moment) == event]
+    if not 1 <= number <= len(times):
+        found = "no event" if not times else f"only {len(times)} events"
+        known = dict.fromkeys(map(event_name, log.moments))
+        raise HilserverError(f"{log.name} has {found} named {event}.{'' if times else did_you_mean(event, known)}")
+    return times[number - 1]

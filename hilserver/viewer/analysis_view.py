@@ -1,0 +1,205 @@
+"""Spectrum, frequency response, one signal over another, of the measured span; the difference of two signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from nicegui import run, ui
+
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.viewer.overlay import DrawnSignal, Overlay
+from hilserver.viewer.plot_view import PlotView
+from hilserver.viewer.spectra import SEGMENTS, response, spectrum
+from hilserver.web.style import heading
+
+KINDS = {"spectrum": "Spectrum (FFT)", "bode": "Bode", "xy": "X/Y", "difference": "Difference"}
+MOST_POINTS = 20_000
+"""Points of an X/Y plot; of more samples, every n-th is drawn."""
+
+
+class AnalysisView:
+    """The card. It computes when asked: each of its plots reads all samples of the span."""
+
+    def __init__(self, overlay: Overlay, plot: PlotView, redraw: Callable[[], None]) -> None:
+        self.overlay, self.plot, self._redraw = overlay, plot, redraw
+        with ui.column().classes("card w-full gap-2 analysis"):
+            with ui.row().classes("w-full items-center gap-3"):
+                heading("Analysis of the span")
+                self._kind = ui.toggle(KINDS, value="spectrum", on_change=self.refresh)
+                self._kind.props("no-caps unelevated size=sm")
+                self._one = ui.select([], label="signal").props("outlined dense options-dense").classes("w-64 one")
+                self._other = ui.select([], label="signal 2").props("outlined dense options-dense")
+                self._other.classes("w-64 other")
+                self._segments = ui.select(list(SEGMENTS), value=8, label="averages of").props("outlined dense")
+                self._segments.classes("w-28")
+                ui.button("Compute", icon="insights", on_click=self._compute).props("outline no-caps dense").classes(
+                    "px-3"
+                )
+            self._note = ui.label().classes("text-sm text-slate-600 analysis-note")
+            self._chart = ui.echart({}).classes("w-full").style("height: 420px")
+        self._chart.visible = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Offer the signals that are shown now."""
+        names = [curve.name for curve in self.overlay.curves()]
+        for select, place in ((self._one, 0), (self._other, 1)):
+            kept = select.value if select.value in names else None
+            select.set_options(names, value=kept or (names[min(place, len(names) - 1)] if names else None))
+        kind = self._kind.value
+        self._other.visible = kind != "spectrum"
+        self._segments.visible = kind in ("spectrum", "bode")
+        one, other = {"xy": ("x", "y"), "bode": ("from", "to")}.get(str(kind), ("signal", "minus"))
+        self._one.props(f'label="{one}"')
+        self._other.props(f'label="{other}"')
+
+    def _subtract(self, one: DrawnSignal, other: DrawnSignal) -> None:
+        """Show the difference of two signals in the plot above, and in its table."""
+        try:
+            self.overlay.subtract(one.name, other.name)
+        except HilserverError as error:
+            self._note.set_text(str(error))
+            return
+        shown = (one.name, other.name) in self.overlay.differences
+        self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'not in the plot any more'}.")
+        self._chart.visible = False
+        self._redraw()
+
+    async def _compute(self) -> None:
+        curves = {curve.name: curve for curve in self.overlay.curves()}
+        one, other = curves.get(str(self._one.value)), curves.get(str(self._other.value))
+        if one is None or other is None:
+            self._note.set_text("Choose a signal first.")
+            return
+        if self._kind.value == "difference":
+            self._subtract(one, other)
+            return
+        span, segments, kind = self.plot.measured_span, int(self._segments.value), self._kind.value
+        try:
+            computed = await run.io_bound(_computed, kind, one, other, span, segments)
+        except HilserverError as error:
+            self._note.set_text(str(error))
+            self._chart.visible = False
+            return
+        if computed is None:  # the program ends
+            return
+        note, options = computed
+        self._note.set_text(f"{span[0]:.6g} s … {span[1]:.6g} s. {note}")
+        self._chart.visible = True
+        self._chart.options.clear()
+        self._chart.options.update(options)
+        self._chart.update()
+
+
+def _computed(
+    kind: str, one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int
+) -> tuple[str, dict[str, Any]]:
+    """What was done, and the options of the chart."""
+    if kind == "spectrum":
+        return _spectrum(one, span, segments)
+    return _bode(one, other, span, segments) if kind == "bode" else _xy(one, other, span)
+
+
+def _spectrum(curve: DrawnSignal, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
+    found = spectrum(*curve.samples(*span), segments)
+    unit = f"amplitude, {curve.shown.unit}" if curve.shown.unit else "amplitude"
+    return found.note, _chart([(unit, found.amplitude, curve.colour, "value")], found.frequency)
+
+
+def _bode(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
+    times, cause = one.samples(*span)
+    effect = _at(times, *other.samples(*span))
+    found = response(times, cause, effect, segments)
+    units = f", {other.shown.unit}/{one.shown.unit}" if one.shown.unit != other.shown.unit else ""
+    panes = [
+        (f"gain{units}", found.gain, one.colour, "log"),
+        ("phase, °", found.phase, one.colour, "value"),
+        ("coherence", found.coherence, "#475569", "value"),
+    ]
+    return found.note, _chart(panes, found.frequency, frequencies="log")
+
+
+def _xy(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float]) -> tuple[str, dict[str, Any]]:
+    times, across = one.samples(*span)
+    up = _at(times, *other.samples(*span))
+    every = -(-len(times) // MOST_POINTS) or 1
+    points = [
+        [float(x), float(y)]
+        for x, y in zip(across[::every], up[::every], strict=True)
+        if np.isfinite(x) and np.isfinite(y)
+    ]
+    if not points:
+        raise HilserverError("The two signals have no samples at the same time in this span.")
+    axis = {"type": "value", "scale": True, "nameLocation": "middle", "nameGap": 32}
+    options = {
+        "animation": False,
+        "grid": {"left": 80, "right": 20, "top": 16, "bottom": 48},
+        "xAxis": {**axis, "name": _titled(one)},
+        "yAxis": {**axis, "name": _titled(other), "nameGap": 56},
+        "series": [{"type": "line", "showSymbol": False, "lineStyle": {"width": 1}, "data": points}],
+    }
+    return f"{len(points)} points" + (f", one of {every} samples." if every > 1 else ", every sample."), options
+
+
+def _at(times: Floats, other_times: Floats, values: Floats) -> Floats:
+    """The values at these times: as they are on the same time base, else interpolated between samples."""
+    if len(times) == len(other_times) and np.array_equal(times, other_times):
+        return values
+    if len(other_times) == 0:
+        return np.full(len(times), np.nan)
+    return np.interp(times, other_times, values, left=np.nan, right=np.nan)
+
+
+def _titled(curve: DrawnSignal) -> str:
+    return f"{curve.name}, {curve.shown.unit}" if curve.shown.unit else curve.name
+
+
+def _chart(panes: list[tuple[str, Floats, str, str]], frequency: Floats, frequencies: str = "value") -> dict[str, Any]:
+    """Panes over frequency, one above the other: title, values, colour, scale."""
+    height, last = 86 // len(panes), len(panes) - 1
+    return {
+        "animation": False,
+        "tooltip": {"trigger": "axis", "renderMode": "richText", "confine": True},
+        "axisPointer": {"link": [{"xAxisIndex": "all"}]},
+        "dataZoom": [{"type": "inside", "xAxisIndex": "all", "filterMode": "none"}],
+        "grid": [
+            {"left": 80, "right": 20, "top": f"{5 + k * height}%", "height": f"{height - 8}%"}
+            for k in range(len(panes))
+        ],
+        "xAxis": [
+            {
+                "type": frequencies,
+                "gridIndex": k,
+                "min": float(frequency[0]),
+                "max": float(frequency[-1]),
+                "name": "Hz" if k == last else "",
+                "nameLocation": "middle",
+                "nameGap": 24,
+                "axisLabel": {"show": k == last, "showMinLabel": False, "showMaxLabel": False},
+            }
+            for k in range(len(panes))
+        ],
+        "yAxis": [
+            {"type": scale, "gridIndex": k, "scale": True, "name": title, "nameTextStyle": {"align": "left"}}
+            for k, (title, _, _, scale) in enumerate(panes)
+        ],
+        "series": [
+            {
+                "name": title,
+                "type": "line",
+                "showSymbol": False,
+                "xAxisIndex": k,
+                "yAxisIndex": k,
+                "color": colour,
+                "lineStyle": {"width": 1.3},
+                "data": [
+                    [float(f), float(value) if np.isfinite(value) else None]
+                    for f, value in zip(frequency, values, strict=True)
+                ],
+            }
+            for k, (title, values, colour, _) in enumerate(panes)
+        ],
+    }

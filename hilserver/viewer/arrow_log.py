@@ -1,0 +1,203 @@
+"""A log of hilserver by column: an index of its batches, and reading of single columns from the mapped file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hilserver.numerics.arrays import Floats
+from hilserver.record.format import (
+    ROW_KEY,
+    RecordError,
+    decode,
+    event_texts,
+    is_circuit,
+    numbers,
+)
+from hilserver.record.header import read_header
+from hilserver.record.reader import LogReader, ends_whole
+from hilserver.record.writer import is_being_written
+from hilserver.viewer.measurement import Measurement
+from hilserver.viewer.moments import MomentList
+
+PREFIX = "circuit."
+"""In front of the names of the circuit's values, as in exports."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A file: the row behind its last one, and of each batch the first row and the place in the file."""
+
+    path: Path
+    end: int
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+    places: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """The circuit from row ``start`` on: the place of each of its values."""
+
+    start: int
+    places: dict[str, int]
+
+
+class ArrowLog(Measurement):
+    """A log of hilserver with the parts that follow it.
+
+    Opening it reads times, modes and events only, 8 bytes per row are kept. Checksums are not compared (`hilserver
+    log check` does that). What cannot be read ends the log, with a note.
+
+    Raises `RecordError` if it is no log, has no rows, or a part is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        reader = LogReader(path)
+        self._columns = {name: place for place, name in enumerate(reader.header.columns)}
+        self._units, self._moments = reader.header.units, MomentList(reader.header)
+        self._parts: list[_Part] = []
+        self._stretches: list[_Stretch] = []
+        self._count, self._utc = 0, float("nan")
+        if "time" not in self._columns:
+            raise RecordError(path, "has no column time.")
+        notes: list[str] = []
+        times: list[Floats] = []
+        for part in reader.parts:
+            if trouble := self._index(part, times):
+                notes.append(trouble)
+                break
+        if self._count == 0:
+            raise RecordError(path, "has no complete rows.")
+        self._times = np.concatenate(times)
+        values = dict.fromkeys(name for stretch in self._stretches for name in stretch.places)
+        self.units = {name: self._units.get(name, "") for name in self._columns}
+        self.units |= {PREFIX + name: self._units.get(name, "") for name in values}
+        started = datetime.fromisoformat(reader.header.started).timestamp() - float(self._times[0])
+        self.started = self._utc - float(self._times[0]) if np.isfinite(self._utc) else started
+        self.moments, self.notes = self._moments.in_order(), notes
+
+    def times(self, signal: str) -> Floats:
+        """See `Measurement`."""
+        return self._times
+
+    def read(self, signal: str, start: int, stop: int) -> Floats:
+        """See `Measurement`."""
+        values = np.full(max(stop - start, 0), np.nan)
+        for row, batch in self._batches(self._column_of(signal), start, stop):
+            column = self._values(signal, row, batch)
+            begin, end = max(row, start), min(row + len(batch), stop)
+            values[begin - start : end - start] = column[begin - row : end - row]
+        return values
+
+    def _column_of(self, signal: str) -> int:
+        self.require(signal)
+        return self._columns.get(signal, len(self._columns))
+
+    def _values(self, signal: str, row: int, batch: pa.RecordBatch) -> Floats:
+        """A signal's values in a batch, whose first row is ``row``."""
+        column = batch.column(0)
+        if signal in self._columns:
+            found: Floats = numbers(column)
+            return found
+        stretch = next(stretch for stretch in reversed(self._stretches) if stretch.start <= row)
+        place = stretch.places.get(signal.removeprefix(PREFIX))
+        if place is None:  # this circuit has no such value
+            return np.full(len(batch), np.nan)
+        values: Floats = numbers(column.values).reshape(len(batch), len(stretch.places))[:, place]
+        return values
+
+    def _batches(self, column: int, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The batches that contain these rows, with only this column, and the number of their first row."""
+        for part in self._parts:
+            first = max(int(np.searchsorted(part.rows, start, "right")) - 1, 0)
+            last = int(np.searchsorted(part.rows, stop, "left"))
+            if first >= last or part.end <= start:
+                continue
+            with _columns_of(part.path, [column]) as (file, stream):
+                file.seek(int(part.places[first]))
+                for row in part.rows[first:last]:
+                    try:
+                        batch = stream.read_next_batch()
+                    except StopIteration:
+                        raise RecordError(part.path, "has become shorter since it was opened.") from None
+                    yield int(row), batch
+
+    def _index(self, path: Path, times: list[Floats]) -> str:
+        """Add the batches of a file; returns why it could not be read to its end."""
+        begin = self._count
+        wanted = [name for name in ("time", "utc", "mode", "fault") if name in self._columns]
+        places = [*(self._columns[name] for name in wanted), len(self._columns) + 1]  # the last one: the events
+        rows: list[int] = []
+        at: list[int] = []
+        taken: dict[str, list[Floats]] = {name: [] for name in wanted}
+        events: list[tuple[int, str]] = []
+        trouble, first = "", None
+        try:
+            self._begin_part(path)
+            with _columns_of(path, places) as (file, stream):
+                while True:
+                    place = file.tell()
+                    batch, metadata = stream.read_next_batch_with_custom_metadata()
+                    number = (metadata or {}).get(ROW_KEY)
+                    first = int(number) - self._count if first is None and number is not None else first
+                    if number is not None and int(number) - self._count != first:
+                        trouble = f"{path.name} lacks rows before row {int(number)} of the run"
+                        break
+                    for name, column in zip(wanted, map(batch.column, wanted), strict=True):
+                        taken[name].append(numbers(column).copy())
+                    events += [(self._count - begin + row, text) for row, text in event_texts(batch)]
+                    rows.append(self._count)
+                    at.append(place)
+                    self._count += len(batch)
+        except StopIteration:
+            pass
+        except RecordError as error:
+            trouble = f"{path.name} {error.reason.rstrip('.')}"
+        except (ValueError, KeyError) as error:  # an event that is no JSON, or no event
+            trouble = f"{path.name} can't be read any further: {error}"
+        self._parts.append(_Part(path, self._count, np.array(rows, np.int64), np.array(at, np.int64)))
+        count = self._count - begin  # without a batch that could be read only in part
+        columns = {name: np.concatenate(parts or [np.empty(0)])[:count] for name, parts in taken.items()}
+        times.append(columns["time"])
+        self._take(begin, columns, events)
+        if is_being_written(path) or (not trouble and ends_whole(path)):
+            return ""
+        what = trouble or f"{path.name} has no end mark"
+        return f"{what}: shown are the {self._count} rows before. hilserver log check says what is missing."
+
+    def _begin_part(self, path: Path) -> None:
+        names = read_header(path).circuit_names
+        if not self._stretches or tuple(self._stretches[-1].places) != names:
+            self._stretches.append(_Stretch(self._count, {name: place for place, name in enumerate(names)}))
+
+    def _take(self, begin: int, columns: Mapping[str, Floats], texts: Sequence[tuple[int, str]]) -> None:
+        """Take start, modes and events of a file, whose first row is ``begin``; ``texts`` are its events by row."""
+        time = columns["time"]
+        if "utc" in columns and len(time) and not np.isfinite(self._utc):
+            self._utc = float(columns["utc"][0])
+        if "mode" in columns and "fault" in columns:
+            self._moments.add_modes(time, columns["mode"], columns["fault"])
+        events = [(row, decode(text)) for row, text in texts]
+        for row, event in events:
+            if is_circuit(event):
+                circuit = {name: place for place, name in enumerate(event["names"])}
+                self._stretches.append(_Stretch(begin + row, circuit))
+        self._moments.add_events((float(time[row]), event) for row, event in events)
+
+
+@contextmanager
+def _columns_of(path: Path, places: Sequence[int]) -> Iterator[tuple[pa.MemoryMappedFile, pa.RecordBatchStreamReader]]:
+    """The mapped file, and a stream of its batches with the columns at these places."""
+    options = pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
+    try:
+        with pa.memory_map(str(path)) as file:
+            yield file, pa.ipc.open_stream(file, options=options)
+    except (OSError, pa.ArrowException) as error:  # removed, or not as it was when it was indexed
+        raise RecordError(path, f"can't be read: {str(error).splitlines()[0]}.") from error

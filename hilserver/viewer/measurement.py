@@ -1,0 +1,78 @@
+"""A log of any format, read by signal: what plots, statistics and exports work on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.errors import did_you_mean
+from hilserver.numerics.arrays import Floats
+from hilserver.record.format import RecordError
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened: its time in the log, s; ``kind``: "switch", "mode", "fault", "command" or "lost"."""
+
+    time: float
+    kind: str
+    text: str
+
+
+class Measurement(ABC):
+    """A log. ``units``: the SI unit of each signal by name, "" if it has none or it is unknown.
+
+    ``started``: Unix time of the log's time 0, None if unknown. ``moments`` are in the order of time, ``notes`` say
+    what is missing or was left out. All methods may be called by several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.units: Mapping[str, str] = {}
+        self.started: float | None = None
+        self.moments: Sequence[Moment] = ()
+        self.notes: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called in lists."""
+        return self.path.name
+
+    def require(self, signal: str) -> None:
+        """Raises `RecordError` if there is no such signal."""
+        if signal not in self.units:
+            raise RecordError(self.path, f"has no signal {signal}.{did_you_mean(signal, self.units)}")
+
+    @abstractmethod
+    def times(self, signal: str) -> Floats:
+        """The times of its samples, float64[n], s, ascending; the same array for all signals of one time base."""
+
+    @abstractmethod
+    def read(self, signal: str, start: int, stop: int) -> Floats:
+        """Its samples ``start`` … ``stop`` − 1, as float64; NaN where there is none. Only these are read."""
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The first and the last time of all signals, s; (0, 0) if there are none."""
+        bases = {id(times): times for times in map(self.times, self.units) if len(times)}
+        if not bases:
+            return 0.0, 0.0
+        return min(float(t[0]) for t in bases.values()), max(float(t[-1]) for t in bases.values())
+
+    def rows(self, signal: str, begin: float, end: float) -> tuple[int, int]:
+        """The samples from time ``begin`` to ``end``, both included: the first, and the one behind the last."""
+        times = self.times(signal)
+        return int(np.searchsorted(times, begin, "left")), int(np.searchsorted(times, end, "right"))
+
+    def between(self, signal: str, begin: float, end: float) -> tuple[Floats, Floats]:
+        """Times and samples of a signal from ``begin`` to ``end``, both included. Raises `RecordError`."""
+        self.require(signal)
+        start, stop = self.rows(signal, begin, end)
+        return self.times(signal)[start:stop], self.read(signal, start, stop)
+
+    def close(self) -> None:  # noqa: B027 - most have nothing open
+        """Release files; nothing can be read afterwards."""

@@ -1,0 +1,46 @@
+"""Opens a log of any of the known formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hilserver.errors import did_you_mean
+from hilserver.record.format import RecordError
+from hilserver.viewer.arrow_log import ArrowLog
+from hilserver.viewer.mdf_log import MdfLog
+from hilserver.viewer.measurement import Measurement
+from hilserver.viewer.parquet_log import CsvLog, ParquetLog
+
+FORMATS: Mapping[str, Callable[[Path], Measurement]] = {
+    ".arrow": ArrowLog,
+    ".mf4": MdfLog,
+    ".parquet": ParquetLog,
+    ".csv": CsvLog,
+    ".tsv": CsvLog,
+    ".txt": CsvLog,
+}
+
+
+def logs_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder that may be logs, by name, the latest first by name; none if there is no such folder."""
+    files = sorted(folder.iterdir(), reverse=True) if folder.is_dir() else []
+    return {path.name: path for path in files if path.suffix.lower() in FORMATS and path.is_file()}
+
+
+def open_log(path: Path) -> Measurement:
+    """Open a log by its suffix.
+
+    Raises `RecordError` if there is no such file, its format is not known, or it can't be read.
+    """
+    if not path.is_file():
+        raise RecordError(path, "is a folder: give its logs." if path.is_dir() else "does not exist.")
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        known = ", ".join(FORMATS)
+        raise RecordError(
+            path, f"is no log: its name must end with one of {known}.{did_you_mean(path.suffix, FORMATS)}"
+        )
+    if path.stat().st_size == 0:
+        raise RecordError(path, "is empty.")
+    return kind(path)

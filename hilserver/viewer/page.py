@@ -1,0 +1,238 @@
+"""The page that shows recordings: logs, signals, plot, figures, analysis, exports."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from nicegui import background_tasks, run, ui
+
+from hilserver.errors import HilserverError
+from hilserver.viewer.alignment import common_events
+from hilserver.viewer.analysis_view import AnalysisView
+from hilserver.viewer.figures_view import FiguresView
+from hilserver.viewer.overlay import Overlay, first_signals
+from hilserver.viewer.plot_view import PlotView
+from hilserver.viewer.span_export import export_span
+from hilserver.viewer.store import LogStore, OpenedLog
+from hilserver.web.style import add_style, heading
+
+LISTED = 150
+"""Signals that are listed at a time; the others are found by searching."""
+MOST_EVENTS = 1000
+"""Events in the list of those that can be gone to."""
+ALIGNMENTS = {"start": "start", "clock": "clock", "event": "event"}
+_CSS = """
+.time-plot { min-height: 380px; }
+.signals { max-height: 62vh; overflow: auto; }
+@media (max-width: 1023px) { .signals { max-height: 24vh; } }
+.figures td { font-variant-numeric: tabular-nums; }
+"""
+
+
+class ViewerPage:
+    """A page with some logs. ``offered`` are the logs that may be opened here, by name; no other file can be."""
+
+    def __init__(self, store: LogStore, offered: Callable[[], Mapping[str, Path]], names: Sequence[str]) -> None:
+        self._store, self._offered = store, offered
+        self.overlay = Overlay()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        add_style(_CSS)
+        with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1900px] mx-auto"):
+            with ui.column().classes("card w-full gap-2"):
+                self._logs = ui.column().classes("w-full gap-0 logs")
+                self._tools()
+                self._note = ui.label().classes("note warn w-full trouble")
+            with ui.element("div").classes(
+                "grid grid-cols-1 lg:grid-cols-[19rem_minmax(0,1fr)] gap-3 w-full items-start"
+            ):
+                with ui.column().classes("card w-full gap-2"):
+                    heading("Signals")
+                    self._words = ui.input(placeholder="Search", on_change=self._list).props("outlined dense clearable")
+                    self._words.classes("w-full search")
+                    self._signals = ui.column().classes("w-full gap-0 signals no-wrap")
+                with ui.column().classes("w-full min-w-0 gap-3"):
+                    with ui.column().classes("card w-full gap-2"):
+                        self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
+                        self._figures = FiguresView(self.overlay)
+                    self._analysis = AnalysisView(self.overlay, self.plot, self._draw)
+        ui.context.client.on_delete(self._clean)
+        ui.timer(0.0, lambda: self._open(names), once=True)
+
+    def _tools(self) -> None:
+        with ui.row().classes("w-full items-center gap-3"):
+            self._align = ui.toggle(ALIGNMENTS, value="start", on_change=self._realign).props(
+                "no-caps unelevated size=sm"
+            )
+            self._align.tooltip("What the logs have in common at time 0")
+            self._event = ui.select([], label="event", on_change=self._realign).props("outlined dense options-dense")
+            self._event.classes("w-48 event")
+            self._moments = ui.select({}, label="go to event", on_change=self._go_to).props(
+                "outlined dense options-dense"
+            )
+            self._moments.classes("w-64 moments")
+            ui.space()
+            for text, icon, action in (
+                ("Whole", "zoom_out_map", lambda: self.plot.zoom(*self.overlay.extent())),
+                ("To cursors", "center_focus_strong", lambda: self.plot.zoom(*self.plot.measured_span)),
+                ("No cursors", "clear", self._no_cursors),
+            ):
+                ui.button(text, icon=icon, on_click=action).props("flat no-caps dense")
+            cursor = ui.toggle({0: "Cursor 1", 1: "Cursor 2"}, value=0).props("no-caps unelevated size=sm")
+            cursor.on_value_change(lambda event: self.plot.plot.run_method("choose", event.value))
+            cursor.tooltip("A click into the plot sets this cursor; with Shift, the other one.")
+            with ui.button("Export", icon="download").props("outline no-caps dense").classes("px-3"), ui.menu():
+                for kind in ("csv", "parquet"):
+                    ui.menu_item(f"{kind.upper()}: samples of the span", lambda kind=kind: self._export(kind))
+                for kind in ("png", "svg"):
+                    ui.menu_item(f"{kind.upper()}: the plot", lambda kind=kind: self._picture(kind))
+
+    async def _open(self, names: Sequence[str]) -> None:
+        """Open logs that are offered, beside those that are open."""
+        problems = []
+        self._say("Reading …")
+        for name in names:
+            path = self._offered().get(name)
+            try:
+                if path is None:
+                    raise HilserverError(f"{name} is not among the logs that can be opened here.")
+                opened = await run.io_bound(self._store.open, path)
+                if opened is None:  # the program ends
+                    return
+                self.overlay.add(opened)
+            except HilserverError as error:
+                problems.append(str(error))
+        if not self.overlay.signals:
+            self.overlay.choose(first_signals(self.overlay.logs))
+        self._say(" ".join(problems))
+        self._show(whole=True)
+
+    def _show(self, *, whole: bool = False) -> None:
+        """Show what has changed in the logs, or in how they are aligned."""
+        several = len(self.overlay.logs) > 1
+        self._align.visible = several
+        self._event.visible = several and self._align.value == "event"
+        events = common_events([opened.log for opened in self.overlay.logs])
+        self._event.set_options(events, value=self._event.value if self._event.value in events else None)
+        self._list_logs()
+        self._list()
+        self._draw(whole=whole)
+
+    def _draw(self, *, whole: bool = False) -> None:
+        self.plot.draw(whole=whole)
+        moments = self.overlay.moments()[:MOST_EVENTS]
+        self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(moments)}, value=None)
+        self._moments.visible = bool(moments)
+        self._analysis.refresh()
+
+    def _list_logs(self) -> None:
+        self._logs.clear()
+        with self._logs:
+            for place, opened in enumerate(self.overlay.logs, 1):
+                log = opened.log
+                begin, end = log.span
+                with ui.row().classes("w-full items-center gap-2 no-wrap"):
+                    ui.label(f"{place}").classes("font-bold")
+                    ui.label(log.name).classes("font-semibold log-name")
+                    ui.label(f"{end - begin:.6g} s, {len(log.units)} signals").classes("text-sm text-slate-500")
+                    for note in log.notes:
+                        ui.label(note).classes("note warn")
+                    ui.space()
+                    close = ui.button(icon="close", on_click=lambda opened=opened: self._close(opened))
+                    close.props(f'flat dense round size=sm aria-label="Close log {place}"')
+            open_already = {opened.log.path for opened in self.overlay.logs}
+            others = [name for name, path in self._offered().items() if path not in open_already]
+            if others:
+                more = ui.select(others, label="Open another log beside", with_input=True, on_change=self._add)
+                more.props("outlined dense options-dense").classes("w-96 add-log")
+
+    async def _add(self, event: object) -> None:
+        await self._open([str(getattr(event, "value", ""))])
+
+    def _close(self, opened: OpenedLog) -> None:
+        self.overlay.remove(opened)
+        known = self.overlay.available()
+        self.overlay.choose([name for name in self.overlay.signals if name in known])
+        self._show(whole=True)
+
+    def _realign(self) -> None:
+        self._event.visible = self._align.value == "event"
+        if self._align.value == "event" and self._event.value is None:
+            return  # until one is chosen
+        try:
+            self.overlay.align(self._align.value, str(self._event.value or ""))
+        except HilserverError as error:
+            self._say(str(error))
+            return
+        self._say("")
+        self._draw(whole=True)
+
+    def _go_to(self) -> None:
+        """Show the chosen event in the middle: in a section as wide as now, at most a tenth of everything."""
+        if self._moments.value is None:
+            return
+        moment = self.overlay.moments()[int(self._moments.value)]
+        (first, last), (begin, end) = self.overlay.extent(), self.plot.section
+        half = min(end - begin, (last - first) / 10) / 2
+        self.plot.zoom(max(moment.time - half, first), min(moment.time + half, last))
+
+    def _list(self) -> None:
+        """List the signals that have all words of the search; the chosen ones first."""
+        words = str(self._words.value or "").lower().split()
+        known = self.overlay.available()
+        chosen = self.overlay.signals
+        found = [name for name in known if name not in chosen and all(word in name.lower() for word in words)]
+        self._signals.clear()
+        with self._signals:
+            for name in [*chosen, *found[:LISTED]]:
+                unit = self.overlay.units.of(known.get(name, "")).unit
+                box = ui.checkbox(f"{name}  [{unit}]" if unit else name, value=name in chosen)
+                box.props("dense size=sm").on_value_change(lambda event, name=name: self._choose(name, event.value))
+            if len(found) > LISTED:
+                ui.label(f"{len(found) - LISTED} more: search for them.").classes("text-xs text-slate-500")
+            if words and not found:
+                ui.label("No other signal has these words.").classes("text-xs text-slate-500")
+
+    def _choose(self, name: str, wanted: bool) -> None:
+        self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
+        self._list()
+        self._draw()
+
+    def _changed(self) -> None:
+        background_tasks.create(self._figures.follow(self.plot))
+
+    def _no_cursors(self) -> None:
+        for cursor in (0, 1):
+            self.plot.place(cursor, None)
+
+    def _say(self, text: str) -> None:
+        self._note.set_text(text)
+
+    async def _export(self, kind: str) -> None:
+        """Write the samples of the span of each log to files, which the browser then fetches."""
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="hilserver-view-")
+        folder = Path(self._folder.name)
+        begin, end = self.plot.measured_span
+        chosen: dict[OpenedLog, tuple[float, list[str]]] = {}
+        for curve in self.overlay.curves():
+            chosen.setdefault(curve.opened, (curve.offset, []))[1].append(curve.signal)
+        self._say("" if chosen else "Choose a signal first: there is nothing to export.")
+        for opened, (offset, signals) in chosen.items():
+            try:
+                files = await run.io_bound(export_span, opened.log, signals, begin - offset, end - offset, folder, kind)
+            except (HilserverError, OSError) as error:
+                self._say(str(error))
+                continue
+            for file in files or ():
+                ui.download.file(file, file.name)
+
+    def _picture(self, kind: str) -> None:
+        name = self.overlay.logs[0].log.path.stem if self.overlay.logs else "plot"
+        self.plot.plot.run_method("save", kind, name)
+
+    async def _clean(self) -> None:
+        """The page is gone, and with it the files that it has exported."""
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.cleanup)

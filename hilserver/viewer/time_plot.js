@@ -1,0 +1,172 @@
+// Curves over time, one pane for each unit: shows what Python sends, and tells it which section is visible.
+import { echarts } from "nicegui-echart";
+
+const CURSORS = ["#be185d", "#0f4c81"];
+const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", mode: "#15803d", command: "#94a3b8" };
+const PANE = { left: 70, right: 18, first: 30, gap: 26 };
+
+// Points arrive as the bytes of float64, little endian: time, value, time, value, ...
+function decoded(text) {
+  return new Float64Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+}
+
+// Seconds with as many digits as the visible section needs; hours, minutes and seconds for long ones.
+function clock(time, span) {
+  if (span < 300) return time.toFixed(Math.max(0, Math.min(6, 2 - Math.floor(Math.log10(span)))));
+  const sign = time < 0 ? "−" : "", s = Math.abs(Math.round(time));
+  const two = (number) => String(number).padStart(2, "0");
+  return `${sign}${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+}
+
+export default {
+  template: "<div></div>",
+
+  mounted() {
+    this.chart = echarts.init(this.$el);
+    this.cursor = 0;
+    this.observer = new ResizeObserver(() => {
+      this.chart.resize();
+      if (this.shown) this.tell();
+    });
+    this.observer.observe(this.$el);
+    this.chart.on("datazoom", () => this.tell());
+    this.chart.getZr().on("click", (event) => this.place(event));
+  },
+
+  unmounted() {
+    this.observer.disconnect();
+    this.chart.dispose();
+  },
+
+  methods: {
+    // Everything anew: panes, curves, section.
+    draw(message) {
+      this.shown = message;
+      this.visible = message.section[1] - message.section[0]; // for the texts of the axis, which are made while drawing
+      this.$el.style.height = `${Math.max(380, 60 + 170 * message.panes.length)}px`;
+      this.chart.resize();
+      this.chart.setOption(this.options(message), true);
+      this.tell();
+    },
+
+    // The points of the visible section; number tells which request they answer.
+    points(message) {
+      if (!this.shown || message.number !== this.number) return;
+      this.answered = message.number;
+      const series = message.points.map((points, k) => ({ id: `curve${k}`, data: decoded(points) }));
+      this.chart.setOption({ series: [...series, ...this.marks(message.marks, message.cursors)] });
+    },
+
+    show_lines({ marks, cursors }) {
+      if (this.shown) this.chart.setOption({ series: this.marks(marks, cursors) });
+    },
+
+    choose(cursor) {
+      this.cursor = cursor;
+    },
+
+    // Show this section, or everything.
+    zoom(begin, end) {
+      this.chart.dispatchAction({ type: "dataZoom", startValue: begin, endValue: end });
+    },
+
+    section() {
+      const [first, last] = this.shown.extent;
+      const at = (pixel) => this.chart.convertFromPixel({ xAxisIndex: 0 }, pixel);
+      return [Math.max(at(PANE.left), first), Math.min(at(this.chart.getWidth() - PANE.right), last)];
+    },
+
+    tell() {
+      clearTimeout(this.waiting);
+      this.waiting = setTimeout(() => {
+        const [begin, end] = this.section();
+        this.visible = end - begin;
+        this.number = (this.number || 0) + 1;
+        const pixels = Math.max(50, Math.round(this.chart.getWidth() - PANE.left - PANE.right));
+        this.$emit("section", { begin, end, pixels, number: this.number });
+      }, 30);
+    },
+
+    // A click places the chosen cursor, with Shift the other one.
+    place({ offsetX, offsetY, event }) {
+      if (!this.shown?.panes.some((_, k) => this.chart.containPixel({ gridIndex: k }, [offsetX, offsetY]))) return;
+      const time = this.chart.convertFromPixel({ xAxisIndex: 0 }, offsetX);
+      this.$emit("place", { cursor: event.shiftKey ? 1 - this.cursor : this.cursor, time });
+    },
+
+    options({ panes, series, extent, section }) {
+      const count = panes.length || 1;
+      const height = (this.$el.clientHeight - PANE.first - 44 - PANE.gap * (count - 1)) / count;
+      this.height = height;
+      const top = (k) => PANE.first + k * (height + PANE.gap);
+      const zoom = { xAxisIndex: "all", filterMode: "none", throttle: 30, startValue: section[0], endValue: section[1] };
+      const label = (time) => clock(time, Math.max(this.visible, 1e-6));
+      const keys = panes.map((_, k) => ({
+        data: series.filter((curve) => curve.pane === k).map((curve) => curve.name),
+        top: top(k) - 24, left: PANE.left + 60, right: 10, type: "scroll", itemWidth: 16, itemHeight: 3, icon: "rect",
+      }));
+      return {
+        animation: false,
+        textStyle: { fontFamily: "Roboto, sans-serif" },
+        legend: keys,
+        grid: Array.from({ length: count }, (_, k) => ({ ...PANE, top: top(k), height })),
+        xAxis: Array.from({ length: count }, (_, k) => ({
+          type: "value", gridIndex: k, min: extent[0], max: extent[1],
+          axisLabel: { show: k === count - 1, formatter: label, hideOverlap: true, showMinLabel: false, showMaxLabel: false },
+          splitLine: { lineStyle: { color: "#f1f5f9" } }, axisPointer: { label: { show: false } },
+        })),
+        yAxis: Array.from({ length: count }, (_, k) => ({
+          type: "value", gridIndex: k, scale: true, name: panes[k] || "", nameGap: 8,
+          nameTextStyle: { align: "right" }, splitLine: { lineStyle: { color: "#e2e8f0" } },
+        })),
+        dataZoom: [{ type: "inside", ...zoom }, { type: "slider", ...zoom, height: 16, bottom: 4, showDataShadow: false, brushSelect: false, labelFormatter: label }],
+        series: [
+          ...series.map((curve, k) => ({
+            id: `curve${k}`, name: curve.name, type: "line", xAxisIndex: curve.pane, yAxisIndex: curve.pane,
+            showSymbol: false, silent: true, color: curve.colour, lineStyle: { width: 1.3, type: curve.dash }, data: [],
+          })),
+          ...this.marks([], [null, null]),
+        ],
+      };
+    },
+
+    // What happened, and the cursors, as vertical lines in all panes; their words in the first.
+    marks(moments, cursors) {
+      const room = Math.floor((this.height || 200) / 6); // letters beside a line
+      const lines = [
+        ...moments.map(({ time, kind, text }) => ({
+          xAxis: time, lineStyle: { color: MARKS[kind] || "#64748b", type: "dashed", width: 1 }, name: text,
+          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
+        })),
+        ...cursors.map((time, k) => ({
+          xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },
+          label: { color: CURSORS[k], fontWeight: "bold", fontSize: 13, position: "insideEndTop", formatter: `${k + 1}` },
+        })).filter((line) => line.xAxis !== null),
+      ];
+      return (this.shown?.panes.length ? this.shown.panes : [""]).map((_, k) => ({
+        id: `marks${k}`, type: "line", xAxisIndex: k, yAxisIndex: k, data: [], silent: true,
+        markLine: {
+          silent: true, symbol: "none", animation: false,
+          data: lines.map((line) => ({ ...line, label: { ...line.label, show: k === 0 } })),
+        },
+      }));
+    },
+
+
+    // The picture as a file: pixels for a mail, SVG for a report.
+    save(kind, name) {
+      const link = document.createElement("a");
+      link.download = `${name}.${kind}`;
+      if (kind === "svg") {
+        const size = { width: this.chart.getWidth(), height: this.chart.getHeight() };
+        const drawing = echarts.init(null, null, { renderer: "svg", ssr: true, ...size });
+        drawing.setOption({ ...this.chart.getOption(), backgroundColor: "#fff" });
+        link.href = URL.createObjectURL(new Blob([drawing.renderToSVGString()], { type: "image/svg+xml" }));
+        drawing.dispose();
+      } else {
+        link.href = this.chart.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: "#fff" });
+      }
+      link.click();
+    },
+  },
+};

@@ -1,0 +1,41 @@
+"""``hilserver view`` with logs that can't be shown: the reason, exit code 2, and nothing is served."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from command_line import Command
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("none.arrow", None, "none.arrow: does not exist."),
+        ("notes.docx", b"PK", "notes.docx: is no log: its name must end with one of .arrow, .mf4, .parquet"),
+        ("log.arrow", 40 * b"no log  ", "log.arrow: is not a log of hilserver"),
+        ("press.csv", b"pressure;force\n1,5;2\n", "press.csv: has no column with the time"),
+    ],
+)
+def test_what_is_no_log_is_refused(
+    name: str, content: bytes | None, reason: str, hilserver: Command, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    said = hilserver("view", "--no-browser", tmp_path / name)
+    assert said.code == 2
+    assert reason in said.err
+    assert "Traceback" not in said.err
+    assert "http" not in said.out
+
+
+def test_a_port_in_use_is_named(hilserver: Command, tmp_path: Path) -> None:
+    (tmp_path / "press.csv").write_text("time,force\n0,1\n1,2\n")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        said = hilserver("view", "--no-browser", "--port", str(port), tmp_path / "press.csv")
+    assert said.code == 2
+    assert f"can't be served on 127.0.0.1:{port}" in said.err
