@@ -176,7 +176,7 @@ def modbus(line: dict[str, Any], wire: Wire, monkeypatch: pytest.MonkeyPatch) ->
     """A driver with one input, opened."""
     for kind in ("TcpWire", "SerialWire"):
         monkeypatch.setattr(f"hilserver_drivers.modbus.line.{kind}", lambda settings: wire)
-    settings = {"timeout": "1 s", **line, "inputs": INPUTS}  # of a call: on a busy machine, too, a request is sent
+    settings = {"timeout": "0.6 s", **line, "inputs": INPUTS}  # of a call: on a busy machine, too, a request is sent
     driver = Modbus("io", Modbus.Config.model_validate(settings), ["x"], [])
     driver.open()
     return Reading(driver)
