@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hilserver.errors import did_you_mean
 from hilserver.record.format import RecordError
 from hilserver.viewer.arrow_log import ArrowLog
 from hilserver.viewer.mdf_log import MdfLog
@@ -37,10 +36,7 @@ def open_log(path: Path) -> Measurement:
         raise RecordError(path, "is a folder: give its logs." if path.is_dir() else "does not exist.")
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
-        known = ", ".join(FORMATS)
-        raise RecordError(
-            path, f"is no log: its name must end with one of {known}.{did_you_mean(path.suffix, FORMATS)}"
-        )
+        raise RecordError(path, f"is no log: its name must end with one of {', '.join(FORMATS)}.")
     if path.stat().st_size == 0:
         raise RecordError(path, "is empty.")
     return kind(path)
