@@ -17,6 +17,7 @@ from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.report import write_simulation
 from hilserver.fidelity.strategies import simulate, usable, with_cycle
 from hilserver.fidelity.vary import strategy_for
+from hilserver.numerics.arrays import Floats
 from hilserver.record.run import units_of
 from hilserver.rig.build import Rig, load_rig
 from hilserver.studies.component_types import ComponentChoice, component_choice
@@ -151,13 +152,18 @@ class StudiedRig:
         self, varied: Sequence[VariedValue], values: Sequence[float], subject: RunsSubject, name: str, folder: Path
     ) -> RepeatedRun:
         """Run once with these values, with the report of `hilserver simulate` for a rig. Raises HilserverError."""
+        rig, strategy, figures = self._one_run(varied, values, subject)
+        return RepeatedRun(figures, tuple(write_simulation(replace(simulate(rig, [strategy]), rig=name), folder)))
+
+    def _one_run(
+        self, varied: Sequence[VariedValue], values: Sequence[float], subject: RunsSubject
+    ) -> tuple[Rig, str, Floats]:
+        """The rig with these values, its strategy, and the figures of a run. Raises HilserverError if it fails."""
         try:
             runs = self.subject(varied, subject.figures, np.inf).prepare()
-            rig, strategy = runs.rig_of(values)
-            figures = runs(np.array(values))
+            return *runs.rig_of(values), runs(np.array(values))
         except VariantFailedError as error:
             raise HilserverError(f"{self.rig.file}: with these values the run failed: {error}.") from error
-        return RepeatedRun(figures, tuple(write_simulation(replace(simulate(rig, [strategy]), rig=name), folder)))
 
     def identity(self) -> str:
         """Files, strategy, choices and program."""

@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.fidelity.vary import strategy_for
 from hilserver.rig.build import load_rig
@@ -24,7 +22,7 @@ from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.rig_runs import with_strategy
 from hilserver.studies.sequence_runs import ALL, SequenceSubject
 from hilserver.studies.studied_rig import StudiedRig, values_of
-from hilserver.studies.subject import RepeatedRun, RunsSubject, VariantFailedError
+from hilserver.studies.subject import RepeatedRun, RunsSubject
 from hilserver.studies.varied import VariedValue
 from hilserver.units import unit_of_value
 
@@ -80,12 +78,7 @@ class StudiedSequence(StudiedRig):
         self, varied: Sequence[VariedValue], values: Sequence[float], subject: RunsSubject, name: str, folder: Path
     ) -> RepeatedRun:
         """Run once with these values, with the report of `hilserver test` and the log. Raises HilserverError."""
-        try:
-            runs = self.subject(varied, subject.figures, np.inf).prepare()
-            rig, strategy = runs.rig_of(values)
-            figures = runs(np.array(values))
-        except VariantFailedError as error:
-            raise HilserverError(f"{self.rig.file}: with these values the run failed: {error}.") from error
+        rig, strategy, figures = self._one_run(varied, values, subject)
         log = folder / f"{name}.arrow"
         folder.mkdir(parents=True, exist_ok=True)
         found = simulate_sequence(self._sequence, with_strategy(rig, strategy), log)
