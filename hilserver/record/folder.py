@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from hilserver.record.format import LogHeader, RecordError, run_stem
-from hilserver.record.header import read_header
+from hilserver.record.header import read_header, recording_number
 from hilserver.record.reader import ends_whole
 from hilserver.record.writer import is_being_written
 from hilserver.rig.settings import KeepSettings
@@ -34,29 +34,50 @@ def new_log(folder: Path, rig: str, now: datetime) -> Path:
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file of a rig's recordings; ``run`` is the common start of the names of all files of its recording."""
+    """A file of a rig's recordings; ``run`` is the common start of the names of all files of its recording, ``number``
+    counts the recordings (`LogHeader`)."""
 
     path: Path
     run: str
+    number: int
     part: int
     size: int
     modified: float
 
 
 def files_of(folder: Path, rig: str) -> list[LogFile]:
-    """The files of a rig's recordings, the oldest first, according to their names."""
+    """The files of a rig's recordings, which are known by their names, the oldest first.
+
+    Their order is that of the recordings' numbers, because a name shows the time of a clock that may be set back.
+    Recordings without a number, of older versions, are the oldest, in the order of their names.
+    """
     name = re.compile(rf"(\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d)(-\d+)?_{re.escape(rig)}(\.\d{{3,}})?{re.escape(SUFFIX)}")
-    found: list[tuple[tuple[str, int, int], LogFile]] = []
+    named: dict[str, list[tuple[tuple[str, int, int], Path]]] = {}
     for path in folder.glob(f"*{SUFFIX}"):
         if match := name.fullmatch(path.name):
-            stamp, number, part = match[1], int((match[2] or "-1")[1:]), int((match[3] or ".0")[1:])
-            try:
+            stamp, again, part = match[1], int((match[2] or "-1")[1:]), int((match[3] or ".0")[1:])
+            named.setdefault(run_stem(path, part), []).append(((stamp, again, part), path))
+    found = []
+    for run, files in named.items():
+        number = _number(path for _, path in sorted(files))
+        for place, path in files:
+            with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
-            except FileNotFoundError:
-                continue
-            file = LogFile(path, run_stem(path, part), part, status.st_size, status.st_mtime)
-            found.append(((stamp, number, part), file))
-    return [file for _, file in sorted(found, key=lambda pair: pair[0])]
+                found.append((place, LogFile(path, run, number, place[-1], status.st_size, status.st_mtime)))
+    return [file for place, file in sorted(found, key=lambda pair: (pair[1].number, pair[0]))]
+
+
+def _number(files: Iterable[Path]) -> int:
+    """The number of a recording: that of the first of its files that can be read; 0 if none can."""
+    for path in files:
+        with contextlib.suppress(RecordError):
+            return recording_number(path)
+    return 0
+
+
+def next_number(folder: Path, rig: str) -> int:
+    """The number of a new recording of the rig: one more than the largest in the folder."""
+    return max((file.number for file in files_of(folder, rig)), default=0) + 1
 
 
 def superfluous(files: Sequence[LogFile], keep: KeepSettings, now: float, running: Path | None) -> list[LogFile]:

@@ -23,6 +23,8 @@ FORMAT = 2
 
 METADATA_KEY = b"hilserver"
 CHECKSUM_KEY = b"crc32"
+NUMBER_KEY = b"number"
+"""In the metadata of a log: the number of its recording, readable without the header."""
 ROW_KEY, CIRCUIT_KEY = b"row", b"circuit"
 """In the metadata of a batch: its first row's number in the run, and the number of the run's circuit, both from 0."""
 CIRCUIT = "circuit"
@@ -63,8 +65,9 @@ class LogHeader(BaseModel):
     rig, circuit and cycle as given, ``packed`` what was made of them (numpy arrays are kept exactly), ``units`` the
     unit of a column or circuit value by name. ``started`` is UTC, ISO 8601. ``part`` counts the files of one run: 0
     for the first. ``previous`` is the name of the file before this one: of the same run, or for part 0 of a
-    recording that this one continues. ``first_row`` and ``first_circuit`` are the numbers of the first row and of
-    its circuit in the run.
+    recording that this one continues. ``number`` counts the recordings of a rig in its folder in the order in which
+    they were begun, whatever the clock said; it is 0 in older logs and in those of simulations. ``first_row`` and
+    ``first_circuit`` are the numbers of the first row and of its circuit in the run.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -83,6 +86,7 @@ class LogHeader(BaseModel):
     extra: dict[str, Any] = {}
     part: int = 0
     previous: str = ""
+    number: int = 0
     first_row: int = 0
     first_circuit: int = 0
 
@@ -169,7 +173,8 @@ def schema_of(header: LogHeader) -> pa.Schema:
     circuit = pa.field(CIRCUIT, pa.list_(pa.field("item", pa.float64(), nullable=False)), nullable=False)
     events = pa.field(EVENTS, pa.list_(pa.string()))
     text = encode(header.model_dump()).encode()
-    return pa.schema([*fixed, circuit, events], metadata={METADATA_KEY: text, CHECKSUM_KEY: str(zlib.crc32(text))})
+    metadata = {METADATA_KEY: text, CHECKSUM_KEY: str(zlib.crc32(text)), NUMBER_KEY: str(header.number)}
+    return pa.schema([*fixed, circuit, events], metadata=metadata)
 
 
 def part_path(path: Path, part: int, other: int) -> Path:

@@ -16,6 +16,7 @@ from hilserver.record.format import (
     CHECKSUM_KEY,
     FORMAT,
     METADATA_KEY,
+    NUMBER_KEY,
     LogHeader,
     RecordError,
     decode,
@@ -76,6 +77,18 @@ def find_header(path: Path) -> FoundHeader:
         if text is None:
             raise
         return FoundHeader(_present(_parsed(text, path)), error.reason.rstrip("."))
+
+
+def recording_number(path: Path) -> int:
+    """The number of a log's recording (`LogHeader`), without its header where that is intact; 0 if it has none.
+
+    Raises `RecordError` if the file is not a log, is empty, or is of a newer format.
+    """
+    try:
+        number = (_schema(path).metadata or {}).get(NUMBER_KEY, b"0")
+    except RecordError:
+        number = b""
+    return int(number) if number.isdigit() else read_header(path).number
 
 
 def _copy_in(path: Path) -> bytes | None:

@@ -23,7 +23,7 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.protocol.published import RecordingStatus
 from hilserver.realtime.shared import LoopMemory
-from hilserver.record.folder import LogFile, files_of, new_log, superfluous
+from hilserver.record.folder import LogFile, files_of, new_log, next_number, superfluous
 from hilserver.record.format import LogHeader, encode, later_parts
 from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
@@ -172,7 +172,8 @@ class RecorderProcess:
             await asyncio.to_thread(file.read_last_tick)
         log = new_log(folder, self._rig.settings.name, datetime.now(UTC))
         header_file = self._folder / "header.json"
-        header = self._header(self._ran(await asyncio.to_thread(self._first_version)))
+        number = await asyncio.to_thread(next_number, folder, self._rig.settings.name)
+        header = self._header(self._ran(await asyncio.to_thread(self._first_version)), number)
         header_file.write_text(encode(header.model_dump()))
         limits = Limits(
             max_bytes=int(self._settings.max_megabytes * 1e6),
@@ -202,12 +203,13 @@ class RecorderProcess:
         new = rows[:count][headers(rows)["tick"][:count] > self.last_tick]
         return int(header(new[0]).circuit_version) if len(new) else 0
 
-    def _header(self, first: RunningCircuit) -> LogHeader:
-        """The header of a log that starts with this circuit."""
+    def _header(self, first: RunningCircuit, number: int) -> LogHeader:
+        """The header of the log with this number that starts with this circuit."""
         rig = replace(self._rig, circuit=first.circuit, packed=first.packed)
         header = run_header(rig, self._program, "real time")
         extra = {**header.extra, CIRCUIT_VERSION: first.version, PREVIOUS_TICK: self.last_tick}
-        return header.model_copy(update={"previous": self._file.name if self._file else "", "extra": extra})
+        previous = self._file.name if self._file else ""
+        return header.model_copy(update={"previous": previous, "number": number, "extra": extra})
 
     # --- running -----------------------------------------------------------------------------------------------------
 

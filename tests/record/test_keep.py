@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_bench import NOW, make_files, write_numbered_parts
+from log_bench import NOW, header, make_files, numbered_rows, write_numbered_parts
 
-from hilserver.record.folder import files_of, new_log, recordings, superfluous
+from hilserver.record.folder import files_of, new_log, next_number, recordings, superfluous
 from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.header import read_header
+from hilserver.record.writer import LogWriter
 from hilserver.rig.settings import KeepSettings
 
 OLD, RUN, LAST = "2026-11-20T01-00-00_lab", "2026-11-21T01-00-00_lab", "2026-11-21T02-00-00_lab"
@@ -75,6 +76,39 @@ def test_the_running_recording_is_never_touched(folder: Path) -> None:
     assert left(folder, KeepSettings(**none), parts[-1]) == parts
     assert left(folder, KeepSettings(**none, running=False), parts[-1]) == parts[-1:]
     assert left(folder, KeepSettings(**none), f"{OLD}.002.arrow") == [f.path.name for f in files_of(folder, "lab")]
+
+
+def number_recordings(folder: Path, *names: str) -> None:
+    """Recordings with these names, the first one with number 1, in two files each."""
+    for number, name in enumerate(names, start=1):
+        with LogWriter(folder / f"{name}.arrow", header(number=number), batch_rows=10, max_rows=10) as writer:
+            writer.append(numbered_rows(20))
+
+
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path) -> None:
+    """The newest recording has the earliest name, and is not removed as the oldest one."""
+    made = (RUN, LAST, "1970-01-01T00-00-07_lab")
+    number_recordings(tmp_path, *made)
+    make_files(tmp_path, f"{OLD}.arrow 2030-01-01T00-00-00_lab.arrow")
+    of_an_older_version = [f"{OLD}.arrow", "2030-01-01T00-00-00_lab.arrow"]
+    parts = [f"{name}{part}.arrow" for name in made for part in ("", ".001")]
+    assert [file.path.name for file in files_of(tmp_path, "lab")] == [*of_an_older_version, *parts]
+    assert left(tmp_path, KeepSettings(files=2, running=False), parts[-1]) == parts[-2:]
+    assert next_number(tmp_path, "lab") == 4
+    assert next_number(tmp_path, "crane") == 1
+
+
+def test_the_number_of_a_recording_survives_damage(tmp_path: Path) -> None:
+    """By the copy of its header, or by another one of its files."""
+    number_recordings(tmp_path, OLD, LAST, RUN)
+    damaged = tmp_path / f"{RUN}.arrow"
+    for begin, end in ((8, 400), (0, damaged.stat().st_size)):
+        with damaged.open("r+b") as file:
+            file.seek(begin)
+            file.write(bytes(end - begin))
+        assert [file.number for file in files_of(tmp_path, "lab")] == [1, 1, 2, 2, 3, 3]
+    (tmp_path / f"{RUN}.001.arrow").write_bytes(bytes(100))
+    assert [file.number for file in files_of(tmp_path, "lab")] == [0, 0, 1, 1, 2, 2]
 
 
 def test_names_of_logs_that_begin_in_the_same_second_differ(tmp_path: Path) -> None:

@@ -131,11 +131,12 @@ def recording_server(folder: Path, keep: str, fake: FakeSystem | None = None) ->
 
 @pytest.mark.realtime
 def test_a_server_rotates_its_log_files_while_running(tmp_path: Path) -> None:
-    """Four old recordings of this rig and one of another; five files are kept."""
+    """Four old recordings of this rig and one of another; five files are kept. The old ones were begun with a clock
+    that was years ahead: their names say that they are the newest."""
     server = recording_server(tmp_path, "{ files = 5, running = false }")
     (tmp_path / "logs").mkdir()
-    old = [f"2020-01-0{day}T00-00-00_{server.name}.arrow" for day in (1, 2, 3, 4)]
-    make_files(tmp_path / "logs", " ".join([*old, "2020-01-01T00-00-00_other.arrow"]))
+    old = [f"2040-01-0{day}T00-00-00_{server.name}.arrow" for day in (1, 2, 3, 4)]
+    make_files(tmp_path / "logs", " ".join([*old, "2040-01-01T00-00-00_other.arrow"]))
     started: list[str] = []
 
     async def watch(user: Panel) -> None:
@@ -157,7 +158,7 @@ def test_a_server_rotates_its_log_files_while_running(tmp_path: Path) -> None:
     names = [file.path.name for file in files_of(tmp_path / "logs", server.name)]
     assert 5 <= len(names) <= 6, "the last file may have been begun after the last look"
     assert not set(old) & set(names)
-    assert (tmp_path / "logs" / "2020-01-01T00-00-00_other.arrow").exists()
+    assert (tmp_path / "logs" / "2040-01-01T00-00-00_other.arrow").exists()
     table = LogReader(tmp_path / "logs" / names[0]).read_all()
     assert not table.torn
     assert_no_gap(table)

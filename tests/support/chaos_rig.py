@@ -76,6 +76,8 @@ STEPS_OF_X = 10_000
 """Of the reading of the position, over a stroke of 1 m."""
 STEADY = 0.1
 """s between two readings of the simulated device; one that stood still longer makes good in one go what it missed."""
+KEPT = 0.3
+"""GB of recordings: those of several lives, so that old ones are removed now and then, and none of the same life."""
 LONGEST_LOOK = 1000
 """Rows of the loop between two looks."""
 X = 6
@@ -123,7 +125,7 @@ class Chaos:
             "supply =": 'supply = "p_plc"',
             "position =": 'position = "x_plc"',
         }
-        text = rig_text(NAME, self.soak.folder, changes) + RECORDING.format(file_length="2 s", keep=2.0)
+        text = rig_text(NAME, self.soak.folder, changes) + RECORDING.format(file_length="2 s", keep=KEPT)
         text += DEVICE.format(port=self.soak.bench.settings["tcp"]["port"], most=STEPS_OF_X)
         return ChaosServer(self.soak.folder, NAME, text=text, environment=self.soak.fake.environment)
 
