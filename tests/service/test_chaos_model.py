@@ -64,6 +64,14 @@ def test_a_piston_that_moves_unseen_must_not_go_on_moving() -> None:
         assert [f"{0.1 + 0.01:.2f} m unseen" in text for text in model.wrong] == [True] * wrong
 
 
+def test_a_loop_that_goes_on_after_a_pause_ramps_to_null_from_there() -> None:
+    """The device has closed the valve meanwhile; the ramp begins where the command was."""
+    model = seen((1.0, R, 3.0, None), (2.0, R, 0.0, None), ticks=False)
+    for k in range(1, 300):
+        model.see(Look(3.0 + 0.01 * k, 2000 + k, N, 3.0))
+        assert bool(model.wrong) == (0.01 * k > SAFE_WITHIN + 0.025)
+
+
 def test_while_this_machine_stands_still_nothing_is_known() -> None:
     model = Model()
     for at in (0.0, 0.01, 100.0, 100.01):

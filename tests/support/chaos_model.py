@@ -69,7 +69,7 @@ class Model:
             self._unseen = look.unseen
             return
         ticks = look.tick != last.tick
-        if ticks and look.mode == Mode.RUNNING:
+        if ticks and Mode.RUNNING in (look.mode, last.mode):  # until the tick in which a loop that stood still goes on
             self._running = look.at
         if look.stopped or not ticks or look.mode != Mode.RUNNING:
             self._not_running, self._unseen = look.at, look.unseen
