@@ -77,7 +77,7 @@ from hilserver.simulation.circuit_run import run_circuit_file
 
 config = Path(sys.argv[1])
 for name in sys.argv[2:]:
-    run = run_circuit_file(config / f"circuits/{name}.toml", standard_library(), config / f"cycles/{name}.toml", 0.5)
+    run = run_circuit_file(config / f"circuits/{name}.toml", standard_library(), config / f"cycles/{name}.toml", 0.2)
     print(name, hashlib.sha256(b"".join(run.series[key].tobytes() for key in sorted(run.series))).hexdigest())
 """
 
@@ -101,7 +101,7 @@ def test_quarter_of_the_step_gives_the_same(name: str) -> None:
     source = copy.deepcopy(dict(run.circuit.source))
     source["solver"]["substeps"] *= 4
     cycle = read_cycle(CONFIG / f"cycles/{name}.toml")
-    first = min(float(run.time[-1]), 12.5)
+    first = min(float(run.time[-1]), 8.0)
     fine = run_circuit(read_circuit(source, standard_library()), standard_library(), cycle, first)
     n = len(fine.time)
     for node in run.circuit.hydraulic_nodes():
