@@ -66,10 +66,10 @@ LONGEST = (
 
 
 TOGETHER = {
-    f"tests/mechanics/test_{name}.py": "chains"
+    f"tests/mechanics/test_{name}.py": "tests/docs/test_offline_commands.py"
     for name in ("chain_dynamics", "chain_experiments", "chain_loops", "chain_starts", "chains_in_circuits")
 }
-"""Modules that one worker runs, because each would compile the same for ten seconds."""
+"""Modules that one worker runs together with another one, because each would compile the same for ten seconds."""
 
 
 class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -389,6 +390,13 @@ def cycle_lines(cycle: CycleSettings | None, inputs: list[str]) -> list[Line]:
 def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> RecordTable[CyclePoint]:
     """The same as a table of the plan."""
     return table_of(CyclePoint, cycle_lines(cycle, inputs))
+
+
+def cycle_objects(cycle: CycleSettings, inputs: list[str]) -> Any:
+    """The same as an array of objects: Python reads their attributes ten times as fast as those of a NumPy record."""
+    table: Any = cycle_table(cycle, inputs)
+    points = [SimpleNamespace(**dict(zip(table.dtype.names, point, strict=True))) for point in table.tolist()]
+    return np.array(points, dtype=object)
 
 
 def _cycle_points(entry: CycleInput) -> Iterator[Line]:

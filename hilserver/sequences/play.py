@@ -14,7 +14,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import SetInput
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
-from hilserver.rig.plan import cycle_table
+from hilserver.rig.plan import cycle_objects
 from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Fault, Step
@@ -51,7 +51,7 @@ def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
     if not inputs:
         return
     names = list(inputs)
-    table = cycle_table(CycleSettings(inputs=inputs), names)
+    table = cycle_objects(CycleSettings(inputs=inputs), names)
     for number, (name, entry) in enumerate(inputs.items()):
         points = [at for at, _ in entry.points or ()]
         start = points[0] if points else 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleInput, CycleSettings
-from hilserver.rig.plan import cycle_table
+from hilserver.rig.plan import cycle_objects
 from hilserver.tick.codes import Shape
 from hilserver.tick.signals import cycle_value
 
@@ -50,7 +50,7 @@ def driven_table(circuit: Circuit, cycle: CycleSettings) -> Mapping[str, Any]:
 def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:
     """Times, s, and values of an input, with straight lines in between; for a cycle that repeats, exactly one
     period."""
-    lines: Any = cycle_table(cycle, [signal])
+    lines = cycle_objects(cycle, [signal])
     at = [0.0]
     for before, point in pairwise([None, *lines]):
         start = 0.0 if before is None else float(before.at)
@@ -65,4 +65,5 @@ def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:
     times = np.unique(at)
     next_points = np.searchsorted([point.at for point in lines], times, side="right")
     around = (lines[max(k - 1, 0) : k + 1] for k in next_points)  # no others determine the value
-    return times, np.array([cycle_value(points, 0, t, 0.0) for points, t in zip(around, times, strict=True)])
+    values = [cycle_value(points, 0, t, 0.0) for points, t in zip(around, times.tolist(), strict=True)]
+    return times, np.array(values)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from hilserver.circuit.pack import INTEGRATORS, PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
-from hilserver.rig.plan import cycle_table
+from hilserver.rig.plan import cycle_objects
 from hilserver.simulation.pacing import TickPace
 from hilserver.tick.signals import cycle_value
 
@@ -70,9 +68,7 @@ def given_inputs(cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: in
     given = np.zeros((ticks, len(inputs)))
     if cycle is None:
         return given
-    points: Any = cycle_table(cycle, list(inputs))
-    plain = [SimpleNamespace(**dict(zip(points.dtype.names, point, strict=True))) for point in points.tolist()]
-    table: Any = np.array(plain, dtype=object)  # attributes of a NumPy record take ten times as long
+    table = cycle_objects(cycle, list(inputs))
     length = round(cycle.duration / tick) if cycle.repeat else ticks
     for k in range(ticks):
         t = k % length * tick
