@@ -22,7 +22,7 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo panel quick test check docs format lock clean program test-programs python install install-program install-service uninstall deb
+.PHONY: help demo panel quick test chaos check docs format lock clean program test-programs python install install-program install-service uninstall deb
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ quick: $(STAMP) program  ## run the tests that need neither server, clock nor br
 
 test: $(STAMP) test-programs program  ## run all tests; PYTEST="-k relief" passes options on
 	$(RUN_TESTS) $(TOGETHER) $(PYTEST)
+
+CHAOS ?= 2 min
+SEED ?= 1
+chaos: $(STAMP) test-programs program  ## let faults befall a server at random times; CHAOS="1 h" SEED=7 for an hour of others
+	$(RUN_TESTS) tests/service/test_soak.py -k random_times --chaos "$(CHAOS)" --soak-seed $(SEED) $(PYTEST)
 
 # Compiles the program, once for a version of its sources, about a minute; and Python's bytecode, which Python does not
 # store everywhere: several hundred processes of the tests would each compile the modules that they import.

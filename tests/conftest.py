@@ -43,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     (test_soak.py, test_independent_reference.py, test_panel.py)
     """
     parser.addoption("--soak", default="60 s", help='length of the soak tests, like "2 h", of each a third')
+    parser.addoption("--chaos", default=None, help="length of faults at random times, otherwise a third of --soak")
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
     parser.addoption("--soak-steps", default=None, help="of a chaos run that has failed, as it printed them")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
