@@ -21,6 +21,9 @@ def deploy(
     logs: Annotated[
         Path | None, typer.Option(help="only fetch the logs that this folder does not have", metavar="FOLDER")
     ] = None,
+    downgrade: Annotated[
+        bool, typer.Option("--downgrade", help="deploy even if a newer version of hilserver runs there")
+    ] = False,
     rollback: Annotated[bool, typer.Option("--rollback", help="only let the previous release run again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="only end the server, with its valves at null")] = False,
     ssh_config: Annotated[
@@ -55,7 +58,7 @@ def deploy(
         there.ask("stop")
         typer.echo(f"{target}: {name} does not run.")
     else:
-        release = bring(rig, there, extra or (), typer.echo)
+        release = bring(rig, there, extra or (), typer.echo, downgrade=downgrade)
         typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
 
 

@@ -16,8 +16,11 @@ import sys
 import tarfile
 import threading
 from collections.abc import Callable, Collection
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from packaging.version import Version
 
 from hilserver.commissioning import on_target
 from hilserver.commissioning.bundle import Bundle, program, release
@@ -130,11 +133,17 @@ def _send(data: Bundle | None, stream: BinaryIO) -> None:
 
 
 def deploy(
-    file: Path, target: Target, extras: Collection[str] = (), tell: Callable[[str], None] = lambda text: None
+    file: Path,
+    target: Target,
+    extras: Collection[str] = (),
+    tell: Callable[[str], None] = lambda text: None,
+    *,
+    downgrade: bool = False,
 ) -> str:
     """Bring a rig to a target and let it run there, in place of its present release; returns the new one's name.
 
-    Raises DeploymentError, or ConfigurationError if the rig can't be used.
+    ``downgrade``: even if a newer hilserver runs there. Raises DeploymentError, or ConfigurationError if the rig can't
+    be used.
     """
     load_rig(file)
     software = program(extras)
@@ -142,6 +151,8 @@ def deploy(
     rig = release(file, program_id)
     found = target.ask("facts", program=program_id)
     _require_suitable(target, found, rig.size + (0 if found["has_program"] else software.size))
+    if not downgrade:
+        _require_no_newer(target, found)
     _require_at_rest(target, found)
     if (old := found["current"]) is not None:
         tell(f"{target.address}: release {old['name']} of {target.rig}, hilserver {old['version']}")
@@ -172,6 +183,14 @@ def _require_suitable(target: Target, found: dict[str, Any], size: int) -> None:
         raise DeploymentError(f"{target.address}: {text}. Install python{here} there. {UNCHANGED}")
     if found["free"] < size + RESERVE:
         text = f"its disk has {found['free'] / 1e6:.0f} MB left, and {(size + RESERVE) / 1e6:.0f} MB are needed"
+        raise DeploymentError(f"{target.address}: {text}. {UNCHANGED}")
+
+
+def _require_no_newer(target: Target, found: dict[str, Any]) -> None:
+    """A newer version there may have settings, logs and calibrations that this one does not know."""
+    here, old = version("hilserver"), found["current"]
+    if old is not None and Version(old["version"]) > Version(here):
+        text = f"runs hilserver {old['version']}, and this is {here}. Update it here, or deploy with --downgrade"
         raise DeploymentError(f"{target.address}: {text}. {UNCHANGED}")
 
 

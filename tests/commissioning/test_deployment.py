@@ -203,6 +203,39 @@ def test_an_unsuitable_target_is_not_changed(changed: dict[str, Any], text: str)
         deployment._require_suitable(target, {**FACTS, **changed}, 10**6)
 
 
+@pytest.mark.parametrize(
+    ("there", "here", "newer"),
+    [
+        ("0.10.0", "0.9.2", True),
+        ("1.0", "1.0rc1", True),
+        ("0.9.2", "0.10.0", False),
+        ("1.0", "1.0.0", False),
+        (None, "0.1", False),
+    ],
+)
+def test_a_newer_version_is_not_replaced_unasked(
+    there: str | None, here: str, newer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployment, "version", lambda name: here)
+    facts = {"current": None if there is None else {"version": there}}
+    target = Target("hil@rig-pc", NAME)
+    if newer:
+        with pytest.raises(DeploymentError, match=f"runs hilserver {there}, and this is {here}.*--downgrade.*changed"):
+            deployment._require_no_newer(target, facts)
+    else:
+        deployment._require_no_newer(target, facts)
+
+
+@needs_sshd
+def test_a_downgrade_only_if_it_is_asked_for(deployed: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, file = runs(deployed), rig_in(tmp_path)
+    monkeypatch.setattr(deployment, "version", lambda name: "0.0.1")
+    with pytest.raises(DeploymentError, match=r"and this is 0\.0\.1"):
+        deploy(file, deployed)
+    assert runs(deployed) == before
+    assert int(deploy(file, deployed, downgrade=True)) > int(before)
+
+
 @needs_sshd
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own needs root")
 def test_a_disk_that_fills_up_meanwhile(bench: SshBench, tmp_path: Path) -> None:
