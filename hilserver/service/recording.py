@@ -131,6 +131,7 @@ class RecorderProcess:
         self._telemetry = telemetry
         self._prepared = prepared
         self._files: list[_Written] = []
+        self._number = 0
         self._hung_after = max(HUNG_AFTER * memory.ring.capacity / rig.clock_rate, SLOW)
         telemetry.recorded = lambda: self.last_tick
         self._tell: Tell | None = None
@@ -172,8 +173,8 @@ class RecorderProcess:
             await asyncio.to_thread(file.read_last_tick)
         log = new_log(folder, self._rig.settings.name, datetime.now(UTC))
         header_file = self._folder / "header.json"
-        number = await asyncio.to_thread(next_number, folder, self._rig.settings.name)
-        header = self._header(self._ran(await asyncio.to_thread(self._first_version)), number)
+        self._number = await asyncio.to_thread(self._next_number, folder)
+        header = self._header(self._ran(await asyncio.to_thread(self._first_version)))
         header_file.write_text(encode(header.model_dump()))
         limits = Limits(
             max_bytes=int(self._settings.max_megabytes * 1e6),
@@ -203,13 +204,17 @@ class RecorderProcess:
         new = rows[:count][headers(rows)["tick"][:count] > self.last_tick]
         return int(header(new[0]).circuit_version) if len(new) else 0
 
-    def _header(self, first: RunningCircuit, number: int) -> LogHeader:
-        """The header of the log with this number that starts with this circuit."""
+    def _next_number(self, folder: Path) -> int:
+        """Larger than those in the folder, and than the last one: a disk may be unmounted or mounted there meanwhile."""
+        return max(next_number(folder, self._rig.settings.name), self._number + 1)
+
+    def _header(self, first: RunningCircuit) -> LogHeader:
+        """The header of a log that starts with this circuit."""
         rig = replace(self._rig, circuit=first.circuit, packed=first.packed)
         header = run_header(rig, self._program, "real time")
         extra = {**header.extra, CIRCUIT_VERSION: first.version, PREVIOUS_TICK: self.last_tick}
         previous = self._file.name if self._file else ""
-        return header.model_copy(update={"previous": previous, "number": number, "extra": extra})
+        return header.model_copy(update={"previous": previous, "number": self._number, "extra": extra})
 
     # --- running -----------------------------------------------------------------------------------------------------
 

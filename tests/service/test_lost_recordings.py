@@ -177,6 +177,21 @@ def test_a_recorded_file_that_is_gone_or_replaced_counts_as_lost(
     assert recording.last_tick == -1
 
 
+def test_recordings_are_numbered_on_when_the_disk_changes(tmp_path: Path) -> None:
+    """A recorder may be started under a disk that is mounted before it opens its file there."""
+    memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
+    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
+    disk, under_it = tmp_path / "disk", tmp_path / "logs"
+    for folder, number in ((disk, 190), (under_it, 7)):
+        folder.mkdir()
+        about = LogHeader(software="", rig="demo", started="", period_s=1e-3, columns=("tick",), number=number)
+        with LogWriter(folder / "2026-11-26T02-49-41_demo.arrow", about, batch_rows=1) as log:
+            log.append(np.zeros((1, 1)))
+    for folder, expected in ((disk, 191), (under_it, 192), (disk, 193)):
+        recording._number = recording._next_number(folder)
+        assert recording._number == expected
+
+
 # --- the rules, without a server --------------------------------------------------------------------------------------
 
 
