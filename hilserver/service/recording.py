@@ -205,7 +205,7 @@ class RecorderProcess:
         return int(header(new[0]).circuit_version) if len(new) else 0
 
     def _next_number(self, folder: Path) -> int:
-        """Larger than those in the folder, and than the last one: a disk may be unmounted or mounted there meanwhile."""
+        """Larger than those in the folder, and than the last one: a disk may be mounted there meanwhile."""
         return max(next_number(folder, self._rig.settings.name), self._number + 1)
 
     def _header(self, first: RunningCircuit) -> LogHeader:
