@@ -12,6 +12,7 @@ import typer
 from hilserver.cli.output import never_waiting
 
 if TYPE_CHECKING:
+    from hilserver.studies.cluster import Cluster
     from hilserver.studies.settings import Study
     from hilserver.studies.study import Progress
 
@@ -32,6 +33,12 @@ Setting = Annotated[
 def study(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="study file (TOML)", show_default=False)],
     workers: Workers = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help='Dask cluster: address of its scheduler, file that this writes, or "local"', metavar="CLUSTER"
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a study that was interrupted")] = False,
     worst: Worst = None,
     repeat: Repeat = None,
@@ -45,7 +52,8 @@ def study(
     figure, what it depends on, the worst runs with the command that repeats each, and the runs that failed, with the
     reason. All runs are in a table (Parquet).
 
-    The results do not depend on the number of processes. A study that was interrupted goes on with --resume.
+    The results do not depend on the number of processes, or on the cluster. A study that was interrupted goes on with
+    --resume.
     """
     from hilserver.errors import HilserverError
     from hilserver.studies.settings import load_study
@@ -59,10 +67,10 @@ def study(
     elif repeat is not None or set_:
         _once(loaded, repeat, set_ or [], out)
     else:
-        _all(loaded, workers, resume, out)
+        _all(loaded, workers, cluster, resume, out)
 
 
-def _all(loaded: Study, workers: int | None, resume: bool, out: Path) -> None:
+def _all(loaded: Study, workers: int | None, where: str | None, resume: bool, out: Path) -> None:
     import os
 
     from hilserver.cli.fidelity import grid_table
@@ -70,8 +78,9 @@ def _all(loaded: Study, workers: int | None, resume: bool, out: Path) -> None:
     from hilserver.studies.report import facts, failures_grid, figures_grid, study_notes, worst_grid, write_study
     from hilserver.studies.study import run_study
 
-    with _progress() as tell:
-        result = run_study(loaded, out, workers or len(os.sched_getaffinity(0)), resume, tell)
+    processes = workers or len(os.sched_getaffinity(0))
+    with _cluster(where, processes) as cluster, _progress() as tell:
+        result = run_study(loaded, out, processes, resume, tell, cluster)
     console = new_console()
     console.print(grid_table(figures_grid(result), loaded.name, compact=True))
     console.print(grid_table(worst_grid(result), "Worst runs", compact=True))
@@ -80,6 +89,19 @@ def _all(loaded: Study, workers: int | None, resume: bool, out: Path) -> None:
     lines = [*(f"{name}: {text}" for name, text in facts(result)), *study_notes(result)]
     for line in [*lines, *(f"Written: {path}" for path in write_study(result, out))]:
         console.print(line, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _cluster(where: str | None, workers: int) -> Iterator[Cluster | None]:
+    """The cluster that is to compute, with the address of its page."""
+    if where is None:
+        yield None
+        return
+    from hilserver.studies.cluster import cluster
+
+    with cluster(where, workers) as found:
+        typer.echo(f"Cluster: {found.workers} workers; dashboard: {found.dashboard}", err=True)
+        yield found
 
 
 @contextlib.contextmanager

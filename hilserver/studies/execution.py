@@ -44,12 +44,13 @@ def evaluate(
     if workers <= 1:
         run = subject.prepare()
         for start in starts:
-            yield _evaluated(run, values[start : start + batch], start, figures)
+            yield evaluated_by(run, values[start : start + batch], start, figures)
         return
     yield from _Pool(subject, values, figures, workers, batch).evaluated(starts)
 
 
-def _evaluated(run: Evaluate, values: Floats, first: int, figures: int) -> Evaluated:
+def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int) -> Evaluated:
+    """The figures of these variants, computed one after the other; ``first``: the number of the first."""
     found, failures, begun = np.full((len(values), figures), np.nan), dict[int, str](), perf_counter()
     for k, row in enumerate(values):
         try:
@@ -75,7 +76,7 @@ def _prepared() -> Evaluate:
 
 
 def _task(values: Floats, first: int, figures: int) -> Evaluated:
-    return _evaluated(_prepared(), values, first, figures)
+    return evaluated_by(_prepared(), values, first, figures)
 
 
 @dataclass

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.studies.cluster import Cluster
 from hilserver.studies.execution import BATCH, Evaluated, evaluate
 from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.plans import values_of_plan
@@ -144,18 +145,21 @@ def run_study(
     workers: int = 1,
     resume: bool = False,
     progress: Progress = lambda done, total, remaining: None,
+    cluster: Cluster | None = None,
 ) -> StudyResult:
     """Run all variants; the table is written to ``folder``. Interrupted, what is done stays there for ``resume``.
 
-    Raises HilserverError if the nominal run fails or the table can't be written.
+    ``cluster``: its workers compute, otherwise ``workers`` processes of this machine. Raises HilserverError if the
+    nominal run fails, the table can't be written, or the cluster is lost.
     """
     values, runs = plan_of(study), prepared(study)
     step, figures = study.studied.step_error(runs, study.figures), [figure.name for figure in study.figures]
     choices = {each.key: each.choices for each in study.varied}
     table = StudyTable(folder / study.name, table_schema(choices, figures, identity_of(study)), resume)
     done_before, begun, computed = table.done, perf_counter(), 0.0
+    workers = workers if cluster is None else cluster.workers
     try:
-        for found in _evaluated(study, values, table.done, workers):
+        for found in _evaluated(study, values, table.done, workers, cluster):
             table.append(values[found.first : found.first + len(found.figures)], found, list(choices.values()))
             computed += found.spent
             rate = (table.done - done_before) / (perf_counter() - begun)
@@ -168,9 +172,11 @@ def run_study(
     return StudyResult(study, file, nominal, step, workers, len(values) - done_before, wall, computed, runs)
 
 
-def _evaluated(study: Study, values: Floats, first: int, workers: int) -> Iterator[Evaluated]:
-    batch = max(1, min(BATCH, -(-(len(values) - first) // (4 * workers))))
-    return evaluate(study.subject, values, len(study.figures), first, workers, batch)
+def _evaluated(study: Study, values: Floats, first: int, workers: int, cluster: Cluster | None) -> Iterator[Evaluated]:
+    batch, figures = max(1, min(BATCH, -(-(len(values) - first) // (4 * workers)))), len(study.figures)
+    if cluster is not None:
+        return cluster.evaluate(study.subject, values, figures, first, batch)
+    return evaluate(study.subject, values, figures, first, workers, batch)
 
 
 def prepared(study: Study) -> StudyRuns:

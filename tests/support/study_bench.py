@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,12 @@ def deadly(x: Floats) -> float:
     if x[0] < 0.0:
         raise VariantFailedError("is negative")
     return float(x[0] ** 2)
+
+
+def slow(x: Floats) -> float:
+    """A variant that takes a hundredth of a second."""
+    time.sleep(0.01)
+    return float(x[0] ** 3)
 
 
 def written_log(folder: Path, seed: int, flow: float = 2.0, noise: float = 0.5e5, seconds: float = 0.6) -> Path:

@@ -1,0 +1,173 @@
+"""Evaluates the variants of a study on the workers of a Dask cluster: on many machines, or on this one.
+
+The results are those of this machine, bit for bit, because a variant is computed by the same code from the same
+numbers, whoever does it. A worker that disappears loses nothing: its task is computed again by another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.studies.execution import AHEAD, BATCH, DIED, Evaluated, evaluated_by
+from hilserver.studies.subject import Evaluate, StudySubject
+
+LOCAL = "local"
+TIMEOUT = 10.0
+"""s to find the scheduler, and a first worker."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connection to a cluster.
+
+    ``client``: a ``distributed.Client``, which has no complete types. ``workers``: threads that compute; ``dashboard``:
+    address of the page that shows what they do.
+    """
+
+    client: Any
+    workers: int
+    dashboard: str
+
+    def evaluate(
+        self, subject: StudySubject, values: Floats, figures: int, first: int = 0, batch: int = BATCH
+    ) -> Iterator[Evaluated]:
+        """As `hilserver.studies.execution.evaluate`. Raises HilserverError if the cluster is lost."""
+        from distributed import CancelledError
+        from distributed.comm.core import CommClosedError
+
+        try:
+            yield from self._evaluated(subject, values, figures, first, batch)
+        except (CancelledError, CommClosedError, TimeoutError) as error:
+            raise HilserverError(
+                "the cluster was lost; --resume continues the study on this or another one."
+            ) from error
+
+    def _evaluated(
+        self, subject: StudySubject, values: Floats, figures: int, first: int, batch: int
+    ) -> Iterator[Evaluated]:
+        from distributed import KilledWorker
+
+        shared = self.client.submit(_Shared, subject, pure=False)  # computed again if all who have it disappear
+
+        def submitted(start: int, number: int) -> Any:
+            return self.client.submit(_task, shared, values[start : start + number], start, figures, pure=False)
+
+        waiting, running = deque(range(first, len(values), batch)), deque[tuple[int, Any]]()
+        while waiting or running:
+            while waiting and len(running) < AHEAD * self.workers:
+                start = waiting.popleft()
+                running.append((start, submitted(start, batch)))
+            start, future = running.popleft()
+            try:
+                yield future.result()
+            except KilledWorker:  # whichever worker had this task, ended
+                for number in range(start, min(start + batch, len(values))):
+                    try:
+                        yield submitted(number, 1).result()
+                    except KilledWorker:
+                        yield Evaluated(number, np.full((1, figures), np.nan), {number: DIED})
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The subject on a worker, prepared once by each of its threads, because its runs write into their own numbers."""
+
+    subject: StudySubject
+
+    @functools.cached_property
+    def _of_threads(self) -> threading.local:
+        return threading.local()
+
+    def prepared(self) -> Evaluate:
+        """The subject, prepared by this thread."""
+        if not hasattr(self._of_threads, "run"):
+            self._of_threads.run = self.subject.prepare()
+        run: Evaluate = self._of_threads.run
+        return run
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"subject": self.subject}
+
+
+def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluated:
+    return evaluated_by(shared.prepared(), values, first, figures)
+
+
+@contextlib.contextmanager
+def cluster(where: str, workers: int) -> Iterator[Cluster]:
+    """The cluster at an address (``tcp://host:8786``) or of a scheduler's file, or with so many ``local`` workers.
+
+    Raises HilserverError if there is none, or if a worker has another version of hilserver.
+    """
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        if error.name not in ("dask", "distributed"):
+            raise
+        raise HilserverError("--cluster needs Dask: pip install 'hilserver[cluster]'.") from None
+    _silence()
+    with contextlib.ExitStack() as opened:
+        if where == LOCAL:
+            local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+            started: Any = distributed.LocalCluster
+            at: Any = opened.enter_context(started(host="127.0.0.1", **local))
+        else:
+            at = where
+        client = opened.enter_context(_connected(at))
+        yield Cluster(client, _workers_of(client, where), client.dashboard_link)
+
+
+def _silence() -> None:
+    """Dask's tracebacks in the log say what an error says here in a sentence."""
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _connected(at: Any) -> Any:
+    import distributed
+
+    made: Any = distributed.Client
+    is_file = isinstance(at, str) and "://" not in at and Path(at).exists()
+    try:
+        return made(scheduler_file=at, timeout=TIMEOUT) if is_file else made(at, timeout=TIMEOUT)
+    except (OSError, ValueError, KeyError) as error:
+        forms = f'the address of a Dask scheduler such as "tcp://host:8786", the file that it writes, or "{LOCAL}"'
+        raise HilserverError(f"--cluster {at}: no scheduler answers there ({error}). Give {forms}.") from error
+
+
+def _workers_of(client: Any, where: str) -> int:
+    """How many threads compute. Raises HilserverError if none does, or if one would compute something else."""
+    try:
+        client.wait_for_workers(1, timeout=TIMEOUT)
+    except TimeoutError:
+        raise HilserverError(
+            f"--cluster {where}: the scheduler has no workers. Start some: dask worker ADDRESS."
+        ) from None
+    here = software()
+    for address, there in client.run(software, on_error="return").items():
+        if there != here:
+            reason = there if isinstance(there, Exception) else f"hilserver {there}"
+            text = f"--cluster {where}: worker {address} has {reason}, this machine hilserver {here}."
+            raise HilserverError(f"{text} Install the same version with the same Python there.")
+    return sum(client.nthreads().values())
+
+
+def software() -> str:
+    """Version and fingerprint of the program: what computes the same has the same."""
+    from hilserver.compiler.sources import fingerprint
+
+    return f"{version('hilserver')} ({fingerprint()[:12]})"

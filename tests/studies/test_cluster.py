@@ -1,0 +1,117 @@
+"""Studies on a Dask cluster of real schedulers and workers: the results are those of this process, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from command_line import Command
+from study_bench import FunctionSubject, deadly, slow, written_study
+
+from hilserver.errors import HilserverError
+from hilserver.studies import cluster as cluster_module
+from hilserver.studies.cluster import cluster
+from hilserver.studies.execution import DIED, evaluate
+from hilserver.studies.settings import load_study
+from hilserver.studies.study import run_study
+
+pytestmark = pytest.mark.slow
+SUPPORT = Path(__file__).parents[1] / "support"
+LOCAL = ("--host", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file of a scheduler with two workers, whose tasks fail for good when the worker that has one dies."""
+    folder = tmp_path_factory.mktemp("dask")
+    file, never = folder / "scheduler.json", {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    with ExitStack() as running:
+        started(running, folder, "scheduler", *LOCAL, "--port", "0", "--scheduler-file", file, **never)
+        for name in ("one", "two"):
+            options = ("--name", name, "--nthreads", "1", "--local-directory", folder / name)
+            started(running, folder, "worker", *LOCAL, "--scheduler-file", file, *options)
+        yield file
+
+
+def started(running: ExitStack, folder: Path, *words: str | Path, **environment: str) -> None:
+    """Start a process of Dask until the end of the module."""
+    command = [sys.executable, "-m", "dask", *map(str, words), "--no-dashboard"]
+    variables = {**os.environ, "PYTHONPATH": str(SUPPORT), "OPENBLAS_NUM_THREADS": "1", **environment}
+    with (folder / "log.txt").open("a") as log:
+        process = subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log)
+    running.callback(process.wait)
+    running.callback(process.terminate)
+
+
+def test_the_table_is_that_of_one_process(scheduler: Path, hilserver: Command, tmp_path: Path) -> None:
+    file = written_study(tmp_path)
+    here = run_study(load_study(file), tmp_path / "here").table
+    said = hilserver("study", file, "--cluster", scheduler, "-o", tmp_path / "there")
+    assert said.code == 0, said.err
+    assert "2 workers; dashboard: http://127.0.0.1" in said.err
+    assert pq.read_table(tmp_path / "there/tolerances.parquet").equals(here)
+
+
+def test_a_worker_that_is_killed_loses_no_variant_and_repeats_none(scheduler: Path) -> None:
+    values = np.arange(120.0)[:, None]
+    with cluster(str(scheduler), 1) as found:
+        pids = list(found.client.run(os.getpid).values())
+        numbers, figures = list[int](), list[float]()
+        for each in found.evaluate(FunctionSubject(slow), values, 1, batch=5):
+            numbers += range(each.first, each.first + len(each.figures))
+            figures += each.figures[:, 0].tolist()
+            assert each.failures == {}
+            if each.first == 10:
+                os.kill(pids[0], signal.SIGKILL)
+    assert numbers == list(range(120))
+    assert figures == [slow(row) for row in values]
+
+
+def test_a_variant_that_kills_its_worker_is_named(scheduler: Path) -> None:
+    values = np.arange(60.0)[:, None]
+    with cluster(str(scheduler), 1) as found:
+        parts = list(found.evaluate(FunctionSubject(deadly), values, 1, batch=20))
+    here = list(evaluate(FunctionSubject(deadly), values, 1, workers=2))
+    assert {k: reason for each in parts for k, reason in each.failures.items()} == {7: DIED}
+    there, expected = (np.concatenate([each.figures for each in found]) for found in (parts, here))
+    np.testing.assert_array_equal(there, expected)
+
+
+@pytest.fixture
+def _environment() -> Iterator[None]:
+    """Dask sets variables for its workers in its own process."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.usefixtures("_environment")
+def test_a_cluster_of_this_machine(hilserver: Command, tmp_path: Path) -> None:
+    file = written_study(tmp_path)
+    here = run_study(load_study(file), tmp_path / "here").table
+    said = hilserver("study", file, "--cluster", "local", "-j", "1", "-o", tmp_path / "local")
+    assert said.code == 0, said.err
+    assert pq.read_table(tmp_path / "local/tolerances.parquet").equals(here)
+
+
+def test_another_version_on_a_worker_is_refused(scheduler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
+    other = pytest.raises(HilserverError, match=r"worker tcp://127.* has hilserver .*, this machine hilserver 9\.9")
+    with other, cluster(str(scheduler), 1):
+        pass
+
+
+def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "TIMEOUT", 0.5)
+    for where in ("tcp://127.0.0.1:1", "nowhere.json"):
+        with pytest.raises(HilserverError, match=f"--cluster {where}: no scheduler answers"), cluster(where, 1):
+            pass
