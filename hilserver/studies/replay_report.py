@@ -18,7 +18,7 @@ from hilserver.record.run import units_of
 from hilserver.report.document import Block, Document, Facts, Grid, Picture
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.studies.replay_runs import ReplayRuns, RunsOfLog
-from hilserver.studies.replayed_log import CIRCUIT
+from hilserver.studies.replayed_log import CIRCUIT, is_result
 from hilserver.tick.row import as_whole, is_whole
 from hilserver.units import unit_of_value
 
@@ -64,14 +64,17 @@ def _panels(of_log: RunsOfLog, series: Mapping[str, Floats], nominal: Mapping[st
 
 
 def _write_table(of_log: RunsOfLog, packed: PackedCircuit, file: Path) -> Path:
-    """The whole rows, with the names of the log, block by block."""
-    names = [*of_log.rig.layout.names, *(f"{CIRCUIT}{name}" for name in packed.names)]
+    """The rows, with the names of the log, block by block."""
+    names = [*filter(is_result, of_log.rig.layout.names), *(f"{CIRCUIT}{name}" for name in packed.names)]
+    places = [of_log.place(packed, name) for name in names]
     schema = pa.schema([(name, pa.int64() if is_whole(name) else pa.float64()) for name in names])
     try:
         with pq.ParquetWriter(file, schema) as writer:
             for _, rows in of_log.blocks(packed):
                 whole = as_whole(rows)
-                columns = [(whole if is_whole(name) else rows)[:, k].copy() for k, name in enumerate(names)]
+                columns = [
+                    (whole if is_whole(name) else rows)[:, k].copy() for k, name in zip(places, names, strict=True)
+                ]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
     except OSError as error:
         raise HilserverError(f"{file}: can't be written: {error.strerror or error}.") from error

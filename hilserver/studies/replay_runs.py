@@ -22,11 +22,11 @@ from hilserver.simulation.lockstep import fault_name
 from hilserver.simulation.packed_run import initial_values
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import Figure
-from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog
+from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
 from hilserver.tick.program import no_command, work_array
-from hilserver.tick.row import as_whole, input_columns, is_whole
+from hilserver.tick.row import as_whole, is_whole
 
 BLOCK = 2000
 """Ticks from one look at the clock and at faults to the next."""
@@ -82,12 +82,12 @@ class RunsOfLog:
         """
         plan, log, begun = self.rig.plan, self.log, clock.thread_time()
         row, work = self._before(packed), work_array(packed, plan)
-        inputs, rows = input_columns(plan), np.empty((BLOCK, self._circuit + len(packed.names)))
+        given, rows = np.concatenate(given_columns(self.rig)), np.empty((BLOCK, self._circuit + len(packed.names)))
         for part in log.parts(BLOCK):
             command = log.commands[part.start].copy() if part.start in log.commands else no_command()
             block = rows[: part.stop - part.start]
             self.program.run_recorded(
-                plan.block, packed.index, packed.value, row, work, command, inputs, log.given[part], block
+                plan.block, packed.index, packed.value, row, work, command, given, log.given[part], block
             )
             self._require_no_trip(block, part)
             if clock.thread_time() - begun > limit:

@@ -1,7 +1,10 @@
-"""A log of a rig as it is run again with other circuits: what the loop was given in each tick, and the state before.
+"""A log of a rig as it is run again with other circuits: what a tick is given.
 
-Everything that came from outside is held as recorded: readings of all channels (pressures, flows, positions) with their
-ages, missed ticks, commands and new values of inputs. The virtual circuit and the bridge are computed again.
+Everything that came from outside is as recorded: readings of all channels (pressures, flows, positions) with their
+ages, missed ticks, commands and new values of inputs. So is what the bridge knows of the real valves before each tick:
+spool, passed volumes, tracked parameters. Otherwise its feedback would act on a machine that does not react, and wind
+up; and the pressures that the circuit sees would change, where a strategy estimates them. A circuit keeps its own
+values, and a valve the memory of the way from flow to command.
 """
 
 from __future__ import annotations
@@ -31,6 +34,15 @@ CIRCUIT = "circuit."
 """Beginning of the names of the virtual circuit's values."""
 ROUNDING = 1e-9
 """s, by which a time may differ from that of a tick."""
+LARGEST = 1e9
+"""Bytes of what a log gives to the runs, in each process."""
+RESULTS = ("flow_virtual", "flow_measured", "drop", "opening", "demand", "command", "output", "saturation")
+"""Fields of a valve that each tick computes from this tick's flow."""
+OWN_MEMORY = (
+    *("demand", "command", "opening_filtered", "lead", "fade", "oscillation", "oscillation_mean", "oscillation_from"),
+    *("oscillation_to", "oscillation_time", "oscillation_travel", "oscillation_count"),
+)
+"""Fields of a valve that a run remembers itself; what it would remember of all others is as recorded."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class ReplayedLog:
 
     ``rig_file`` to ``speed``: the rig of the log; ``table``: the circuit that ran. ``first``: number of the first row
     in the log; ``before``: the row before it; ``began``: the circuit in that row, None where the run begins here.
-    ``time``: of each row, in the log, s; ``given``: what came from outside, a line for each row; ``commands``: the
+    ``time``: of each row, in the log, s; ``given``: what each tick is given, see `given_columns`; ``commands``: the
     mailbox records, by place; ``faults``: of each row. ``names``: what is recorded of each row; ``agreement``: how
     closely the log was replayed, in words.
     """
@@ -100,9 +112,21 @@ class ReplayedLog:
         return found
 
 
+def given_columns(rig: Rig) -> tuple[Integers, Integers]:
+    """Columns of a row that a tick is given: of this tick, from outside; and those of the row before it."""
+    valves = rig.layout.section("valve")
+    held = [column for name, column in valves.items() if name.rpartition(".")[2] not in OWN_MEMORY]
+    return input_columns(rig.plan), np.array(held, dtype=np.int64)
+
+
+def is_result(name: str) -> bool:
+    """Whether a column has a meaning in a run with another circuit."""
+    return not name.startswith("valve.") or name.rpartition(".")[2] in (*RESULTS, *OWN_MEMORY)
+
+
 @dataclass(frozen=True)
 class _Piece:
-    """Rows of one circuit as they were replayed, without a gap; see `ReplayedLog`. Ticks: before the first, last."""
+    """Rows of one circuit as they were replayed, without a gap; see `ReplayedLog`. ``ticks``: before them, the last."""
 
     rig: Rig
     packed: PackedCircuit
@@ -124,10 +148,12 @@ class _Piece:
         if k >= stop:
             return None
         before, part = (rows.rows[k - 1].copy() if k else rows.before), rows.rows[k:stop]
+        inputs, held = given_columns(rows.rig)
+        previous = np.vstack([before[held], part[:-1, held]])
         return cls(
             rig=rows.rig, packed=rows.packed, table=rows.source, first=rows.first + k, before=before,
             ticks=(int(header(before).tick), int(header(part[-1]).tick)), time=time[k:stop].copy(),
-            given=part[:, input_columns(rows.rig.plan)], faults=layout.values(part, "fault").copy(),
+            given=np.hstack([part[:, inputs], previous]), faults=layout.values(part, "fault").copy(),
             command=rows.command if k == 0 and rows.command.any() else None,
         )  # fmt: skip
 
@@ -160,7 +186,11 @@ def read_replayed(file: Path, start: float = 0.0, end: float = np.inf, *, trust:
     replayed = replay_log(file, watch=watch, trust=trust)
     if not pieces:
         raise HilserverError(f"{file}: has no rows from {start:g} s to {end:g} s that can be replayed.")
-    opening = pieces[0]
+    opening, size = pieces[0], sum(piece.given.nbytes for piece in pieces)
+    if size > LARGEST:
+        ticks = sum(len(piece.time) for piece in pieces)
+        most = int(LARGEST / size * ticks)
+        raise HilserverError(f"{file}: {ticks} ticks are too many (at most {most}): choose a part, with start and end.")
     places = np.cumsum([0, *(len(piece.time) for piece in pieces[:-1])]).tolist()
     return ReplayedLog(
         file=file, rig_file=opening.rig.file, sources=opening.rig.sources, own=opening.rig.library.own,

@@ -26,7 +26,7 @@ from hilserver.studies.figures import RECORDED, Figure
 from hilserver.studies.quantities import Changeable, changeable, expanded, known_key, short, toleranced_values
 from hilserver.studies.replay_report import write_replay
 from hilserver.studies.replay_runs import FigureOfLog, ReplaySubject
-from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, read_replayed
+from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, is_result, read_replayed
 from hilserver.studies.studied_rig import step_error_text
 from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns, VariantFailedError
 from hilserver.studies.variant_circuits import circuit_with
@@ -35,7 +35,8 @@ from hilserver.tolerances import Tolerance
 from hilserver.units import Time, unit_of_value
 
 HELD = (
-    "Readings of all channels, commands and inputs of the operator: the machine does not react to the changed circuit."
+    "Readings of all channels, what the bridge knows of the real valves, commands and inputs of the operator: "
+    "the machine does not react to the changed circuit."
 )
 
 
@@ -100,7 +101,7 @@ class StudiedReplay:
         """What all rows have: columns of the logs, and values of the circuit with any of the components chosen from."""
         units = {name: unit for rig in self.rigs for name, unit in units_of(rig).items()}
         first, *others = (rig.layout.names for rig in self.rigs)
-        found = {name: units.get(name, "") for name in first if all(name in names for names in others)}
+        common = [name for name in first if is_result(name) and all(name in names for names in others)]
         tables = [
             with_components(self.circuit, {key.removeprefix(CIRCUIT): table})
             for key, choice in self.choices.items()
@@ -108,7 +109,8 @@ class StudiedReplay:
         ]
         circuits = [self.circuit, *(read_circuit(table, self.library, self.file) for table in tables)]
         packed = [self.rigs[0].pack(circuit, self.file) for circuit in circuits]
-        return found | {f"{CIRCUIT}{name}": unit_of_value(name) for each in packed for name in each.names}
+        found = {f"{CIRCUIT}{name}": unit_of_value(name) for each in packed for name in each.names}
+        return {name: units.get(name, "") for name in common} | found
 
     @property
     def special(self) -> Mapping[str, Mapping[str, str]]:

@@ -22,6 +22,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import load_rig
 from hilserver.simulation.third_party_log import replay_samples
+from hilserver.studies.quantities import changeable, changed
 from hilserver.studies.replay_runs import RunsOfLog
 from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, read_replayed
 from hilserver.studies.report import write_study
@@ -58,14 +59,14 @@ COUNTS = 6000.0 + np.round(3000.0 * np.sin(np.arange(500) / 40.0))
 PRESSURE = COUNTS / 16383.0 * 250.0 * BAR
 
 
-def record(folder: Path, name: str, circuit: str = ORIFICE) -> Path:
+def record(folder: Path, name: str, circuit: str = ORIFICE, strategy: str = "inverse_static") -> Path:
     """The log of a rig that gets these readings, with a circuit."""
     (folder / "circuits").mkdir(exist_ok=True)
     (folder / "circuits/actuator.toml").write_text(circuit)
     (folder / "rigs").mkdir(exist_ok=True)
     rig = folder / "rigs/rig.toml"
     rig.write_text((CONFIG / "rigs/actuator_log.toml").read_text())
-    replace_in(rig, ("../cycles/", f"{CONFIG}/cycles/"), ("100 Hz", "1 kHz"), ("inverse_lag_leakage", "inverse_static"))
+    replace_in(rig, ("../cycles/", f"{CONFIG}/cycles/"), ("100 Hz", "1 kHz"), ("inverse_lag_leakage", strategy))
     lines = [f"{count:.0f}\t2000" for count in COUNTS]
     (folder / "rigs/healthy_a.txt").write_text("\n".join(["PG_1\tPG_2", *lines, ""]))
     return replay_samples(load_rig(rig), folder / f"{name}.arrow").log
@@ -121,16 +122,40 @@ def test_every_variant_is_the_orifice_equation_for_the_recorded_pressures(record
     assert result.failures() == {}
 
 
-def test_a_variant_is_what_the_rig_with_this_circuit_records(recorded: Path, tmp_path: Path) -> None:
-    """Every column of a variant, against the log of the rig whose circuit file has this value: bit for bit."""
-    study = load_study(Path(run(recorded).study.file))
-    table = repeat(study, {"circuit.hole.diameter": 2.5e-3}, "other", recorded / "out").files[-1]
-    other = LogReader(record(tmp_path, "other", ORIFICE.replace("3 mm ± 10 %", "2.5 mm"))).read_all()
+@pytest.mark.parametrize("strategy", ["inverse_static", "inverse_lag"])
+def test_a_variant_is_what_the_rig_with_this_circuit_records(strategy: str, tmp_path: Path) -> None:
+    """Against the log of the rig whose circuit file has this value: bit for bit, from flow to command."""
+    record(tmp_path, "run", strategy=strategy)
+    (tmp_path / "study.toml").write_text(STUDY)
+    table = repeat(load_study(tmp_path / "study.toml"), {"circuit.hole.diameter": 2.5e-3}, "other", tmp_path).files[-1]
     found = pq.read_table(table)
-    for name, column in other.columns.items():
+    other = record(tmp_path, "other", ORIFICE.replace("3 mm ± 10 %", "2.5 mm"), strategy)
+    names = found.column_names
+    assert {"valve.main.command", "valve.main.flow_virtual", "circuit.hole.q_A", "channel.p_A"} < set(names)
+    assert np.ptp(found["valve.main.command"].to_numpy()) > 0.01
+    for name, column in read_replayed(other).recorded(names).items():
         assert np.array_equal(found[name].to_numpy(), column, equal_nan=True), name
-    for k, name in enumerate(other.circuits[0].version.names):
-        assert np.array_equal(found[f"circuit.{name}"].to_numpy(), other.circuits[0].values[:, k]), name
+
+
+def test_no_variant_changes_what_is_known_of_the_machine(golden: Path) -> None:
+    """Not even with feedback: the pressures that the circuit sees, the estimate, and all readings are as recorded."""
+    log = read_replayed(golden, end=0.24)
+    library = library_of(log.own)
+    rig = log.rig(library)
+    known = changeable(rig.circuit)
+    quantity = known["main_valve.nominal_flow.flow"]
+    packed = rig.pack(changed(rig.circuit, [quantity], [1.3 * quantity.value], library))
+    runs = RunsOfLog(log, library)
+    names = [name for name in rig.layout.names if not name.startswith("valve.")]
+    assert any(name.startswith("port.") for name in names)
+    series = runs.series(packed, [*names, "valve.A.flow_virtual", "valve.A.command"])
+    recorded = log.recorded(series)
+    for name in names:
+        assert np.array_equal(series[name], recorded[name], equal_nan=True), name
+    flow, own = recorded["valve.A.flow_virtual"], series["valve.A.flow_virtual"]
+    assert own[np.argmax(flow)] == pytest.approx(1.3 * flow.max(), rel=0.05)
+    command, moved = recorded["valve.A.command"], series["valve.A.command"]
+    assert moved[np.argmax(command)] == pytest.approx(1.3 * command.max(), rel=0.1)
 
 
 def test_a_nominal_run_is_the_recorded_one_bit_for_bit(golden: Path) -> None:
