@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
@@ -26,6 +26,12 @@ from hilserver.units import Time, to_si
 PLANS = Literal["grid", "latin_hypercube", "sobol", "morris"]
 
 
+def _logs(given: Any) -> Any:
+    """A name stands for a log, and a log for a list of one."""
+    entries = given if isinstance(given, list | tuple) else [given]
+    return [{"log": each} if isinstance(each, str) else each for each in entries]
+
+
 class StudySettings(Datasheet):
     """The keys of a study file."""
 
@@ -42,7 +48,7 @@ class StudySettings(Datasheet):
         "that it runs on, default: the one that it names",
     )
     sequence: str | None = Field(default=None, description="test sequence that is run on a simulated rig")
-    replay: tuple[ReplaySettings, ...] = Field(
+    replay: Annotated[tuple[ReplaySettings, ...], BeforeValidator(_logs)] = Field(
         default=(),
         description="log of a rig, or a list of logs: their virtual circuit is run with what they have recorded. A log "
         "is named, relative to the study file, or is a table with its name and the part that is used",
@@ -78,13 +84,6 @@ class StudySettings(Datasheet):
     figures: dict[str, Any] = Field(
         default={}, description="figures of a run by name; default for a test sequence: its verdicts"
     )
-
-    @field_validator("replay", mode="before")
-    @classmethod
-    def _logs(cls, given: Any) -> Any:
-        """A name stands for a log, and a log for a list of one."""
-        entries = given if isinstance(given, list | tuple) else [given]
-        return [{"log": each} if isinstance(each, str) else each for each in entries]
 
     @model_validator(mode="after")
     def _one_subject(self) -> StudySettings:
