@@ -4,7 +4,7 @@ beside the logs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,22 +52,31 @@ _CAPTION = "The log, with the circuit's own values (where that differs from the 
 
 def _panels(of_log: RunsOfLog, series: Mapping[str, Floats], nominal: Mapping[str, Floats]) -> list[Panel]:
     recorded = of_log.log.recorded(name for name in series if name in of_log.log.names)
-    units, panels = units_of(of_log.rig), list[Panel]()
+    units, panels = _units(of_log), list[Panel]()
     for name, values in series.items():
         lines = {"log": recorded[name]} if name in recorded else {}
         if name not in recorded or not np.array_equal(recorded[name], nominal[name], equal_nan=True):
             lines["own values"] = nominal[name]
-        value = name.removeprefix(CIRCUIT)
-        unit = unit_of_value(value) if value != name else units.get(name, "")
-        panels.append((name, unit, {**lines, "these values": values}))
+        panels.append((name, units(name), {**lines, "these values": values}))
     return panels
+
+
+def _units(of_log: RunsOfLog) -> Callable[[str], str]:
+    """The SI unit of a quantity by its name."""
+    known = units_of(of_log.rig)
+
+    def unit_of(name: str) -> str:
+        return unit_of_value(name.removeprefix(CIRCUIT)) if name.startswith(CIRCUIT) else known.get(name, "")
+
+    return unit_of
 
 
 def _write_table(of_log: RunsOfLog, packed: PackedCircuit, file: Path) -> Path:
     """The rows, with the names of the log, block by block."""
     names = [*filter(is_result, of_log.rig.layout.names), *(f"{CIRCUIT}{name}" for name in packed.names)]
     places = [of_log.place(packed, name) for name in names]
-    schema = pa.schema([(name, pa.int64() if is_whole(name) else pa.float64()) for name in names])
+    units, kinds = _units(of_log), {True: pa.int64(), False: pa.float64()}
+    schema = pa.schema([pa.field(name, kinds[is_whole(name)], metadata={"unit": units(name)}) for name in names])
     try:
         with pq.ParquetWriter(file, schema) as writer:
             for _, rows in of_log.blocks(packed):

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import ConfigurationError, HilserverError, as_sentence
+from hilserver.errors import ConfigurationError, HilserverError, as_sentence, dotted
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.in_place import Pack, VariedCircuit
@@ -71,6 +73,9 @@ class VariantCircuits:
         try:
             found = self._alternative_of(tuple(int(values[k]) for k in self._chosen))
             return found.varied.at([float(values[k]) for k in found.places])
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise VariantFailedError(f"impossible: {dotted(first['loc'])}: {first['msg']}") from None
         except (ValueError, ConfigurationError) as error:
             raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
 

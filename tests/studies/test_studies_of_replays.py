@@ -221,7 +221,10 @@ changed = "nrmse_recorded(circuit.hole.q_A)"
     assert "laminar_restrictor has no diameter" in result.study.studied.facts["Choice of circuit.hole"]
     assert result.nominal["lowest"] == pytest.approx(-flow_of(2e-3, PRESSURE.max()), rel=1e-9)
     assert result.nominal["changed"] > 0.1
-    rows = result.table.to_pydict()
+    rows, frame = result.table.to_pydict(), pq.read_table(result.file).to_pandas()
+    assert frame.groupby("circuit.hole")["lowest"].nunique().to_dict() == {"laminar_restrictor": 1, "orifice": 2}
+    units = {field.name: (field.metadata or {}).get(b"unit") for field in result.table.schema}
+    assert (units["circuit.hole.diameter"], units["lowest"], units["changed"]) == (b"m", b"m^3/s", None)
     linear = 5.0 / 6e4 / (50.0 * BAR) * PRESSURE.max()
     for kind, diameter, lowest in zip(rows["circuit.hole"], rows["circuit.hole.diameter"], rows["lowest"], strict=True):
         exact = flow_of(diameter, PRESSURE.max()) if kind == "orifice" else linear
