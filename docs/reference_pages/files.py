@@ -16,6 +16,7 @@ from hilserver.studies.catalogue import CatalogueFile, CatalogueValve
 from hilserver.studies.figures import REDUCTIONS, SPECIAL, FigureSettings
 from hilserver.studies.measured import LogColumn, LogColumns
 from hilserver.studies.settings import StudySettings
+from hilserver.studies.studied_replay import ReplaySettings
 from reference_pages.docstrings import docstring
 from reference_pages.fields import COLUMNS, datasheet_fields, field_table, flat_fields, model_in, written
 from reference_pages.markdown import table
@@ -147,15 +148,17 @@ def study_file_page() -> str:
     reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
     special = ", ".join(f"`{name}`" for name in SPECIAL)
     varied = """\
-A tolerance by the key of a quantity, such as `"relief.opening_pressure"`, of a rig `"circuit.relief.opening_pressure"`:
-`"± 5 %"` of the value in the file, `"150 bar ± 5 bar"`, `{ from = "25 Hz", to = "40 Hz", distribution = "normal" }` or
-`{ steps = ["25 Hz", "40 Hz"] }`; see [tolerances](../studies.md#tolerances). Or a list to choose from, of [component
+A tolerance by the key of a quantity, such as `"relief.opening_pressure"`, of a rig or a log
+`"circuit.relief.opening_pressure"`: `"± 5 %"` of the value in the file, `"150 bar ± 5 bar"`,
+`{ from = "25 Hz", to = "40 Hz", distribution = "normal" }` or `{ steps = ["25 Hz", "40 Hz"] }`; see
+[tolerances](../studies.md#tolerances). Or a list to choose from, of [component
 types](../studies.md#component-types) or, for `strategy`, of strategies of the bridge."""
     figures = f'The text `"max(supply.p)"`, or a table. Reductions: {reductions}; of '
-    figures += f"rigs and test sequences also {special}. See [figures](../studies.md#figures)."
+    figures += f"rigs, test sequences and logs also {special}. See [figures](../studies.md#figures)."
     sizing = "Real valves to choose from, for [`hilserver size`](../studies.md#size-the-real-valve)."
     columns = "Which columns of a log are which quantities of the circuit, for [`hilserver fit`](../studies.md#fit)."
     parts = ["# Study file", docstring(StudySettings), docstring_of_values(), field_table(flat_fields(StudySettings))]
+    parts += ["## `replay`", docstring(ReplaySettings), field_table(datasheet_fields(ReplaySettings))]
     parts += ["## `[vary]`", varied, "## `[figures]`", figures, field_table(datasheet_fields(FigureSettings))]
     parts += ["## Catalogue of valves", sizing, field_table(flat_fields(CatalogueFile))]
     parts += ["### `[valves.<name>]`", docstring(CatalogueValve), field_table(datasheet_fields(CatalogueValve))]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import never_waiting
+from hilserver.cli.replay import Trust
 
 if TYPE_CHECKING:
     from hilserver.studies.cluster import Cluster
@@ -44,8 +45,9 @@ def study(
     repeat: Repeat = None,
     set_: Setting = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of page and table")] = Path("reports"),
+    trust: Trust = False,
 ) -> None:
-    """Run a circuit, a simulated rig or a test sequence many times with other values, and evaluate figures.
+    """Run a circuit, a simulated rig, a test sequence or a log many times with other values, and evaluate figures.
 
     The study file names what is run, the values that are varied with their tolerances, the component types or
     strategies to choose from, a plan, and the figures. The page (HTML and Markdown) has the distribution of each
@@ -61,7 +63,7 @@ def study(
     given = {"--worst": worst is not None, "--repeat": repeat is not None, "--set": bool(set_), "--resume": resume}
     if len(chosen := [name for name, is_given in given.items() if is_given]) > 1:
         raise HilserverError(f"{' and '.join(chosen)} exclude each other: give one of them.")
-    loaded = load_study(file)
+    loaded = load_study(file, trust=trust)
     if worst is not None:
         _worst(loaded, worst)
     elif repeat is not None or set_:

@@ -80,8 +80,8 @@ class Replayed:
 class ComputedRows:
     """Rows that a replay has computed: of one circuit (``source``: its table), one after the other.
 
-    ``first``: the number of the first one; ``before``: the row before it; ``begins``: whether the row before belongs to
-    another circuit, or was taken from the log.
+    ``first``: the number of the first one, which takes the ``command``; ``before``: the row before it; ``begins``:
+    whether the row before belongs to another circuit, or was taken from the log.
     """
 
     rig: Rig
@@ -90,6 +90,7 @@ class ComputedRows:
     first: int
     before: Floats
     rows: Floats
+    command: Floats
     begins: bool
 
 
@@ -244,10 +245,11 @@ class _Replay:
                 command[:] = recorded_command(event, self._header)
         if len(rows):
             before, source = self._row.copy(), batch.circuit.packed["source"]
-            computed = self._run(rows, command)
+            computed = self._run(rows, command.copy())
             self._compare(rows, computed, number)
             if self._watch is not None:
-                self._watch(ComputedRows(self.rig, self._packed, source, number, before, computed, begins))
+                found = ComputedRows(self.rig, self._packed, source, number, before, computed, command, begins)
+                self._watch(found)
 
     def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
         """Take a row of the log unchanged."""

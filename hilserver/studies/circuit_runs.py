@@ -15,17 +15,14 @@ from hilserver.circuit.model import Circuit, Placed, read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import compiled_program
-from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.driven import driven_table, is_continuous
 from hilserver.simulation.packed_run import given_inputs, initial_values, solved_by
 from hilserver.simulation.step_error import HALVINGS
-from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.figures import Figure
-from hilserver.studies.in_place import VariedCircuit
-from hilserver.studies.quantities import changeable, find
 from hilserver.studies.subject import VariantFailedError
+from hilserver.studies.variant_circuits import Choices, VariantCircuits
 
 BLOCK = 2000
 """Ticks from one look at the clock and at the values to the next."""
@@ -51,19 +48,11 @@ class CircuitSubject:
     ranges: tuple[tuple[float, float], ...]
     figures: tuple[Figure, ...] = ()
     limit: float = LIMIT
-    choices: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    choices: Choices = field(default_factory=dict)
 
     def prepare(self) -> CircuitRuns:
         """Packed, driven, and run once with the circuit's own values."""
         return CircuitRuns(self)
-
-
-@dataclass(frozen=True)
-class _Alternative:
-    """The circuit with a combination of component types; ``places``: of the values, those that it has."""
-
-    varied: VariedCircuit
-    places: tuple[int, ...]
 
 
 class CircuitRuns:
@@ -77,12 +66,10 @@ class CircuitRuns:
         circuit = read_circuit(subject.table, self.library, subject.file)
         self._drivers = _drivers(circuit, subject.cycle, self.library, subject.file)
         self._known = {placed.name: circuit.parameters_of(placed) for placed in self._drivers}
-        self._chosen = tuple(k for k, key in enumerate(subject.varied) if key in subject.choices)
-        known = changeable(circuit)
-        self._paths = {key: find(known, key).path for key in subject.varied if key not in subject.choices}
-        self._own = self._alternative(circuit)
-        self._alternatives: dict[tuple[int, ...], _Alternative] = {}
-        self.varied = self._own.varied
+        self._circuits = VariantCircuits(
+            circuit, subject.varied, subject.ranges, subject.choices, self._packed, self.library, subject.file
+        )
+        self.varied = self._circuits.own
         self.program = compiled_program(self.library)
         ticks = max(round(subject.duration / subject.tick), 1)
         self.time = np.arange(1.0, ticks + 1.0) * subject.tick
@@ -97,9 +84,8 @@ class CircuitRuns:
 
     @property
     def in_place(self) -> tuple[bool, ...]:
-        """For each varied quantity, whether its values are written in place; choices are packed once each."""
-        rules = dict(zip(self._own.places, self.varied.in_place, strict=True))
-        return tuple(rules.get(k, True) for k in range(len(self.subject.varied)))
+        """For each varied quantity, whether its values are written in place."""
+        return self._circuits.in_place
 
     @property
     def without_effect(self) -> tuple[str, ...]:
@@ -112,30 +98,7 @@ class CircuitRuns:
 
     def packed(self, values: Floats) -> PackedCircuit:
         """The circuit of a variant. Raises VariantFailedError if it can't have these values."""
-        try:
-            found = self._alternative_of(tuple(int(values[k]) for k in self._chosen))
-            return found.varied.at([float(values[k]) for k in found.places])
-        except (ValueError, ConfigurationError) as error:
-            raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
-
-    def _alternative_of(self, chosen: tuple[int, ...]) -> _Alternative:
-        """The circuit with these component types, prepared when it is first needed."""
-        if not chosen:
-            return self._own
-        if chosen not in self._alternatives:
-            keys = [self.subject.varied[k] for k in self._chosen]
-            tables = {key: self.subject.choices[key][number] for key, number in zip(keys, chosen, strict=True)}
-            table = with_components(self._own.varied.circuit, tables)
-            self._alternatives[chosen] = self._alternative(read_circuit(table, self.library, self.subject.file))
-        return self._alternatives[chosen]
-
-    def _alternative(self, circuit: Circuit) -> _Alternative:
-        subject, known = self.subject, changeable(circuit)
-        has = {key for key, path in self._paths.items() if has_value(circuit.source, path, self.library)}
-        places = tuple(k for k, key in enumerate(subject.varied) if key in has)
-        quantities, ranges = [find(known, subject.varied[k]) for k in places], [subject.ranges[k] for k in places]
-        varied = VariedCircuit(circuit, quantities, ranges, self._packed, self.library, subject.file)
-        return _Alternative(varied, places)
+        return self._circuits.packed(values)
 
     def of_half_the_step(self, values: Floats | None = None) -> Floats:
         """The figures with half of every integration step; without values: nominal. Raises VariantFailedError."""

@@ -96,11 +96,11 @@ REDUCTIONS: Mapping[str, Reduction] = {
 value: the time from 10 % to 90 % of it, s; by how much it is exceeded, as a fraction of it; the time after which the
 quantity stays within 2 % of it, s. ``nrmse``: RMS of the deviation from the nominal run, as a fraction of its range.
 ``noise``: RMS of the part above a tenth of the tick rate."""
-FIDELITY, SATURATED, PASSED = "fidelity", "saturated", "passed"
-SPECIAL: Mapping[str, Reduction] = {FIDELITY: _nrmse, SATURATED: _mean, PASSED: _mean}
-"""Reductions of what only rigs and sequences have. ``fidelity``: the same deviation, from the reference simulation of
-the same variant; ``saturated``: share of the time in which a valve can't pass the requested flow; ``passed``: share of
-verdicts that passed."""
+FIDELITY, SATURATED, PASSED, RECORDED = "fidelity", "saturated", "passed", "nrmse_recorded"
+SPECIAL: Mapping[str, Reduction] = {FIDELITY: _nrmse, SATURATED: _mean, PASSED: _mean, RECORDED: _nrmse}
+"""Reductions of what only rigs, sequences and logs have. ``fidelity``: the same deviation, from the reference
+simulation of the same variant; ``saturated``: share of the time in which a valve can't pass the requested flow;
+``passed``: share of verdicts that passed; ``nrmse_recorded``: the same deviation, from what a log has recorded."""
 RESERVED = ("variant", "failure")
 """Names of columns that are not figures."""
 _OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse", *SPECIAL), "")}
@@ -195,10 +195,11 @@ def _figure(name: str, given: FigureSettings, known: Mapping[str, Mapping[str, s
         raise ValueError(f'{shown(given.figure)} is not a reduction of a quantity; write it like "max(supply.p)"')
     reduction, quantity = form.groups()
     if reduction not in known:
-        only = " of this study, but of a rig or a test sequence" if reduction in SPECIAL else ""
+        only = " of this study, but of a rig, a test sequence or a log" if reduction in SPECIAL else ""
         raise ValueError(f"{reduction} is not a reduction{only}.{did_you_mean(reduction, known)}")
     if quantity not in known[reduction]:
         what = f"nothing of which {reduction} is a figure" if reduction in SPECIAL else "not a quantity of the run"
+        what = "not recorded in the log" if reduction == RECORDED else what
         raise ValueError(f"{quantity} is {what}.{did_you_mean(quantity, known[reduction])}")
     if (given.start or 0.0) >= duration:
         raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")

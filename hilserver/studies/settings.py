@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
 from hilserver.studies.component_types import read_entries
 from hilserver.studies.figures import Figure, read_figures
 from hilserver.studies.studied_circuit import load_circuit
+from hilserver.studies.studied_replay import ReplaySettings, load_replay
 from hilserver.studies.studied_rig import load_studied_rig
 from hilserver.studies.studied_sequence import load_studied_sequence
 from hilserver.studies.subject import KnownQuantity, RunsSubject, Studied
@@ -25,14 +26,20 @@ from hilserver.units import Time, to_si
 PLANS = Literal["grid", "latin_hypercube", "sobol", "morris"]
 
 
+def _logs(given: Any) -> Any:
+    """A name stands for a log, and a log for a list of one."""
+    entries = given if isinstance(given, list | tuple) else [given]
+    return [{"log": each} if isinstance(each, str) else each for each in entries]
+
+
 class StudySettings(Datasheet):
     """The keys of a study file."""
 
     description: str = Field(default="", description="free text")
     circuit: str | None = Field(
         default=None,
-        description="circuit file that is studied, relative to the study file; one of circuit, rig and sequence is "
-        "given",
+        description="circuit file that is studied, relative to the study file; one of circuit, rig, sequence and "
+        "replay is given; with replay: the circuit that is run instead of that of the logs",
         examples=["circuits/lift.toml"],
     )
     rig: str | None = Field(
@@ -41,6 +48,12 @@ class StudySettings(Datasheet):
         "that it runs on, default: the one that it names",
     )
     sequence: str | None = Field(default=None, description="test sequence that is run on a simulated rig")
+    replay: Annotated[tuple[ReplaySettings, ...], BeforeValidator(_logs)] = Field(
+        default=(),
+        description="log of a rig, or a list of logs: their virtual circuit is run with what they have recorded. A log "
+        "is named, relative to the study file, or is a table with its name and the part that is used",
+        examples=["logs/monday.arrow", [{"log": "logs/monday.arrow", "end": "20 s"}]],
+    )
     cycle: str | None = Field(
         default=None, description="work cycle file, relative to the study file; default for a rig: its own"
     )
@@ -74,14 +87,24 @@ class StudySettings(Datasheet):
 
     @model_validator(mode="after")
     def _one_subject(self) -> StudySettings:
-        given = [key for key in ("circuit", "rig", "sequence") if getattr(self, key) is not None]
-        if given not in (["circuit"], ["rig"], ["sequence"], ["rig", "sequence"]):
-            raise ValueError("give what is studied: circuit, or rig, or sequence (with or without rig)")
-        others = ("strategy",) if self.circuit is not None else ("duration", "tick")
-        others += ("cycle",) if self.sequence is not None else ()
-        if wrong := [key for key in others if getattr(self, key) is not None]:
+        given = [key for key in ("circuit", "rig", "sequence", "replay") if getattr(self, key)]
+        if given not in (["circuit"], ["rig"], ["sequence"], ["rig", "sequence"], ["replay"], ["circuit", "replay"]):
+            raise ValueError(
+                "give what is studied: circuit, or rig, or sequence (with or without rig), or replay (with or without "
+                "circuit)"
+            )
+        if wrong := [key for key in _NOT_OF[given[-1]] if getattr(self, key) is not None]:
             raise ValueError(f"{wrong[0]} has no meaning here: a {given[-1]} has its own, or none")
         return self
+
+
+_NOT_OF = {
+    "circuit": ("strategy",),
+    "rig": ("duration", "tick"),
+    "sequence": ("duration", "tick", "cycle"),
+    "replay": ("duration", "tick", "cycle", "strategy"),
+}
+"""Keys without a meaning for what is studied."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +133,11 @@ class Study:
         return self.studied.duration
 
 
-def load_study(file: Path) -> Study:
-    """Read a study file and the files that it names. Raises ConfigurationError with all problems."""
+def load_study(file: Path, *, trust: bool = False) -> Study:
+    """Read a study file and the files that it names. Raises ConfigurationError with all problems.
+
+    ``trust``: run the Python that a log contains, also if it was not run here before.
+    """
     raw = read_toml(file)
     try:
         settings = StudySettings.model_validate(raw)
@@ -122,7 +148,7 @@ def load_study(file: Path) -> Study:
         near = 1 << (settings.samples - 1).bit_length()
         text = f"{settings.samples} is not a power of 2: use {near // 2} or {near}."
         raise ConfigurationError([Problem(text, "samples", str(file))])
-    studied = _studied(settings, file)
+    studied = _studied(settings, file, trust)
     varied = varied_values(studied, settings.vary, settings.fixed, str(file))
     if settings.plan == "morris" and (chosen := [each.key for each in varied if each.choices]):
         text = (
@@ -130,11 +156,13 @@ def load_study(file: Path) -> Study:
         )
         raise ConfigurationError([Problem(text, "plan", str(file))])
     raw_figures = settings.figures or studied.default_figures()
-    figures = read_figures(raw_figures, studied.quantities, studied.duration, str(file), studied.special)
+    figures = read_figures(raw_figures, studied.quantities, studied.end, str(file), studied.special)
     return Study(file, settings, studied, varied, studied.subject(varied, figures, settings.time_limit))
 
 
-def _studied(s: StudySettings, file: Path) -> Studied:
+def _studied(s: StudySettings, file: Path, trust: bool) -> Studied:
+    if s.replay:
+        return load_replay(file, s.replay, s.circuit, trust)
     if s.circuit is not None:
         return load_circuit(file, s.circuit, s.cycle, s.duration, s.tick)
     if s.sequence is not None:

@@ -15,7 +15,7 @@ from hilserver.circuit.library import Library, circuit_library
 from hilserver.circuit.model import RIG, Circuit, read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.compiler import compiled_program
-from hilserver.errors import ConfigurationError, HilserverError, Problem, as_sentence, did_you_mean, shown
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, shown
 from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.circuit_run import (
     DEFAULT_DURATION,
@@ -28,26 +28,23 @@ from hilserver.simulation.circuit_run import (
     write_run,
 )
 from hilserver.studies.circuit_runs import CircuitSubject
-from hilserver.studies.component_types import ComponentChoice, component_choice, has_value, with_components
+from hilserver.studies.component_types import ComponentChoice, component_choice, with_components
 from hilserver.studies.figures import Figure
 from hilserver.studies.quantities import (
     Changeable,
     changeable,
-    changed,
     expanded,
-    find,
     known_key,
     short,
     toleranced_values,
 )
 from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns
+from hilserver.studies.variant_circuits import Tables, circuit_with
 from hilserver.studies.varied import VariedValue, choice_of
 from hilserver.tolerances import Tolerance
 from hilserver.units import unit_of_value
 
 TICK = 1e-3
-Tables = Mapping[str, Mapping[str, Any]]
-"""Tables of components by name."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,11 @@ class StudiedCircuit:
         """Its files."""
         notes = {f"Choice of {key}": "; ".join(found.notes) for key, found in self.choices.items() if found.notes}
         return {"Circuit": self.about or str(self.file), **notes}
+
+    @property
+    def end(self) -> float:
+        """Time at the end of a run, s."""
+        return self.duration
 
     @cached_property
     def known(self) -> dict[str, Changeable]:
@@ -131,15 +133,7 @@ class StudiedCircuit:
 
         Raises HilserverError if it can't have them.
         """
-        circuit, library, file = self.circuit, self.library, str(self.file)
-        try:
-            if chosen:
-                circuit = read_circuit(with_components(circuit, chosen), library, file)
-            own, known = self.known, changeable(circuit)
-            has = {key: x for key, x in values.items() if has_value(circuit.source, find(own, key).path, library)}
-            return changed(circuit, [find(known, key) for key in has], list(has.values()), library, file)
-        except ValueError as error:
-            raise HilserverError(f"{file}: the circuit can't have these values: {as_sentence(error)}") from error
+        return circuit_with(self.circuit, values, chosen or {}, self.library, str(self.file))
 
     def run(self, values: Mapping[str, float], name: str, chosen: Tables | None = None) -> CircuitRun:
         """A run with other values, as `hilserver simulate` does it. Raises HilserverError if it fails."""

@@ -61,6 +61,11 @@ class StudiedRig:
         return self.rig.cycle.duration
 
     @property
+    def end(self) -> float:
+        """Time at the end of a run, s."""
+        return self.duration
+
+    @property
     def known(self) -> Mapping[str, Changeable | PartValue]:
         """Values of machine, drive, virtual circuit, sensors and actuators."""
         return self.values.known

@@ -154,13 +154,14 @@ def run_study(
     """
     values, runs = plan_of(study), prepared(study)
     step, figures = study.studied.step_error(runs, study.figures), [figure.name for figure in study.figures]
-    choices = {each.key: each.choices for each in study.varied}
-    table = StudyTable(folder / study.name, table_schema(choices, figures, identity_of(study)), resume)
+    choices = [each.choices for each in study.varied]
+    schema = table_schema(study.varied, study.figures, identity_of(study))
+    table = StudyTable(folder / study.name, schema, resume)
     done_before, begun, computed = table.done, perf_counter(), 0.0
     workers = workers if cluster is None else cluster.workers
     try:
         for found in _evaluated(study, values, table.done, workers, cluster):
-            table.append(values[found.first : found.first + len(found.figures)], found, list(choices.values()))
+            table.append(values[found.first : found.first + len(found.figures)], found, choices)
             computed += found.spent
             rate = (table.done - done_before) / (perf_counter() - begun)
             progress(table.done, len(values), (len(values) - table.done) / rate)

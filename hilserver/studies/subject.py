@@ -87,11 +87,11 @@ class RepeatedRun:
 
 
 class Studied(Protocol):
-    """What a study file names: a circuit, a rig or a test sequence, as loaded.
+    """What a study file names: a circuit, a rig, a test sequence or logs, as loaded.
 
-    ``facts``: what the page says of it, by title; ``duration``: of a run, s; ``known``: the quantities that can be
-    varied, by key; ``tolerances``: those in its files, by key; ``quantities``: those of a run, with their units;
-    ``special``: for reductions of their own, what they can reduce, with the units.
+    ``facts``: what the page says of it, by title; ``duration``: of a run, ``end``: time at its end, s; ``known``: the
+    quantities that can be varied, by key; ``tolerances``: those in its files, by key; ``quantities``: those of a run,
+    with their units; ``special``: for reductions of their own, what they can reduce, with the units.
     """
 
     @property
@@ -99,6 +99,9 @@ class Studied(Protocol):
 
     @property
     def duration(self) -> float: ...
+
+    @property
+    def end(self) -> float: ...
 
     @property
     def known(self) -> Mapping[str, KnownQuantity]: ...

@@ -6,7 +6,7 @@ Parquet, batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,21 +15,26 @@ import pyarrow.parquet as pq
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.execution import Evaluated
+from hilserver.studies.figures import Figure
+from hilserver.studies.varied import VariedValue
 
 VARIANT, FAILURE = "variant", "failure"
 IDENTITY = b"hilserver.study"
 
 
-def table_schema(choices: Mapping[str, tuple[str, ...]], figures: Sequence[str], identity: str) -> pa.Schema:
-    """Number, values, figures and, where it failed, the reason.
+def table_schema(varied: Sequence[VariedValue], figures: Sequence[Figure], identity: str) -> pa.Schema:
+    """Number, values, figures and, where it failed, the reason; ``identity``: of the study.
 
-    ``choices``: the keys of the values, with the names of what is chosen from (none: numbers); ``identity``: of the
-    study.
+    Of a choice, the name is in the table. The field of a number states its SI unit, as in an export of a log.
     """
-    values = [pa.field(key, pa.string() if names else pa.float64()) for key, names in choices.items()]
-    numbers = [pa.field(name, pa.float64()) for name in figures]
+    values = [pa.field(v.key, pa.string()) if v.choices else _number(v.key, v.unit) for v in varied]
+    numbers = [_number(figure.name, figure.unit) for figure in figures]
     fields = [pa.field(VARIANT, pa.int64()), *values, *numbers, pa.field(FAILURE, pa.string())]
     return pa.schema(fields, metadata={IDENTITY: identity.encode()})
+
+
+def _number(name: str, unit: str) -> pa.Field:
+    return pa.field(name, pa.float64(), metadata={"unit": unit} if unit else None)
 
 
 class StudyTable:
@@ -57,7 +62,7 @@ class StudyTable:
             raise HilserverError(f"{stem.parent}: can't be written to: {error.strerror or error}.") from error
 
     def append(self, values: Floats, found: Evaluated, choices: Sequence[tuple[str, ...]]) -> None:
-        """Add evaluated variants with their values. ``choices``: of each value, see `table_schema`."""
+        """Add evaluated variants with their values. ``choices``: of each value, the names chosen from."""
         numbers = range(found.first, found.first + len(values))
         columns = [pa.array(numbers, pa.int64())]
         columns += [
