@@ -21,6 +21,7 @@ from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
 from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
+from hilserver.viewer.layout_view import Place
 from hilserver.viewer.opening import logs_in
 from hilserver.viewer.page import ViewerPage
 from hilserver.viewer.store import LogStore
@@ -131,7 +132,11 @@ class Panel:
             folder = folder_of(session.connection, self._settings.recordings)
             return {} if folder is None else logs_in(folder)
 
-        ViewerPage(self._logs, offered, request.query_params.getlist("log"))
+        def may_write() -> bool:
+            return session.connection.role == "operator"
+
+        place = Place(lambda: folder_of(session.connection, self._settings.recordings), may_write=may_write)
+        ViewerPage(self._logs, offered, request.query_params.getlist("log"), place)
         return None
 
     async def _stop(self, request: Request) -> JSONResponse:

@@ -11,8 +11,10 @@ from nicegui import background_tasks, run, ui
 
 from hilserver.errors import HilserverError
 from hilserver.viewer.alignment import common_events
-from hilserver.viewer.analysis_view import AnalysisView
+from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
+from hilserver.viewer.layout import ViewAlign, ViewLayout, read_layout
+from hilserver.viewer.layout_view import LayoutMenu, Place, TabsView
 from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
@@ -33,10 +35,20 @@ _CSS = """
 
 
 class ViewerPage:
-    """A page with some logs. ``offered`` are the logs that may be opened here, by name; no other file can be."""
+    """A page with some logs.
 
-    def __init__(self, store: LogStore, offered: Callable[[], Mapping[str, Path]], names: Sequence[str]) -> None:
-        self._store, self._offered = store, offered
+    ``offered`` are the logs that may be opened here, by name; no other file can be. ``place`` is where layouts and
+    notes are kept.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        offered: Callable[[], Mapping[str, Path]],
+        names: Sequence[str],
+        place: Place = Place(),  # noqa: B008 - frozen
+    ) -> None:
+        self._store, self._offered, self._place = store, offered, place
         self.overlay = Overlay()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         add_style(_CSS)
@@ -45,21 +57,31 @@ class ViewerPage:
                 self._logs = ui.column().classes("w-full gap-0 logs")
                 self._tools()
                 self._note = ui.label().classes("note warn w-full trouble")
+                self._missing = ui.label().classes("note warn w-full missing")
+            with ui.row().classes("w-full items-center gap-2"):
+                self._tabs = TabsView(self.overlay, self._rearranged)
+                ui.space()
+                LayoutMenu(self.overlay, place, self._load, self._say)
             with ui.element("div").classes(
                 "grid grid-cols-1 lg:grid-cols-[19rem_minmax(0,1fr)] gap-3 w-full items-start"
             ):
-                with ui.column().classes("card w-full gap-2"):
-                    heading("Signals")
-                    self._words = ui.input(placeholder="Search", on_change=self._list).props("outlined dense clearable")
-                    self._words.classes("w-full search")
-                    self._signals = ui.column().classes("w-full gap-0 signals no-wrap")
+                self._signal_list()
                 with ui.column().classes("w-full min-w-0 gap-3"):
                     with ui.column().classes("card w-full gap-2"):
+                        self._tabs.plots_here()
                         self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
                         self._figures = FiguresView(self.overlay)
-                    self._analysis = AnalysisView(self.overlay, self.plot, self._draw)
+                    self._analyses = AnalysesView(self.overlay, self.plot, self._draw)
+                    self._analyses.rebuild()
         ui.context.client.on_delete(self._clean)
-        ui.timer(0.0, lambda: self._open(names), once=True)
+        ui.timer(0.0, lambda: self._begin(names), once=True)
+
+    def _signal_list(self) -> None:
+        with ui.column().classes("card w-full gap-2"):
+            heading("Signals")
+            self._words = ui.input(placeholder="Search", on_change=self._list).props("outlined dense clearable")
+            self._words.classes("w-full search")
+            self._signals = ui.column().classes("w-full gap-0 signals no-wrap")
 
     def _tools(self) -> None:
         with ui.row().classes("w-full items-center gap-3"):
@@ -89,6 +111,44 @@ class ViewerPage:
                 for kind in ("png", "svg"):
                     ui.menu_item(f"{kind.upper()}: the plot", lambda kind=kind: self._picture(kind))
 
+    async def _begin(self, names: Sequence[str]) -> None:
+        """Open the logs, and the layout if one was given and exists."""
+        await self._open(names)
+        file = self._place.layout
+        if file is not None and file.exists():
+            try:
+                self._load(read_layout(file))
+            except HilserverError as error:
+                self._say(str(error))
+
+    def _load(self, layout: ViewLayout) -> None:
+        """Show a layout, with the logs as they are."""
+        problem = ""
+        try:
+            self.overlay.load(layout)
+        except HilserverError as error:
+            problem = str(error)
+        self._align.value, self._event.value = self.overlay.aligned.by, None
+        self._say(problem)
+        self._analyses.rebuild()
+        self._show(whole=True)
+        background_tasks.create(self._analyses.compute())
+
+    def _rearranged(self, other_tab: bool) -> None:
+        """The plots have changed, or another tab is shown."""
+        self._list()
+        self._show_tabs()
+        if other_tab:
+            self._analyses.rebuild()
+        self._draw()
+        if other_tab:
+            background_tasks.create(self._analyses.compute())
+
+    def _show_tabs(self) -> None:
+        missing = self.overlay.missing()
+        self._missing.set_text(f"Not in these logs: {', '.join(missing)}." if missing else "")
+        self._tabs.refresh()
+
     async def _open(self, names: Sequence[str]) -> None:
         """Open logs that are offered, beside those that are open."""
         problems = []
@@ -104,7 +164,7 @@ class ViewerPage:
                 self.overlay.add(opened)
             except HilserverError as error:
                 problems.append(str(error))
-        if not self.overlay.signals:
+        if not self.overlay.layout.signals():
             self.overlay.choose(first_signals(self.overlay.logs))
         self._say(" ".join(problems))
         self._show(whole=True)
@@ -115,9 +175,12 @@ class ViewerPage:
         self._align.visible = several
         self._event.visible = several and self._align.value == "event"
         events = common_events([opened.log for opened in self.overlay.logs])
-        self._event.set_options(events, value=self._event.value if self._event.value in events else None)
+        aligned = self.overlay.aligned.event
+        kept = next((event for event in (self._event.value, aligned) if event in events), None)
+        self._event.set_options(events, value=kept)
         self._list_logs()
         self._list()
+        self._show_tabs()
         self._draw(whole=whole)
 
     def _draw(self, *, whole: bool = False) -> None:
@@ -125,7 +188,7 @@ class ViewerPage:
         moments = self.overlay.moments()[:MOST_EVENTS]
         self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(moments)}, value=None)
         self._moments.visible = bool(moments)
-        self._analysis.refresh()
+        self._analyses.refresh()
 
     def _list_logs(self) -> None:
         self._logs.clear()
@@ -153,8 +216,6 @@ class ViewerPage:
 
     def _close(self, opened: OpenedLog) -> None:
         self.overlay.remove(opened)
-        known = self.overlay.available()
-        self.overlay.choose([name for name in self.overlay.signals if name in known])
         self._show(whole=True)
 
     def _realign(self) -> None:
@@ -162,7 +223,10 @@ class ViewerPage:
         if self._align.value == "event" and self._event.value is None:
             return  # until one is chosen
         try:
-            self.overlay.align(self._align.value, str(self._event.value or ""))
+            event = str(self._event.value or "")
+            before = self.overlay.aligned
+            number = before.number if event == before.event else 1
+            self.overlay.align(ViewAlign(by=self._align.value, event=event, number=number))
         except HilserverError as error:
             self._say(str(error))
             return
@@ -187,8 +251,9 @@ class ViewerPage:
         self._signals.clear()
         with self._signals:
             for name in [*chosen, *found[:LISTED]]:
-                unit = self.overlay.units.of(known.get(name, "")).unit
-                box = ui.checkbox(f"{name}  [{unit}]" if unit else name, value=name in chosen)
+                unit = self.overlay.unit(self.overlay.tabs.selected, known.get(name, "")).unit
+                text = f"{name}  [{unit}]" if unit else name
+                box = ui.checkbox(text if name in known else f"{name}  (in no log)", value=name in chosen)
                 box.props("dense size=sm").on_value_change(lambda event, name=name: self._choose(name, event.value))
             if len(found) > LISTED:
                 ui.label(f"{len(found) - LISTED} more: search for them.").classes("text-xs text-slate-500")
@@ -198,6 +263,7 @@ class ViewerPage:
     def _choose(self, name: str, wanted: bool) -> None:
         self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
         self._list()
+        self._show_tabs()
         self._draw()
 
     def _changed(self) -> None:
@@ -217,7 +283,9 @@ class ViewerPage:
         begin, end = self.plot.measured_span
         chosen: dict[OpenedLog, tuple[float, list[str]]] = {}
         for curve in self.overlay.curves():
-            chosen.setdefault(curve.opened, (curve.offset, []))[1].append(curve.signal)
+            signals = chosen.setdefault(curve.opened, (curve.offset, []))[1]
+            if curve.signal not in signals:  # it may be in several plots
+                signals.append(curve.signal)
         self._say("" if chosen else "Choose a signal first: there is nothing to export.")
         for opened, (offset, signals) in chosen.items():
             try:

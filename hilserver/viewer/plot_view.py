@@ -53,9 +53,19 @@ class PlotView:
         if whole:
             self.cursors = [None, None]
         curves = self.overlay.curves()
-        panes = list(dict.fromkeys(curve.shown.unit for curve in curves))
+        places = sorted(
+            dict.fromkeys((c.plot, c.shown.unit) for c in curves),
+            key=lambda pane: pane[0],  # those of a plot stay in the order of their signals
+        )
+        plots = self.overlay.tabs.shown.plots
+        begun: set[int] = set()
+        panes = []
+        for plot, unit in places:
+            panes.append({"unit": unit, "title": "" if plot in begun else plots[plot].name})
+            begun.add(plot)
         series = [
-            {"name": c.name, "pane": panes.index(c.shown.unit), "colour": c.colour, "dash": c.dash} for c in curves
+            {"name": c.name, "pane": places.index((c.plot, c.shown.unit)), "colour": c.colour, "dash": c.dash}
+            for c in curves
         ]
         message = {"panes": panes, "series": series, "extent": extent, "section": self.section}
         self.plot.run_method("draw", message)

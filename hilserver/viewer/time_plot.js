@@ -101,13 +101,16 @@ export default {
       const top = (k) => PANE.first + k * (height + PANE.gap);
       const zoom = { xAxisIndex: "all", filterMode: "none", throttle: 30, startValue: section[0], endValue: section[1] };
       const label = (time) => clock(time, Math.max(this.visible, 1e-6));
-      const keys = panes.map((_, k) => ({
+      const keys = panes.map((pane, k) => ({
         data: series.filter((curve) => curve.pane === k).map((curve) => curve.name),
-        top: top(k) - 24, left: PANE.left + 60, right: 10, type: "scroll", itemWidth: 16, itemHeight: 3, icon: "rect",
+        top: top(k) - 24, left: PANE.left + 60 + 8 * pane.title.length, right: 10, type: "scroll", itemWidth: 16, itemHeight: 3, icon: "rect",
       }));
       return {
         animation: false,
         textStyle: { fontFamily: "Roboto, sans-serif" },
+        title: panes.map(({ title }, k) => ({
+          text: title, top: top(k) - 26, left: PANE.left + 10, textStyle: { fontSize: 13, fontWeight: "bold" },
+        })),
         legend: keys,
         grid: Array.from({ length: count }, (_, k) => ({ ...PANE, top: top(k), height })),
         xAxis: Array.from({ length: count }, (_, k) => ({
@@ -116,7 +119,7 @@ export default {
           splitLine: { lineStyle: { color: "#f1f5f9" } }, axisPointer: { label: { show: false } },
         })),
         yAxis: Array.from({ length: count }, (_, k) => ({
-          type: "value", gridIndex: k, scale: true, name: panes[k] || "", nameGap: 8,
+          type: "value", gridIndex: k, scale: true, name: panes[k]?.unit || "", nameGap: 8,
           nameTextStyle: { align: "right" }, splitLine: { lineStyle: { color: "#e2e8f0" } },
         })),
         dataZoom: [{ type: "inside", ...zoom }, { type: "slider", ...zoom, height: 16, bottom: 4, showDataShadow: false, brushSelect: false, labelFormatter: label }],
@@ -143,7 +146,7 @@ export default {
           label: { color: CURSORS[k], fontWeight: "bold", fontSize: 13, position: "insideEndTop", formatter: `${k + 1}` },
         })).filter((line) => line.xAxis !== null),
       ];
-      return (this.shown?.panes.length ? this.shown.panes : [""]).map((_, k) => ({
+      return (this.shown?.panes.length ? this.shown.panes : [null]).map((_, k) => ({
         id: `marks${k}`, type: "line", xAxisIndex: k, yAxisIndex: k, data: [], silent: true,
         markLine: {
           silent: true, symbol: "none", animation: false,
