@@ -43,7 +43,7 @@ def event_name(moment: Moment) -> str:
 
 def common_events(logs: Sequence[Measurement]) -> list[str]:
     """The names of the events that all logs have, in the order of the first."""
-    names = [dict.fromkeys(map(event_name, log.moments)) for log in logs]
+    names = [dict.fromkeys(map(event_name, log.happened)) for log in logs]
     return [name for name in names[0] if all(name in other for other in names)] if names else []
 
 
@@ -54,9 +54,9 @@ def _clock(log: Measurement) -> float:
 
 
 def _event_time(log: Measurement, event: str, number: int) -> float:
-    times = [moment.time for moment in log.moments if event_name(moment) == event]
+    times = [moment.time for moment in log.happened if event_name(moment) == event]
     if not 1 <= number <= len(times):
         found = "no event" if not times else f"only {len(times)} events"
-        known = dict.fromkeys(map(event_name, log.moments))
+        known = dict.fromkeys(map(event_name, log.happened))
         raise HilserverError(f"{log.name} has {found} named {event}.{'' if times else did_you_mean(event, known)}")
     return times[number - 1]

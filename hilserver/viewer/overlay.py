@@ -227,7 +227,7 @@ class Overlay:
         found = [
             Moment(moment.time + offset, moment.kind, f"{place}: {moment.text}" if several else moment.text)
             for place, (opened, offset) in enumerate(zip(self.logs, self.offsets, strict=True), 1)
-            for moment in opened.log.moments
+            for moment in opened.log.happened
             if begin <= moment.time + offset <= end
         ]
         return sorted(found, key=lambda moment: moment.time)

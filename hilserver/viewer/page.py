@@ -15,6 +15,7 @@ from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
 from hilserver.viewer.layout import ViewAlign, ViewLayout, read_layout
 from hilserver.viewer.layout_view import LayoutMenu, Place, TabsView
+from hilserver.viewer.notes_view import NotesView, notes_table
 from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
@@ -71,6 +72,7 @@ class ViewerPage:
                         self._tabs.plots_here()
                         self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
                         self._figures = FiguresView(self.overlay)
+                    self._notes = NotesView(self.overlay, self.plot, place.may_write, self._list_moments, self._show_at)
                     self._analyses = AnalysesView(self.overlay, self.plot, self._draw)
                     self._analyses.rebuild()
         ui.context.client.on_delete(self._clean)
@@ -91,9 +93,8 @@ class ViewerPage:
             self._align.tooltip("What the logs have in common at time 0")
             self._event = ui.select([], label="event", on_change=self._realign).props("outlined dense options-dense")
             self._event.classes("w-48 event")
-            self._moments = ui.select({}, label="go to event", on_change=self._go_to).props(
-                "outlined dense options-dense"
-            )
+            self._moments = ui.select({}, label="go to event or note", with_input=True, on_change=self._go_to)
+            self._moments.props("outlined dense options-dense")
             self._moments.classes("w-64 moments")
             ui.space()
             for text, icon, action in (
@@ -108,6 +109,7 @@ class ViewerPage:
             with ui.button("Export", icon="download").props("outline no-caps dense").classes("px-3"), ui.menu():
                 for kind in ("csv", "parquet"):
                     ui.menu_item(f"{kind.upper()}: samples of the span", lambda kind=kind: self._export(kind))
+                ui.menu_item("CSV: notes", lambda: ui.download.content(notes_table(self.overlay), "notes.csv"))
                 for kind in ("png", "svg"):
                     ui.menu_item(f"{kind.upper()}: the plot", lambda kind=kind: self._picture(kind))
 
@@ -185,10 +187,16 @@ class ViewerPage:
 
     def _draw(self, *, whole: bool = False) -> None:
         self.plot.draw(whole=whole)
+        self._list_moments()
+        self._notes.refresh()
+        self._analyses.refresh()
+
+    def _list_moments(self) -> None:
+        """List the events and notes to go to, and mark them in the plot."""
         moments = self.overlay.moments()[:MOST_EVENTS]
         self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(moments)}, value=None)
         self._moments.visible = bool(moments)
-        self._analyses.refresh()
+        self.plot.show_lines()
 
     def _list_logs(self) -> None:
         self._logs.clear()
@@ -200,7 +208,7 @@ class ViewerPage:
                     ui.label(f"{place}").classes("font-bold")
                     ui.label(log.name).classes("font-semibold log-name")
                     ui.label(f"{end - begin:.6g} s, {len(log.units)} signals").classes("text-sm text-slate-500")
-                    for note in log.notes:
+                    for note in [*log.notes, *filter(None, [opened.trouble])]:
                         ui.label(note).classes("note warn")
                     ui.space()
                     close = ui.button(icon="close", on_click=lambda opened=opened: self._close(opened))
@@ -234,13 +242,15 @@ class ViewerPage:
         self._draw(whole=True)
 
     def _go_to(self) -> None:
-        """Show the chosen event in the middle: in a section as wide as now, at most a tenth of everything."""
-        if self._moments.value is None:
-            return
-        moment = self.overlay.moments()[int(self._moments.value)]
+        """Show the chosen event."""
+        if self._moments.value is not None:
+            self._show_at(self.overlay.moments()[int(self._moments.value)].time)
+
+    def _show_at(self, time: float) -> None:
+        """Show a time in the middle: in a section as wide as now, at most a tenth of everything."""
         (first, last), (begin, end) = self.overlay.extent(), self.plot.section
         half = min(end - begin, (last - first) / 10) / 2
-        self.plot.zoom(max(moment.time - half, first), min(moment.time + half, last))
+        self.plot.zoom(max(time - half, first), min(time + half, last))
 
     def _list(self) -> None:
         """List the signals that have all words of the search; the chosen ones first."""

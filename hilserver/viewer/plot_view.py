@@ -118,8 +118,12 @@ class PlotView:
     def place(self, cursor: int, time: float | None) -> None:
         """Set a cursor (0 or 1), or remove it."""
         self.cursors[cursor] = time
-        self.plot.run_method("show_lines", self._lines())
+        self.show_lines()
         self._changed()
+
+    def show_lines(self) -> None:
+        """Mark cursors, events and notes as they are now."""
+        self.plot.run_method("show_lines", self._lines())
 
 
 def encoded(curve: DrawnSignal, begin: float, end: float, pixels: int) -> str:

@@ -2,7 +2,7 @@
 import { echarts } from "nicegui-echart";
 
 const CURSORS = ["#be185d", "#0f4c81"];
-const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", mode: "#15803d", command: "#94a3b8" };
+const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", mode: "#15803d", command: "#94a3b8" };
 const PANE = { left: 70, right: 18, first: 30, gap: 26 };
 
 // Points arrive as the bytes of float64, little endian: time, value, time, value, ...
@@ -139,7 +139,7 @@ export default {
       const lines = [
         ...moments.map(({ time, kind, text }) => ({
           xAxis: time, lineStyle: { color: MARKS[kind] || "#64748b", type: "dashed", width: 1 }, name: text,
-          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
+          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" || kind === "note" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
         })),
         ...cursors.map((time, k) => ({
           xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },
