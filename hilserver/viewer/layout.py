@@ -15,6 +15,7 @@ from hilserver.toml import parse_toml, read_plain_toml, replace_file
 from hilserver.viewer.alignment import Alignment
 from hilserver.viewer.axis_units import axis_unit
 from hilserver.viewer.spectra import SEGMENTS
+from hilserver.viewer.trigger import Trigger
 
 SUFFIX = ".layout.toml"
 """How the files of layouts end."""
@@ -84,6 +85,7 @@ class ViewLayout(_Part):
     """All that a page shows, but for the logs: it fits any log with the same signals."""
 
     align: ViewAlign = ViewAlign()
+    trigger: Trigger | None = None
     tabs: Annotated[tuple[ViewTab, ...], AfterValidator(_some)] = (ViewTab(),)
 
     def signals(self) -> list[str]:

@@ -133,7 +133,7 @@ class LayoutMenu:
     """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence."""
 
     def __init__(
-        self, overlay: Overlay, place: Place, load: Callable[[ViewLayout], None], say: Callable[[str], None]
+        self, overlay: Overlay, place: Place, load: Callable[[ViewLayout], Awaitable[None]], say: Callable[[str], None]
     ) -> None:
         self.overlay, self._place, self._load, self._say = overlay, place, load, say
         self.file = place.layout
@@ -186,14 +186,14 @@ class LayoutMenu:
             return
         self._save(file)
 
-    def _open(self, path: Path) -> None:
+    async def _open(self, path: Path) -> None:
         try:
             layout = read_layout(path)
         except HilserverError as error:
             self._say(str(error))
             return
         self.file = path
-        self._load(layout)
+        await self._load(layout)
 
     async def _uploaded(self, event: UploadEventArguments) -> None:
         self._dialog.close()
@@ -203,7 +203,7 @@ class LayoutMenu:
         except HilserverError as error:
             self._say(str(error))
             return
-        self._load(layout)
+        await self._load(layout)
 
 
 async def asked(title: str, value: str) -> str | None:

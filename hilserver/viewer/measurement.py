@@ -19,12 +19,26 @@ from hilserver.record.notes import LogNote
 class Moment:
     """Something that happened: its time in the log, s.
 
-    ``kind`` is "switch", "mode", "fault", "command", "lost", or "note", if a person has written it.
+    ``kind`` is "switch", "mode", "fault", "command", "lost", "note" if a person has written it, "trigger" if it was
+    found by searching.
     """
 
     time: float
     kind: str
     text: str
+
+
+def event_name(moment: Moment) -> str:
+    """By which name events of different logs are the same: what a switch changed does not matter.
+
+    >>> event_name(Moment(1.0, "switch", "switched: relief.opening_pressure: 150 bar → 120 bar"))
+    'switch'
+    >>> event_name(Moment(1.0, "mode", "RUNNING"))
+    'mode RUNNING'
+    """
+    if moment.kind in ("switch", "fault", "lost"):
+        return moment.kind
+    return f"mode {moment.text}" if moment.kind == "mode" else moment.text
 
 
 class Measurement(ABC):

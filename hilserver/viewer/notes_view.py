@@ -52,7 +52,7 @@ class NotesView:
         words = str(self._words.value or "").lower().split()
         found = [
             (opened, note, offset)
-            for opened, offset in zip(self.overlay.logs, self.overlay.offsets, strict=True)
+            for opened, offset in self.overlay.placed
             for note in opened.log.remarks
             if all(word in f"{note.text} {note.author}".lower() for word in words)
         ]
@@ -101,7 +101,7 @@ class NotesView:
             return
         place = int(log.value) if opened is None else self.overlay.logs.index(opened)
         self._author = str(author.value or "")
-        time = middle - self.overlay.offsets[place] if note is None else note.time
+        time = middle - self.overlay.placed[place][1] if note is None else note.time
         try:
             written = datetime.now(UTC).isoformat(timespec="seconds")
             new = LogNote(time=round(time, 6), text=str(text.value or ""), author=self._author, written=written)

@@ -16,6 +16,7 @@ from hilserver.viewer.measurement import Moment
 from hilserver.viewer.statistics import SpanStatistics, sample_at, statistics
 from hilserver.viewer.store import OpenedLog
 from hilserver.viewer.tabs import Tabs
+from hilserver.viewer.trigger import Trigger, occurrences
 from hilserver.web.display import Shown, Units
 
 COLOURS = (
@@ -70,29 +71,38 @@ class DrawnSignal:
 
 
 class Overlay:
-    """The logs of a page, how they are aligned, and the tabs with the signals that are chosen."""
+    """The logs of a page, how they are aligned, and the tabs with the signals that are chosen.
+
+    ``placed`` are the logs with what is added to their times, s. What reads samples may be called in another thread.
+    """
 
     def __init__(self, logs: Sequence[OpenedLog] = ()) -> None:
-        self.logs: list[OpenedLog] = []
-        self.offsets: list[float] = []
+        self.placed: list[tuple[OpenedLog, float]] = []
         self.tabs = Tabs()
         self.aligned = ViewAlign()
+        self.trigger: Trigger | None = None
+        self.found: list[tuple[OpenedLog, float]] = []
         self._differences: dict[tuple[str, str, float, float], OpenedLog] = {}
         self._units = Units({"s": "s"})
         for opened in logs:
             self.add(opened)
 
     @property
+    def logs(self) -> list[OpenedLog]:
+        """The logs in their order."""
+        return [opened for opened, _ in self.placed]
+
+    @property
     def layout(self) -> ViewLayout:
         """What is shown, as it can be saved."""
-        return ViewLayout(align=self.aligned, tabs=self.tabs.all)
+        return ViewLayout(align=self.aligned, trigger=self.trigger, tabs=self.tabs.all)
 
     def load(self, layout: ViewLayout) -> None:
         """Show what a layout says. Signals that the logs lack are kept in it, but not drawn (see `missing`).
 
         Raises `HilserverError` if the logs can't be aligned so: all else is done, and they are aligned as before.
         """
-        self.tabs = Tabs(layout.tabs)
+        self.tabs, self.trigger, self.found = Tabs(layout.tabs), layout.trigger, []
         self.align(layout.align)
 
     def missing(self) -> list[str]:
@@ -113,9 +123,34 @@ class Overlay:
         self._set(self.logs, aligned)
 
     def _set(self, logs: list[OpenedLog], aligned: ViewAlign) -> None:
-        self.offsets = offsets([opened.log for opened in logs], aligned.by, aligned.event, aligned.number)
-        self.logs, self.aligned = logs, aligned
+        measured = [opened.log for opened in logs]
+        found = offsets(measured, aligned.by, aligned.event, aligned.number, self.trigger)
+        self.placed, self.aligned = list(zip(logs, found, strict=True)), aligned
+        self.found = [(opened, time) for opened, time in self.found if opened in logs]
         self._differences.clear()
+
+    def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:
+        """Search all logs for a trigger, which then also serves for aligning. Returns how often each is triggered.
+
+        Raises `HilserverError` if a log lacks its signal, unless another has it; nothing is changed then.
+        """
+        able = [opened for opened in self.logs if trigger.event or trigger.signal in opened.log.units]
+        if not able and self.logs:
+            self.logs[0].log.require(trigger.signal)
+        times = {id(opened): occurrences(opened.log, trigger, wanted=wanted) for opened in able}
+        self.trigger = trigger
+        self.found = [(opened, time) for opened in able for time in times[id(opened)]]
+        return [len(times.get(id(opened), ())) for opened in self.logs]
+
+    def triggered(self) -> list[Moment]:
+        """The occurrences that were found, at common times, in order; with the number of the log if several."""
+        places = {id(opened): (place, offset) for place, (opened, offset) in enumerate(self.placed, 1)}
+        found = []
+        for opened, time in self.found:
+            if id(opened) in places:
+                place, offset = places[id(opened)]
+                found.append(Moment(time + offset, "trigger", f"{place}: trigger" if len(places) > 1 else "trigger"))
+        return sorted(found, key=lambda moment: moment.time)
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -195,7 +230,7 @@ class Overlay:
             for signal in plot.signals:
                 si = units.get(signal, "")
                 shown = self.unit(plot, si)
-                for place, (opened, offset) in enumerate(zip(self.logs, self.offsets, strict=True)):
+                for place, (opened, offset) in enumerate(self.placed):
                     if signal in opened.log.units:
                         name = f"{signal}{OF_LOG}{place + 1}" if several else signal
                         colour = colours.setdefault(name, COLOURS[len(colours) % len(COLOURS)])
@@ -216,9 +251,8 @@ class Overlay:
         """The first and the last common time of all logs, s; a second at least."""
         if not self.logs:
             return 0.0, 1.0
-        pairs = list(zip(self.logs, self.offsets, strict=True))
-        begin = min(opened.log.span[0] + offset for opened, offset in pairs)
-        end = max(opened.log.span[1] + offset for opened, offset in pairs)
+        begin = min(opened.log.span[0] + offset for opened, offset in self.placed)
+        end = max(opened.log.span[1] + offset for opened, offset in self.placed)
         return (begin, end) if end > begin else (begin, begin + 1.0)
 
     def moments(self, begin: float = -math.inf, end: float = math.inf) -> list[Moment]:
@@ -226,7 +260,7 @@ class Overlay:
         several = len(self.logs) > 1
         found = [
             Moment(moment.time + offset, moment.kind, f"{place}: {moment.text}" if several else moment.text)
-            for place, (opened, offset) in enumerate(zip(self.logs, self.offsets, strict=True), 1)
+            for place, (opened, offset) in enumerate(self.placed, 1)
             for moment in opened.log.happened
             if begin <= moment.time + offset <= end
         ]

@@ -20,13 +20,14 @@ from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
 from hilserver.viewer.store import LogStore, OpenedLog
+from hilserver.viewer.trigger_view import TriggerView
 from hilserver.web.style import add_style, heading
 
 LISTED = 150
 """Signals that are listed at a time; the others are found by searching."""
 MOST_EVENTS = 1000
 """Events in the list of those that can be gone to."""
-ALIGNMENTS = {"start": "start", "clock": "clock", "event": "event"}
+ALIGNMENTS = {"start": "start", "clock": "clock", "event": "event", "trigger": "trigger"}
 _CSS = """
 .time-plot { min-height: 380px; }
 .signals { max-height: 62vh; overflow: auto; }
@@ -52,6 +53,7 @@ class ViewerPage:
         self._store, self._offered, self._place = store, offered, place
         self.overlay = Overlay()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._setting = False
         add_style(_CSS)
         with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1900px] mx-auto"):
             with ui.column().classes("card w-full gap-2"):
@@ -72,6 +74,7 @@ class ViewerPage:
                         self._tabs.plots_here()
                         self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
                         self._figures = FiguresView(self.overlay)
+                    self._trigger = TriggerView(self.overlay, self.plot, self._searched)
                     self._notes = NotesView(self.overlay, self.plot, place.may_write, self._list_moments, self._show_at)
                     self._analyses = AnalysesView(self.overlay, self.plot, self._draw)
                     self._analyses.rebuild()
@@ -93,6 +96,8 @@ class ViewerPage:
             self._align.tooltip("What the logs have in common at time 0")
             self._event = ui.select([], label="event", on_change=self._realign).props("outlined dense options-dense")
             self._event.classes("w-48 event")
+            self._number = ui.number("no.", value=1, min=1, precision=0, on_change=self._realign)
+            self._number.props("outlined dense debounce=500").classes("w-20 number").tooltip("The first, the second, …")
             self._moments = ui.select({}, label="go to event or note", with_input=True, on_change=self._go_to)
             self._moments.props("outlined dense options-dense")
             self._moments.classes("w-64 moments")
@@ -119,21 +124,25 @@ class ViewerPage:
         file = self._place.layout
         if file is not None and file.exists():
             try:
-                self._load(read_layout(file))
+                await self._load(read_layout(file))
             except HilserverError as error:
                 self._say(str(error))
 
-    def _load(self, layout: ViewLayout) -> None:
+    async def _load(self, layout: ViewLayout) -> None:
         """Show a layout, with the logs as they are."""
         problem = ""
         try:
-            self.overlay.load(layout)
+            await run.io_bound(self.overlay.load, layout)
         except HilserverError as error:
             problem = str(error)
-        self._align.value, self._event.value = self.overlay.aligned.by, None
+        aligned = self.overlay.aligned
+        self._setting = True
+        self._align.value, self._event.value, self._number.value = aligned.by, None, aligned.number
+        self._setting = False
         self._say(problem)
         self._analyses.rebuild()
         self._show(whole=True)
+        self._trigger.show(layout.trigger)
         background_tasks.create(self._analyses.compute())
 
     def _rearranged(self, other_tab: bool) -> None:
@@ -163,7 +172,7 @@ class ViewerPage:
                 opened = await run.io_bound(self._store.open, path)
                 if opened is None:  # the program ends
                     return
-                self.overlay.add(opened)
+                await run.io_bound(self.overlay.add, opened)
             except HilserverError as error:
                 problems.append(str(error))
         if not self.overlay.layout.signals():
@@ -173,13 +182,13 @@ class ViewerPage:
 
     def _show(self, *, whole: bool = False) -> None:
         """Show what has changed in the logs, or in how they are aligned."""
-        several = len(self.overlay.logs) > 1
-        self._align.visible = several
-        self._event.visible = several and self._align.value == "event"
+        self._show_alignment()
         events = common_events([opened.log for opened in self.overlay.logs])
         aligned = self.overlay.aligned.event
         kept = next((event for event in (self._event.value, aligned) if event in events), None)
+        self._setting = True
         self._event.set_options(events, value=kept)
+        self._setting = False
         self._list_logs()
         self._list()
         self._show_tabs()
@@ -189,6 +198,7 @@ class ViewerPage:
         self.plot.draw(whole=whole)
         self._list_moments()
         self._notes.refresh()
+        self._trigger.refresh()
         self._analyses.refresh()
 
     def _list_moments(self) -> None:
@@ -226,20 +236,34 @@ class ViewerPage:
         self.overlay.remove(opened)
         self._show(whole=True)
 
-    def _realign(self) -> None:
-        self._event.visible = self._align.value == "event"
-        if self._align.value == "event" and self._event.value is None:
-            return  # until one is chosen
+    def _show_alignment(self) -> None:
+        """Show what is to be chosen for the alignment."""
+        several, by = len(self.overlay.logs) > 1, self._align.value
+        self._align.visible = several
+        self._event.visible = several and by == "event"
+        self._number.visible = several and by in ("event", "trigger")
+
+    async def _realign(self) -> None:
+        """Align the logs as chosen, as soon as the choice is complete."""
+        self._show_alignment()
+        by, event = self._align.value, str(self._event.value or "")
+        if self._setting or (by == "event" and not event) or not self._number.value:
+            return
         try:
-            event = str(self._event.value or "")
-            before = self.overlay.aligned
-            number = before.number if event == before.event else 1
-            self.overlay.align(ViewAlign(by=self._align.value, event=event, number=number))
+            aligned = ViewAlign(by=by, event=event, number=int(self._number.value))
+            await run.io_bound(self.overlay.align, aligned)
         except HilserverError as error:
             self._say(str(error))
             return
         self._say("")
         self._draw(whole=True)
+
+    async def _searched(self) -> None:
+        """A trigger was found: logs that are aligned by one are aligned by this one."""
+        if self._align.value == "trigger":
+            await self._realign()
+        self.plot.show_lines()
+        self._trigger.refresh()
 
     def _go_to(self) -> None:
         """Show the chosen event."""

@@ -2,7 +2,7 @@
 import { echarts } from "nicegui-echart";
 
 const CURSORS = ["#be185d", "#0f4c81"];
-const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", mode: "#15803d", command: "#94a3b8" };
+const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", trigger: "#0e7490", mode: "#15803d", command: "#94a3b8" };
 const PANE = { left: 70, right: 18, first: 30, gap: 26 };
 
 // Points arrive as the bytes of float64, little endian: time, value, time, value, ...

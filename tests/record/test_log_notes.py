@@ -16,8 +16,8 @@ from viewer_bench import record
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.record.export import export
 from hilserver.record.notes import LogNote, change_note, notes_path, read_notes
-from hilserver.viewer.alignment import event_name, offsets
-from hilserver.viewer.measurement import Moment
+from hilserver.viewer.alignment import offsets
+from hilserver.viewer.measurement import Moment, event_name
 from hilserver.viewer.opening import open_log
 from hilserver.viewer.store import LogStore
 
