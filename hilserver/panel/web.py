@@ -21,7 +21,7 @@ from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
 from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
-from hilserver.viewer.layout_view import Place
+from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.opening import logs_in
 from hilserver.viewer.page import ViewerPage
 from hilserver.viewer.store import LogStore
@@ -135,8 +135,8 @@ class Panel:
         def may_write() -> bool:
             return session.connection.role == "operator"
 
-        place = Place(lambda: folder_of(session.connection, self._settings.recordings), may_write=may_write)
-        ViewerPage(self._logs, offered, request.query_params.getlist("log"), place)
+        files = ViewerFiles(lambda: folder_of(session.connection, self._settings.recordings), may_write=may_write)
+        ViewerPage(self._logs, offered, request.query_params.getlist("log"), files)
         return None
 
     async def _stop(self, request: Request) -> JSONResponse:

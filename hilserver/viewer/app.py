@@ -63,7 +63,7 @@ def view(settings: ViewerSettings, store: LogStore) -> None:
     from nicegui import app, ui
     from wsproto.utilities import LocalProtocolError
 
-    from hilserver.viewer.layout_view import Place
+    from hilserver.viewer.layout_view import ViewerFiles
     from hilserver.viewer.page import ViewerPage
     from hilserver.web.guard import Guard, own_names
     from hilserver.web.style import ICON
@@ -78,7 +78,8 @@ def view(settings: ViewerSettings, store: LogStore) -> None:
             return RedirectResponse("/", 303)  # the token stays neither in the address bar nor in the history
         if browser not in admitted:
             return HTMLResponse(_NO_TOKEN, 401)
-        ViewerPage(store, lambda: settings.logs, list(settings.logs), Place(lambda: settings.folder, settings.layout))
+        files = ViewerFiles(lambda: settings.folder, settings.layout)
+        ViewerPage(store, lambda: settings.logs, list(settings.logs), files)
         return None
 
     app.add_middleware(Guard, names=own_names(LOOPBACK, ()))

@@ -28,7 +28,7 @@ LARGEST_LAYOUT = 1_000_000
 
 
 @dataclass(frozen=True)
-class Place:
+class ViewerFiles:
     """Where a page keeps layouts and notes: the folder (None: nowhere), the layout that was given, who may write."""
 
     folder: Callable[[], Path | None] = lambda: None
@@ -133,10 +133,14 @@ class LayoutMenu:
     """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence."""
 
     def __init__(
-        self, overlay: Overlay, place: Place, load: Callable[[ViewLayout], Awaitable[None]], say: Callable[[str], None]
+        self,
+        overlay: Overlay,
+        files: ViewerFiles,
+        load: Callable[[ViewLayout], Awaitable[None]],
+        say: Callable[[str], None],
     ) -> None:
-        self.overlay, self._place, self._load, self._say = overlay, place, load, say
-        self.file = place.layout
+        self.overlay, self._files, self._load, self._say = overlay, files, load, say
+        self.file = files.layout
         with ui.button("Layout", icon="dashboard").props("outline no-caps dense").classes("px-3"), ui.menu() as menu:
             self._items = ui.column().classes("gap-0")
         menu.on("before-show", self._refresh)
@@ -147,7 +151,7 @@ class LayoutMenu:
 
     def _refresh(self) -> None:
         self._items.clear()
-        folder, may_write = self._place.folder(), self._place.may_write()
+        folder, may_write = self._files.folder(), self._files.may_write()
         with self._items:
             if may_write and self.file is not None:
                 ui.menu_item(f"Save {self.file.name}", lambda: self._save(self.file))
@@ -173,7 +177,7 @@ class LayoutMenu:
         ui.notify(f"Saved: {file}", type="positive")
 
     async def _save_as(self) -> None:
-        folder = self._place.folder()
+        folder = self._files.folder()
         name = await asked("Name of the layout", "" if self.file is None else self.file.name.partition(".")[0])
         if folder is None or name is None:
             return

@@ -14,7 +14,7 @@ from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
 from hilserver.viewer.layout import ViewAlign, ViewLayout, read_layout
-from hilserver.viewer.layout_view import LayoutMenu, Place, TabsView
+from hilserver.viewer.layout_view import LayoutMenu, TabsView, ViewerFiles
 from hilserver.viewer.notes_view import NotesView, notes_table
 from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
@@ -39,7 +39,7 @@ _CSS = """
 class ViewerPage:
     """A page with some logs.
 
-    ``offered`` are the logs that may be opened here, by name; no other file can be. ``place`` is where layouts and
+    ``offered`` are the logs that may be opened here, by name; no other file can be. ``files`` is where layouts and
     notes are kept.
     """
 
@@ -48,9 +48,9 @@ class ViewerPage:
         store: LogStore,
         offered: Callable[[], Mapping[str, Path]],
         names: Sequence[str],
-        place: Place = Place(),  # noqa: B008 - frozen
+        files: ViewerFiles = ViewerFiles(),  # noqa: B008 - frozen
     ) -> None:
-        self._store, self._offered, self._place = store, offered, place
+        self._store, self._offered, self._files = store, offered, files
         self.overlay = Overlay()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._setting = False
@@ -64,7 +64,7 @@ class ViewerPage:
             with ui.row().classes("w-full items-center gap-2"):
                 self._tabs = TabsView(self.overlay, self._rearranged)
                 ui.space()
-                LayoutMenu(self.overlay, place, self._load, self._say)
+                LayoutMenu(self.overlay, files, self._load, self._say)
             with ui.element("div").classes(
                 "grid grid-cols-1 lg:grid-cols-[19rem_minmax(0,1fr)] gap-3 w-full items-start"
             ):
@@ -75,7 +75,7 @@ class ViewerPage:
                         self.plot = PlotView(self.overlay, self._changed, lambda error: self._say(str(error)))
                         self._figures = FiguresView(self.overlay)
                     self._trigger = TriggerView(self.overlay, self.plot, self._searched)
-                    self._notes = NotesView(self.overlay, self.plot, place.may_write, self._list_moments, self._show_at)
+                    self._notes = NotesView(self.overlay, self.plot, files.may_write, self._list_moments, self._show_at)
                     self._analyses = AnalysesView(self.overlay, self.plot, self._draw)
                     self._analyses.rebuild()
         ui.context.client.on_delete(self._clean)
@@ -121,7 +121,7 @@ class ViewerPage:
     async def _begin(self, names: Sequence[str]) -> None:
         """Open the logs, and the layout if one was given and exists."""
         await self._open(names)
-        file = self._place.layout
+        file = self._files.layout
         if file is not None and file.exists():
             try:
                 await self._load(read_layout(file))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.io import loadmat, whosmat
 from viewer_bench import record
 
+import hilserver.record.mat
 from hilserver.errors import HilserverError
 from hilserver.record.export import export
 from hilserver.record.mat import LONGEST_NAME, variables
@@ -57,6 +58,14 @@ def test_a_span_of_the_viewer_is_exported(tmp_path: Path) -> None:
     inside = (run.values["time"] >= 2.9) & (run.values["time"] <= 4.3)
     np.testing.assert_array_equal(found["channel_p_A"], run.values["channel.p_A"][inside])
     np.testing.assert_array_equal(found["time"], run.values["time"][inside])
+
+
+def test_more_rows_than_the_format_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hilserver.record.mat, "MOST_ROWS", 5999)
+    run = record(tmp_path / "run.arrow")
+    with pytest.raises(HilserverError, match=r"run\.mat.*: MAT files have at most 5999 rows: keep every n-th"):
+        export(run.path, tmp_path / "run.mat")
+    assert list(tmp_path.glob("*mat*")) == []
 
 
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
