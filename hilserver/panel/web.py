@@ -72,6 +72,7 @@ class Panel:
                 reload=False,
                 loop="asyncio",  # uvloop fails where an MQTT connection is lost while its socket is about to be watched
                 show=False,
+                dark=None,  # as the system of the browser
                 show_welcome_message=False,
                 reconnect_timeout=30.0,  # open pages survive a sleeping tablet or a busy machine
                 storage_secret=secrets.token_hex(32),

@@ -251,7 +251,7 @@ def _chart(panes: list[tuple[str, Floats, str, str]], frequency: Floats, frequen
         "axisPointer": {"link": [{"xAxisIndex": "all"}]},
         "dataZoom": [{"type": "inside", "xAxisIndex": "all", "filterMode": "none"}],
         "grid": [
-            {"left": 80, "right": 20, "top": f"{5 + k * height}%", "height": f"{height - 8}%"}
+            {"left": 80, "right": 20, "top": f"{7 + k * height}%", "height": f"{height - 8}%"}
             for k in range(len(panes))
         ],
         "xAxis": [

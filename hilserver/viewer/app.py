@@ -90,6 +90,7 @@ def view(settings: ViewerSettings, store: LogStore) -> None:
             port=settings.port,
             reload=False,
             show=False,
+            dark=None,  # as the system of the browser
             show_welcome_message=False,
             storage_secret=secrets.token_hex(32),
             session_middleware_kwargs={"session_cookie": f"hilserver-{settings.port}", "same_site": "lax"},

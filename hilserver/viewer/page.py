@@ -21,7 +21,7 @@ from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
 from hilserver.viewer.store import LogStore, OpenedLog
 from hilserver.viewer.trigger_view import TriggerView
-from hilserver.web.style import add_style, heading
+from hilserver.web.style import AppearanceChoice, add_style, heading
 
 LISTED = 150
 """Signals that are listed at a time; the others are found by searching."""
@@ -117,6 +117,8 @@ class ViewerPage:
                 ui.menu_item("CSV: notes", lambda: ui.download.content(notes_table(self.overlay), "notes.csv"))
                 for kind in ("png", "svg"):
                     ui.menu_item(f"{kind.upper()}: the plot", lambda kind=kind: self._picture(kind))
+            with ui.button(icon="contrast").props('flat round dense aria-label="Appearance"'), ui.menu():
+                AppearanceChoice()
 
     async def _begin(self, names: Sequence[str]) -> None:
         """Open the logs, and the layout if one was given and exists."""

@@ -2,7 +2,7 @@
 import { echarts } from "nicegui-echart";
 
 const CURSORS = ["#be185d", "#0f4c81"];
-const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", trigger: "#0e7490", mode: "#15803d", command: "#94a3b8" };
+const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", trigger: "#0e7490", mode: "#15803d", command: "#586579" };
 const GRIP = 6; // pixels beside a cursor at which it can be taken
 const PANE = { left: 70, right: 18, first: 30, gap: 26 };
 
@@ -202,8 +202,8 @@ export default {
       const room = Math.floor((this.height || 200) / 6); // letters beside a line
       const lines = [
         ...moments.map(({ time, kind, text }) => ({
-          xAxis: time, lineStyle: { color: MARKS[kind] || "#64748b", type: "dashed", width: 1 }, name: text,
-          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" || kind === "note" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
+          xAxis: time, lineStyle: { color: MARKS[kind] || "#586579", type: "dashed", width: 1 }, name: text,
+          label: { color: MARKS[kind] || "#586579", fontSize: 10, position: kind === "command" || kind === "note" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
         })),
         ...cursors.map((time, k) => ({
           xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },
