@@ -114,7 +114,7 @@ class ViewerPage:
             with ui.button("Export", icon="download").props("outline no-caps dense").classes("px-3"), ui.menu():
                 for kind in ("csv", "parquet", "mat"):
                     ui.menu_item(f"{kind.upper()}: samples of the span", lambda kind=kind: self._export(kind))
-                ui.menu_item("CSV: notes", lambda: ui.download.content(notes_table(self.overlay), "notes.csv"))
+                ui.menu_item("Notes (CSV)", lambda: ui.download.content(notes_table(self.overlay), "notes.csv"))
                 for kind in ("png", "svg"):
                     ui.menu_item(f"{kind.upper()}: the plot", lambda kind=kind: self._picture(kind))
             with ui.button(icon="contrast").props('flat round dense aria-label="Appearance"'), ui.menu():
