@@ -166,7 +166,7 @@ class LayoutMenu:
         return self.file.name if self.file is not None else "recordings.layout.toml"
 
     def _save(self, file: Path | None) -> None:
-        if file is None:
+        if file is None or not self._files.may_write():
             return
         try:
             write_layout(self.overlay.layout, file)

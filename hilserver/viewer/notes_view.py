@@ -36,6 +36,7 @@ class NotesView:
         self.overlay, self.plot = overlay, plot
         self._may_write, self._changed, self._show = may_write, changed, show
         self._author = ""
+        self._listed: object = None
         with ui.column().classes("card w-full gap-2 notes"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Notes")
@@ -50,6 +51,11 @@ class NotesView:
     def refresh(self) -> None:
         """List the notes that have all words of the search."""
         words = str(self._words.value or "").lower().split()
+        may_write = self._may_write()
+        key = ([(opened, offset, opened.log.remarks) for opened, offset in self.overlay.placed], words, may_write)
+        if key == self._listed:
+            return
+        self._listed = key
         found = [
             (opened, note, offset)
             for opened, offset in self.overlay.placed
@@ -57,22 +63,22 @@ class NotesView:
             if all(word in f"{note.text} {note.author}".lower() for word in words)
         ]
         found.sort(key=lambda entry: entry[1].time + entry[2])
-        self._add.set_enabled(bool(self.overlay.logs) and self._may_write())
+        self._add.set_enabled(bool(self.overlay.logs) and may_write)
         self._list.clear()
         with self._list:
             for opened, note, offset in found[:LISTED_NOTES]:
-                self._row(opened, note, note.time + offset)
+                self._row(opened, note, note.time + offset, may_write)
             more = len(found) - LISTED_NOTES
             if more > 0:
                 ui.label(f"{more} more: search for them.").classes("text-xs text-slate-500")
 
-    def _row(self, opened: OpenedLog, note: LogNote, time: float) -> None:
+    def _row(self, opened: OpenedLog, note: LogNote, time: float, may_write: bool) -> None:
         several = f"log {self.overlay.logs.index(opened) + 1}, " if len(self.overlay.logs) > 1 else ""
         with ui.row().classes("w-full items-center gap-2 no-wrap note-row"):
             ui.button(f"{several}{time:.3f} s", on_click=lambda: self._show(time)).props("flat no-caps dense size=sm")
             ui.label(note.text).classes("whitespace-pre-line grow")
             ui.label(note.author).classes("text-xs text-slate-500").tooltip(note.written)
-            if self._may_write():
+            if may_write:
                 for icon, what, action in (
                     ("edit", "Change this note", partial(self._edit, opened, note)),
                     ("delete", "Remove this note", partial(self._write, opened, note, None)),
@@ -82,12 +88,18 @@ class NotesView:
 
     async def _edit(self, opened: OpenedLog | None, note: LogNote | None) -> None:
         """Ask for the note; without one, for a new one, and for its log if there are several."""
-        at = self.plot.cursors[0]
-        middle = sum(self.plot.section) / 2 if at is None else at
-        logs = {place: log.log.name for place, log in enumerate(self.overlay.logs)}
+        cursor = self.plot.cursors[0]
+        at = sum(self.plot.section) / 2 if cursor is None else cursor
+        placed = [(log, offset) for log, offset in self.overlay.placed if opened in (None, log)]
+        if not placed:  # closed in the meantime
+            return
+        if note is not None:
+            at = note.time + placed[0][1]
+        logs = {place: log.log.name for place, (log, _) in enumerate(placed)}
         with ui.context.client.content, ui.dialog() as dialog, ui.column().classes("card gap-3"):
             log = ui.select(logs, value=0, label="log").props("outlined dense").classes("w-96")
-            log.visible = note is None and len(logs) > 1
+            log.visible = len(logs) > 1
+            time = ui.number("at, s (as on the axis)", value=round(at, 6)).props("outlined dense").classes("w-96")
             text = ui.textarea("Note", value="" if note is None else note.text)
             text.props("outlined autofocus autogrow maxlength=2000").classes("w-96 note-text")
             author = ui.input("By", value=self._author if note is None else note.author)
@@ -99,16 +111,16 @@ class NotesView:
         dialog.delete()
         if not kept:
             return
-        place = int(log.value) if opened is None else self.overlay.logs.index(opened)
+        of, offset = placed[int(log.value)]
         self._author = str(author.value or "")
-        time = middle - self.overlay.placed[place][1] if note is None else note.time
         try:
             written = datetime.now(UTC).isoformat(timespec="seconds")
-            new = LogNote(time=round(time, 6), text=str(text.value or ""), author=self._author, written=written)
-        except ValidationError:
-            ui.notify("A note has between 1 and 2000 letters.", type="negative")
+            moment = round(float(time.value) - offset, 6)
+            new = LogNote(time=moment, text=str(text.value or ""), author=self._author, written=written)
+        except (ValidationError, TypeError):
+            ui.notify("A note has a time, and between 1 and 2000 letters.", type="negative")
             return
-        await self._write(self.overlay.logs[place], note, new)
+        await self._write(of, note, new)
 
     async def _write(self, opened: OpenedLog, old: LogNote | None, new: LogNote | None) -> None:
         if not self._may_write():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -81,7 +82,7 @@ class Overlay:
         self.tabs = Tabs()
         self.aligned = ViewAlign()
         self.trigger: Trigger | None = None
-        self.found: list[tuple[OpenedLog, float]] = []
+        self.found: list[tuple[OpenedLog, list[float]]] = []
         self._differences: dict[tuple[str, str, float, float], OpenedLog] = {}
         self._units = Units({"s": "s"})
         for opened in logs:
@@ -126,7 +127,7 @@ class Overlay:
         measured = [opened.log for opened in logs]
         found = offsets(measured, aligned.by, aligned.event, aligned.number, self.trigger)
         self.placed, self.aligned = list(zip(logs, found, strict=True)), aligned
-        self.found = [(opened, time) for opened, time in self.found if opened in logs]
+        self.found = [(opened, times) for opened, times in self.found if opened in logs]
         self._differences.clear()
 
     def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:
@@ -137,19 +138,21 @@ class Overlay:
         able = [opened for opened in self.logs if trigger.event or trigger.signal in opened.log.units]
         if not able and self.logs:
             self.logs[0].log.require(trigger.signal)
-        times = {id(opened): occurrences(opened.log, trigger, wanted=wanted) for opened in able}
+        self.found = [(opened, occurrences(opened.log, trigger, wanted=wanted)) for opened in able]
         self.trigger = trigger
-        self.found = [(opened, time) for opened in able for time in times[id(opened)]]
-        return [len(times.get(id(opened), ())) for opened in self.logs]
+        counts = {id(opened): len(times) for opened, times in self.found}
+        return [counts.get(id(opened), 0) for opened in self.logs]
 
-    def triggered(self) -> list[Moment]:
-        """The occurrences that were found, at common times, in order; with the number of the log if several."""
+    def triggered(self, begin: float = -math.inf, end: float = math.inf) -> list[Moment]:
+        """The occurrences found between two common times, at common times; with the number of the log if several."""
         places = {id(opened): (place, offset) for place, (opened, offset) in enumerate(self.placed, 1)}
         found = []
-        for opened, time in self.found:
+        for opened, times in self.found:
             if id(opened) in places:
                 place, offset = places[id(opened)]
-                found.append(Moment(time + offset, "trigger", f"{place}: trigger" if len(places) > 1 else "trigger"))
+                inside = times[bisect_left(times, begin - offset) : bisect_right(times, end - offset)]
+                text = f"{place}: trigger" if len(places) > 1 else "trigger"
+                found += [Moment(time + offset, "trigger", text) for time in inside]
         return sorted(found, key=lambda moment: moment.time)
 
     @property

@@ -109,7 +109,7 @@ class PlotView:
         moments = self.overlay.moments(*self.section)
         shown = moments if len(moments) <= MOST_MARKS else [m for m in moments if m.kind != "command"][:MOST_MARKS]
         begin, end = self.section
-        shown = shown + [m for m in self.overlay.triggered() if begin <= m.time <= end][:MOST_MARKS]
+        shown = shown + self.overlay.triggered(begin, end)[:MOST_MARKS]
         cursors = [time if time is not None and begin <= time <= end else None for time in self.cursors]
         return {"marks": [{"time": m.time, "kind": m.kind, "text": m.text} for m in shown], "cursors": cursors}
 

@@ -26,6 +26,7 @@ class TriggerView:
         self._moments: list[Moment] = []
         self._place = -1
         self._asked = 0
+        self._listed: object = None
         with ui.column().classes("card w-full gap-2 trigger"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Trigger")
@@ -62,6 +63,14 @@ class TriggerView:
         self._signal.set_options(signals, value=signal)
         self._event.set_options(events, value=self._event.value if self._event.value in events else None)
         self._show_kind()
+        self._list_occurrences()
+
+    def _list_occurrences(self) -> None:
+        """List what was found, unless it is listed already: there may be thousands."""
+        key = (self.overlay.found, self.overlay.placed)
+        if key == self._listed:
+            return
+        self._listed = key
         self._moments = self.overlay.triggered()
         listed = {k: f"{k + 1}:  {m.time:.6f} s" + _log(m) for k, m in enumerate(self._moments[:LISTED_OCCURRENCES])}
         self._place = min(self._place, len(self._moments) - 1)

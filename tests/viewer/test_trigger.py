@@ -157,7 +157,7 @@ def test_what_cannot_be_looked_for_is_said(
     shown = Overlay(logs)
     with pytest.raises(HilserverError, match=expected):
         shown.search(Trigger.model_validate(trigger))
-    assert (shown.trigger, shown.found) == (None, [])
+    assert (shown.trigger, shown.triggered()) == (None, [])
 
 
 @pytest.mark.parametrize(
