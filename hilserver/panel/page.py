@@ -122,7 +122,7 @@ class Header:
 
     def _menu(self, log_out: Callable[[], None] | None) -> None:
         with (
-            ui.button(icon="tune").props("flat round dense").tooltip("Units").classes("units"),
+            ui.button(icon="tune").props("flat round dense").tooltip("Units and appearance").classes("units"),
             ui.menu(),
             ui.column().classes("p-4 gap-2"),
         ):
