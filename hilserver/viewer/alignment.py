@@ -51,7 +51,7 @@ def _clock(log: Measurement) -> float:
 def _event_time(log: Measurement, event: str, number: int) -> float:
     times = [moment.time for moment in log.happened if event_name(moment) == event]
     if not 1 <= number <= len(times):
-        found = "no event" if not times else f"only {len(times)} events"
+        found = "no event" if not times else f"only {len(times)} event{'s' * (len(times) > 1)}"
         known = dict.fromkeys(map(event_name, log.happened))
         raise HilserverError(f"{log.name} has {found} named {event}.{'' if times else did_you_mean(event, known)}")
     return times[number - 1]

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from nicegui import run, ui
+from nicegui import background_tasks, run, ui
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.viewer.layout import name_of
 from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.spectra import SEGMENTS, response, spectrum
@@ -58,6 +59,7 @@ class AnalysesView:
     def _do(self, action: Callable[[], None]) -> None:
         action()
         self.rebuild()
+        background_tasks.create(self.compute())
 
     async def compute(self) -> None:
         """Compute all of them whose signals are known."""
@@ -128,7 +130,7 @@ class AnalysisView:
         chosen = [self._one.value or before[0], self._other.value or before[1]]  # of before: what these logs lack
         self.overlay.tabs.change_analysis(
             self._place,
-            name=" ".join(str(self._name.value or "").split())[:60],
+            name=name_of(str(self._name.value or "")),
             kind=kind,
             signals=tuple(str(name) for name in chosen[: 1 if kind == "spectrum" else 2] if name),
             averages=int(self._segments.value),
@@ -163,17 +165,19 @@ class AnalysisView:
             self._subtract(one, other)
             return
         span, segments, kind = self.plot.measured_span, int(self._segments.value), self._kind.value
+        computed: tuple[str, dict[str, Any] | None] | None
         try:
             computed = await run.io_bound(_computed, kind, one, other, span, segments)
         except HilserverError as error:
-            self._note.set_text(str(error))
-            self._chart.visible = False
-            return
-        if computed is None:  # the program ends
+            computed = str(error), None
+        if computed is None or self._note.is_deleted:  # the program ends, or the tab is not shown any more
             return
         note, options = computed
+        self._chart.visible = options is not None
+        if options is None:
+            self._note.set_text(note)
+            return
         self._note.set_text(f"{span[0]:.6g} s … {span[1]:.6g} s. {note}")
-        self._chart.visible = True
         self._chart.options.clear()
         self._chart.options.update(options)
         self._chart.update()

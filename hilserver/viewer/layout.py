@@ -132,6 +132,15 @@ def write_layout(layout: ViewLayout, path: Path) -> None:
     replace_file(path, layout_text(layout))
 
 
+def name_of(text: str) -> str:
+    r"""What a user has entered as the name of a tab, plot or analysis: at most 60 letters in one line.
+
+    >>> name_of("  Chamber\tA \x07")
+    'Chamber A'
+    """
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())[:60].strip()
+
+
 def layouts_in(folder: Path) -> dict[str, Path]:
     """The layouts in a folder by name; none if there is no such folder."""
     files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []

@@ -17,6 +17,7 @@ from hilserver.viewer.layout import (
     layout_file,
     layout_text,
     layouts_in,
+    name_of,
     parse_layout,
     read_layout,
     write_layout,
@@ -126,7 +127,7 @@ class TabsView:
     async def _rename(self, title: str, name: str, rename: Callable[[str], None]) -> None:
         given = await asked(title, name)
         if given is not None:
-            self._do(lambda: rename(" ".join(given.split())[:60]), False)
+            self._do(lambda: rename(name_of(given)), False)
 
 
 class LayoutMenu:

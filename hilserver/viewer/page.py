@@ -90,13 +90,15 @@ class ViewerPage:
 
     def _tools(self) -> None:
         with ui.row().classes("w-full items-center gap-3"):
-            self._align = ui.toggle(ALIGNMENTS, value="start", on_change=self._realign).props(
+            self._align = ui.toggle(ALIGNMENTS, value="start", on_change=self._align_otherwise).props(
                 "no-caps unelevated size=sm"
             )
             self._align.tooltip("What the logs have in common at time 0")
-            self._event = ui.select([], label="event", on_change=self._realign).props("outlined dense options-dense")
+            self._event = ui.select([], label="event", on_change=self._align_otherwise).props(
+                "outlined dense options-dense"
+            )
             self._event.classes("w-48 event")
-            self._number = ui.number("no.", value=1, min=1, precision=0, on_change=self._realign)
+            self._number = ui.number("no.", value=1, min=1, precision=0, on_change=self._align_otherwise)
             self._number.props("outlined dense debounce=500").classes("w-20 number").tooltip("The first, the second, …")
             self._moments = ui.select({}, label="go to event or note", with_input=True, on_change=self._go_to)
             self._moments.props("outlined dense options-dense")
@@ -245,11 +247,16 @@ class ViewerPage:
         self._event.visible = several and by == "event"
         self._number.visible = several and by in ("event", "trigger")
 
+    def _align_otherwise(self) -> None:
+        """The user has chosen (unless the page itself sets the choices)."""
+        if not self._setting:
+            background_tasks.create(self._realign())
+
     async def _realign(self) -> None:
         """Align the logs as chosen, as soon as the choice is complete."""
         self._show_alignment()
         by, event = self._align.value, str(self._event.value or "")
-        if self._setting or (by == "event" and not event) or not self._number.value:
+        if (by == "event" and not event) or not self._number.value:
             return
         try:
             aligned = ViewAlign(by=by, event=event, number=int(self._number.value))
