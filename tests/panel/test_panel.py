@@ -376,10 +376,7 @@ def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str,
     expect(viewer.page.locator(".apply")).to_be_disabled()
     assert viewer.page.request.get(f"{url}/recordings/../panel.log").status == 404
     viewer.page.goto(f"{url}/view?log={server.logs[-1].name}")
-    expect(viewer.page.locator(".note-search")).to_be_visible()
-    expect(viewer.page.get_by_role("button", name="Add a note")).to_be_disabled()
-    viewer.page.get_by_role("button", name="Layout").click()
-    expect(viewer.page.locator(".q-menu .q-item").first).to_have_text("Download")  # nothing is saved
+    expect(viewer.page.locator("body:has(.log-name)").get_by_role("button", name="Add a note")).to_be_disabled()
     viewer.context.close()
     assert viewer.errors == []
 
@@ -421,7 +418,6 @@ def test_recordings_are_viewed(anna: User, ended: Path, url: str) -> None:
     name = other.inner_text()
     other.click()
     expect(viewer.locator(".log-name")).to_have_text([ended.name, name])
-    expect(viewer.get_by_role("button", name="Add a note")).to_be_enabled()
     viewer.goto(f"{url}/view?log=../server.toml")
     expect(viewer.locator(".trouble")).to_contain_text("../server.toml is not among the logs that can be opened here")
     viewer.close()
