@@ -1,12 +1,14 @@
-"""Reading TOML files: rig, circuit, work cycle, sequence, calibration, broker login."""
+"""TOML files: rig, circuit, work cycle, sequence, calibration, broker login; layouts and notes of the log viewer."""
 
 from __future__ import annotations
 
+import os
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hilserver.errors import ConfigurationError, Problem
+from hilserver.errors import ConfigurationError, HilserverError, Problem
 
 
 def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
@@ -16,15 +18,48 @@ def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
     ``shown_as``: the name of the file in errors, instead of its path.
     """
     name = shown_as or str(path)
+    return _with_tolerances(read_plain_toml(path, name), name)
+
+
+def read_plain_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
+    """Like `read_toml`, for files whose texts are words of a person: a ± in them means no tolerance."""
+    name = shown_as or str(path)
     try:
-        return _with_tolerances(tomllib.loads(path.read_bytes().decode("utf-8-sig")), name)
+        return parse_toml(path.read_bytes(), name)
     except FileNotFoundError:
         text = "no such file."
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        text = f"can't be read: {error}."
+    raise ConfigurationError([Problem(text, file=name)])
+
+
+def parse_toml(content: bytes, name: str) -> dict[str, Any]:
+    """Parse the content of a TOML file. Raises ConfigurationError with its ``name``, and the line of a syntax error."""
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
         text = f"can't be read: {error}."
     except (ValueError, RecursionError) as error:  # also integers of thousands of digits, lists nested too deeply
         text = f"is not valid TOML: {error}."
     raise ConfigurationError([Problem(text, file=name)])
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text file at once: whoever reads it sees the old or the new text, never half of it.
+
+    Raises HilserverError if it can't be written.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8") as new:
+            new.write(text)
+            new.flush()
+            os.fsync(new.fileno())
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise HilserverError(f"{path}: can't be written: {error.strerror or error}.") from error
 
 
 def _with_tolerances(table: dict[str, Any], name: str) -> dict[str, Any]:

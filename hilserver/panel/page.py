@@ -17,7 +17,7 @@ from hilserver.panel.recordings import RecordingsView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands
 from hilserver.web.display import CHOICES, QUANTITIES, Units
-from hilserver.web.style import add_style
+from hilserver.web.style import AppearanceChoice, add_style
 
 HERE = Path(__file__).parent
 STOP = """
@@ -122,7 +122,7 @@ class Header:
 
     def _menu(self, log_out: Callable[[], None] | None) -> None:
         with (
-            ui.button(icon="tune").props("flat round dense").tooltip("Units").classes("units"),
+            ui.button(icon="tune").props("flat round dense").tooltip("Units and appearance").classes("units"),
             ui.menu(),
             ui.column().classes("p-4 gap-2"),
         ):
@@ -135,6 +135,8 @@ class Header:
                     label=QUANTITIES[si],
                     on_change=lambda e, si=si: self._choose(si, e.value),
                 ).props("outlined dense options-dense").classes(f"w-40 unit-{QUANTITIES[si]}")
+            ui.label("Appearance").classes("heading")
+            AppearanceChoice()
             if log_out is not None:
                 user = self.page.connection.address.user
                 ui.button(f"Log {user} out", icon="logout", on_click=log_out).props("flat no-caps dense")

@@ -21,6 +21,7 @@ from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
 from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
+from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.opening import logs_in
 from hilserver.viewer.page import ViewerPage
 from hilserver.viewer.store import LogStore
@@ -71,6 +72,7 @@ class Panel:
                 reload=False,
                 loop="asyncio",  # uvloop fails where an MQTT connection is lost while its socket is about to be watched
                 show=False,
+                dark=None,  # as the system of the browser
                 show_welcome_message=False,
                 reconnect_timeout=30.0,  # open pages survive a sleeping tablet or a busy machine
                 storage_secret=secrets.token_hex(32),
@@ -131,7 +133,11 @@ class Panel:
             folder = folder_of(session.connection, self._settings.recordings)
             return {} if folder is None else logs_in(folder)
 
-        ViewerPage(self._logs, offered, request.query_params.getlist("log"))
+        def may_write() -> bool:
+            return session.connection.role == "operator"
+
+        files = ViewerFiles(lambda: folder_of(session.connection, self._settings.recordings), may_write=may_write)
+        ViewerPage(self._logs, offered, request.query_params.getlist("log"), files)
         return None
 
     async def _stop(self, request: Request) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""Export of a log as CSV, Parquet or MDF4, for other tools."""
+"""Export of a log as CSV, Parquet, MDF4 or MAT, for other tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import pyarrow.parquet
 
 from hilserver.errors import did_you_mean
 from hilserver.record.format import EVENTS, METADATA_KEY, Event, RecordError, encode
+from hilserver.record.mat import MatWriter
 from hilserver.record.mdf import TIME, MdfWriter
+from hilserver.record.notes import as_event, read_notes
 from hilserver.record.reader import Batch, Damage, LogReader
 
 _CHUNK_ROWS = 20_000
@@ -26,6 +28,7 @@ FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] =
     "csv": pa.csv.CSVWriter,
     "parquet": pa.parquet.ParquetWriter,
     "mf4": MdfWriter,
+    "mat": MatWriter,
 }
 
 
@@ -42,16 +45,18 @@ class Exported:
 def export(
     path: str | Path, out: str | Path, format: str | None = None, *, columns: Sequence[str] = ("*",), every: int = 1
 ) -> Exported:
-    """Write the log at ``path`` (and its following parts) to ``out`` as ``"csv"``, ``"parquet"`` or ``"mf4"``.
+    """Write the log at ``path`` (and its following parts) to ``out`` as `FORMATS` has it: ``"csv"``, ``"parquet"``, ….
 
     Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
     value that any circuit of the run has, empty if the circuit of a row lacks it; ``events``: JSON list, mostly
-    empty (in MDF4 an attachment). ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept, with the
-    events of the omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` if the log
-    contains it, and the file carries the log's header under ``hilserver``. The log is read twice and never held in
-    memory. An existing ``out`` is replaced when the export is complete.
+    empty (in MDF4 an attachment, in MAT a structure). Notes on the log are among the events, at the first row at or
+    after their time. ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept, with the events of the
+    omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` if the log contains it,
+    and the file carries the log's header under ``hilserver`` (not MAT). The log is read twice and never held in memory.
+    An existing ``out`` is replaced when the export is complete.
 
-    Raises `RecordError` if the log can't be read, ``out`` can't be written, or a pattern matches no column.
+    Raises `HilserverError` if the log or its notes can't be read, ``out`` can't be written, or a pattern matches no
+    column.
     """
     source, target = LogReader(path), Path(out)
     format = format or target.suffix.removeprefix(".").lower()
@@ -86,11 +91,22 @@ def _survey(source: LogReader, every: int) -> tuple[list[str], dict[int, list[Ev
     """All columns of the run, and the events by the last kept row at or before their own."""
     circuit: dict[str, None] = {}
     events: dict[int, list[Event]] = {}
+    notes = list(read_notes(source.path))
+    last = 0
     for batch in source.batches():
         circuit.update(dict.fromkeys(batch.circuit.names))
-        for row, event in batch.events:
-            shown = {key: value for key, value in event.items() if key != "packed"}
-            events.setdefault(row - row % every, []).append(shown)
+        happened = [
+            (row, {key: value for key, value in event.items() if key != "packed"}) for row, event in batch.events
+        ]
+        time = batch.column(TIME) if notes else np.empty(0)
+        while notes and len(time) and notes[0].time <= time[-1]:
+            note = notes.pop(0)
+            happened.append((batch.start + int(np.searchsorted(time, note.time)), as_event(note)))
+        last = batch.start + len(batch) - 1
+        for row, event in happened:
+            events.setdefault(row - row % every, []).append(event)
+    for note in notes:  # behind the last row
+        events.setdefault(last - last % every, []).append(as_event(note))
     return [*source.header.columns, *(f"circuit.{name}" for name in circuit), EVENTS], events
 
 

@@ -16,6 +16,7 @@ from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
+from hilserver.record.notes import read_notes
 from hilserver.record.reader import Batch, LogReader
 from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
@@ -41,7 +42,10 @@ def write_run_report(log: Path, folder: Path) -> Path:
 
 
 def run_report(path: Path) -> Document:
-    """The report on a run. The log is read once and not held in memory. Raises RecordError if it can't be read."""
+    """The report on a run. The log is read once and not held in memory.
+
+    Raises HilserverError if it can't be read, or its notes can't.
+    """
     reader = LogReader(path)
     run = _Run(reader.header)
     for batch in reader.batches():
@@ -55,6 +59,9 @@ def run_report(path: Path) -> Document:
         blocks += [Heading("Valves"), _valve_table(run)]
     blocks += [Heading("Timing"), *_timing(run)]
     blocks += [Heading("Events"), _event_table(run)]
+    if notes := read_notes(path):
+        rows = tuple((f"{note.time:.3f}", note.text, note.author) for note in notes)
+        blocks += [Heading("Notes"), Grid(("note at, s", "note", "by"), rows)]
     blocks += _circuits(run)
     blocks.append(Heading("Configuration"))
     for name, table in header.configuration.items():

@@ -6,7 +6,6 @@ tare applies from its own entry onwards. Entries are only ever appended to the f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +21,7 @@ from hilserver.errors import HilserverError, Problem, did_you_mean, problems_of
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import HIGHEST_DEGREE, Scale, in_si
 from hilserver.rig.settings import RigSettings
+from hilserver.toml import replace_file
 from hilserver.units import Number, Quantity, difference
 
 HEAD = "# Calibrations of channels, written by hilserver calibrate. For each channel the last entry applies.\n"
@@ -207,11 +207,6 @@ def add(file: Path, channel: str, entry: Calibration) -> None:
     """
     try:
         before = file.read_text() if file.exists() else HEAD
-        part = file.with_name(file.name + ".part")
-        with part.open("w") as new:
-            new.write(f"{before.rstrip()}\n\n{as_text(channel, entry)}")
-            new.flush()
-            os.fsync(new.fileno())
-        part.replace(file)  # at once: there is never half a file
     except (OSError, UnicodeDecodeError) as error:
         raise HilserverError(f"{file}: can't be written: {error}.") from error
+    replace_file(file, f"{before.rstrip()}\n\n{as_text(channel, entry)}")

@@ -6,55 +6,135 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from nicegui import run, ui
+from nicegui import background_tasks, run, ui
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.viewer.layout import name_of
 from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.spectra import SEGMENTS, response, spectrum
-from hilserver.web.style import heading
 
 KINDS = {"spectrum": "Spectrum (FFT)", "bode": "Bode", "xy": "X/Y", "difference": "Difference"}
 MOST_POINTS = 20_000
 """Points of an X/Y plot; of more samples, every n-th is drawn."""
 
 
-class AnalysisView:
-    """The card. It computes when asked: each of its plots reads all samples of the span."""
+class AnalysesView:
+    """The analyses of the tab that is shown, a card for each."""
 
     def __init__(self, overlay: Overlay, plot: PlotView, redraw: Callable[[], None]) -> None:
         self.overlay, self.plot, self._redraw = overlay, plot, redraw
+        self._column = ui.column().classes("w-full gap-3")
+        self._cards: list[AnalysisView] = []
+        ui.button("Add an analysis", icon="add", on_click=lambda: self._do(overlay.tabs.add_analysis)).props(
+            "flat no-caps dense"
+        )
+
+    def refresh(self) -> None:
+        """Offer the signals that are shown now."""
+        for card in self._cards:
+            card.refresh()
+
+    def rebuild(self) -> None:
+        """Show the analyses of the tab, none of them computed."""
+        tabs = self.overlay.tabs
+        self._column.clear()
+        with self._column:
+            self._cards = [
+                AnalysisView(self.overlay, self.plot, self._redraw, place)
+                for place, _ in enumerate(tabs.shown.analyses)
+            ]
+            for place, card in enumerate(self._cards):
+                with card.head:
+                    ui.space()
+                    for text, icon, action in (
+                        ("up", "arrow_upward", lambda place=place: tabs.move_analysis(place, -1)),
+                        ("down", "arrow_downward", lambda place=place: tabs.move_analysis(place, 1)),
+                        ("away", "close", lambda place=place: tabs.remove_analysis(place)),
+                    ):
+                        button = ui.button(icon=icon, on_click=lambda action=action: self._do(action))
+                        button.props(f'flat dense round size=sm aria-label="Move analysis {place + 1} {text}"')
+
+    def _do(self, action: Callable[[], None]) -> None:
+        action()
+        self.rebuild()
+        background_tasks.create(self.compute())
+
+    async def compute(self) -> None:
+        """Compute all of them whose signals are known."""
+        for card in list(self._cards):
+            await card.compute(asked=False)
+
+
+class AnalysisView:
+    """A card. It computes when asked: each of its plots reads all samples of the span."""
+
+    def __init__(self, overlay: Overlay, plot: PlotView, redraw: Callable[[], None], place: int) -> None:
+        self.overlay, self.plot, self._redraw, self._place = overlay, plot, redraw, place
+        self._refreshing = False
+        given = overlay.tabs.shown.analyses[place]
         with ui.column().classes("card w-full gap-2 analysis"):
-            with ui.row().classes("w-full items-center gap-3"):
-                heading("Analysis of the span")
-                self._kind = ui.toggle(KINDS, value="spectrum", on_change=self.refresh)
-                self._kind.props("no-caps unelevated size=sm")
+            with ui.row().classes("w-full items-center gap-3") as self.head:
+                self._name = ui.input(value=given.name, placeholder="Analysis of the span")
+                self._name.props("borderless dense maxlength=60").classes("heading w-56 analysis-name")
+                self._kind = ui.toggle(KINDS, value=given.kind).props("no-caps unelevated size=sm")
                 self._one = ui.select([], label="signal").props("outlined dense options-dense").classes("w-64 one")
                 self._other = ui.select([], label="signal 2").props("outlined dense options-dense")
                 self._other.classes("w-64 other")
-                self._segments = ui.select(list(SEGMENTS), value=8, label="averages of").props("outlined dense")
-                self._segments.classes("w-28")
-                ui.button("Compute", icon="insights", on_click=self._compute).props("outline no-caps dense").classes(
-                    "px-3"
-                )
+                self._segments = ui.select(list(SEGMENTS), value=given.averages, label="averages of")
+                self._segments.props("outlined dense").classes("w-28")
+                ui.button("Compute", icon="insights", on_click=lambda: self.compute()).props(
+                    "outline no-caps dense"
+                ).classes("px-3")
             self._note = ui.label().classes("text-sm text-slate-600 analysis-note")
             self._chart = ui.echart({}).classes("w-full").style("height: 420px")
         self._chart.visible = False
         self.refresh()
+        self._kind.on_value_change(self._kind_changed)
+        for element in (self._name, self._one, self._other, self._segments):
+            element.on_value_change(self._keep)
 
     def refresh(self) -> None:
-        """Offer the signals that are shown now."""
+        """Offer the signals that are shown now; chosen are those of the layout, or the first ones."""
         names = [curve.name for curve in self.overlay.curves()]
+        wanted = self.overlay.tabs.shown.analyses[self._place].signals
+        self._refreshing = True
         for select, place in ((self._one, 0), (self._other, 1)):
-            kept = select.value if select.value in names else None
-            select.set_options(names, value=kept or (names[min(place, len(names) - 1)] if names else None))
+            if place < len(wanted):
+                known = self.overlay.find(wanted[place])
+                value = None if known is None else known.name
+            elif select.value in names:
+                value = select.value
+            else:
+                value = names[min(place, len(names) - 1)] if names else None
+            select.set_options(names, value=value)
+        self._refreshing = False
         kind = self._kind.value
         self._other.visible = kind != "spectrum"
         self._segments.visible = kind in ("spectrum", "bode")
         one, other = {"xy": ("x", "y"), "bode": ("from", "to")}.get(str(kind), ("signal", "minus"))
         self._one.props(f'label="{one}"')
         self._other.props(f'label="{other}"')
+
+    def _kind_changed(self) -> None:
+        self._keep()
+        self.refresh()
+
+    def _keep(self) -> None:
+        """Take what is chosen into the layout (a difference is part of the plot)."""
+        kind = self._kind.value
+        if kind == "difference" or self._refreshing:
+            return
+        before = (*self.overlay.tabs.shown.analyses[self._place].signals, None, None)
+        chosen = [self._one.value or before[0], self._other.value or before[1]]  # of before: what these logs lack
+        self.overlay.tabs.change_analysis(
+            self._place,
+            name=name_of(str(self._name.value or "")),
+            kind=kind,
+            signals=tuple(str(name) for name in chosen[: 1 if kind == "spectrum" else 2] if name),
+            averages=int(self._segments.value),
+        )
 
     def _subtract(self, one: DrawnSignal, other: DrawnSignal) -> None:
         """Show the difference of two signals in the plot above, and in its table."""
@@ -63,32 +143,41 @@ class AnalysisView:
         except HilserverError as error:
             self._note.set_text(str(error))
             return
-        shown = (one.name, other.name) in self.overlay.differences
+        shown = self.overlay.shows_difference(one.name, other.name)
         self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'not in the plot any more'}.")
         self._chart.visible = False
         self._redraw()
 
-    async def _compute(self) -> None:
+    async def compute(self, *, asked: bool = True) -> None:
+        """Compute; unless it is ``asked`` for by the user, only an analysis whose signals the layout names."""
+        wanted = self.overlay.tabs.shown.analyses[self._place].signals
+        if not asked and not wanted:
+            return
         curves = {curve.name: curve for curve in self.overlay.curves()}
         one, other = curves.get(str(self._one.value)), curves.get(str(self._other.value))
+        other = one if self._kind.value == "spectrum" else other
         if one is None or other is None:
-            self._note.set_text("Choose a signal first.")
+            missing = [name for name in wanted if self.overlay.find(name) is None]
+            said = f"Not in the plots of this tab: {', '.join(missing)}." if missing else "Choose a signal first."
+            self._note.set_text(said)
             return
         if self._kind.value == "difference":
             self._subtract(one, other)
             return
         span, segments, kind = self.plot.measured_span, int(self._segments.value), self._kind.value
+        computed: tuple[str, dict[str, Any] | None] | None
         try:
             computed = await run.io_bound(_computed, kind, one, other, span, segments)
         except HilserverError as error:
-            self._note.set_text(str(error))
-            self._chart.visible = False
-            return
-        if computed is None:  # the program ends
+            computed = str(error), None
+        if computed is None or self._note.is_deleted:  # the program ends, or the tab is not shown any more
             return
         note, options = computed
+        self._chart.visible = options is not None
+        if options is None:
+            self._note.set_text(note)
+            return
         self._note.set_text(f"{span[0]:.6g} s … {span[1]:.6g} s. {note}")
-        self._chart.visible = True
         self._chart.options.clear()
         self._chart.options.update(options)
         self._chart.update()
@@ -166,7 +255,7 @@ def _chart(panes: list[tuple[str, Floats, str, str]], frequency: Floats, frequen
         "axisPointer": {"link": [{"xAxisIndex": "all"}]},
         "dataZoom": [{"type": "inside", "xAxisIndex": "all", "filterMode": "none"}],
         "grid": [
-            {"left": 80, "right": 20, "top": f"{5 + k * height}%", "height": f"{height - 8}%"}
+            {"left": 80, "right": 20, "top": f"{7 + k * height}%", "height": f"{height - 8}%"}
             for k in range(len(panes))
         ],
         "xAxis": [

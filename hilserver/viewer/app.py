@@ -18,11 +18,20 @@ from hilserver.web.listening import LOOPBACK, new_token
 
 @dataclass(frozen=True)
 class ViewerSettings:
-    """The logs to show, by name, and the address of the page. ``token``: what admits a browser."""
+    """The logs to show, by name, and the address of the page. ``layout``: its file; ``token``: what admits a browser.
+
+    Layouts are saved beside the given one, else beside the first log.
+    """
 
     logs: Mapping[str, Path]
     port: int
+    layout: Path | None = None
     token: str = field(default_factory=new_token, repr=False)
+
+    @property
+    def folder(self) -> Path:
+        """Where layouts are kept."""
+        return (self.layout or next(iter(self.logs.values()))).parent
 
     @property
     def url(self) -> str:
@@ -54,6 +63,7 @@ def view(settings: ViewerSettings, store: LogStore) -> None:
     from nicegui import app, ui
     from wsproto.utilities import LocalProtocolError
 
+    from hilserver.viewer.layout_view import ViewerFiles
     from hilserver.viewer.page import ViewerPage
     from hilserver.web.guard import Guard, own_names
     from hilserver.web.style import ICON
@@ -68,7 +78,8 @@ def view(settings: ViewerSettings, store: LogStore) -> None:
             return RedirectResponse("/", 303)  # the token stays neither in the address bar nor in the history
         if browser not in admitted:
             return HTMLResponse(_NO_TOKEN, 401)
-        ViewerPage(store, lambda: settings.logs, list(settings.logs))
+        files = ViewerFiles(lambda: settings.folder, settings.layout)
+        ViewerPage(store, lambda: settings.logs, list(settings.logs), files)
         return None
 
     app.add_middleware(Guard, names=own_names(LOOPBACK, ()))
@@ -79,6 +90,7 @@ def view(settings: ViewerSettings, store: LogStore) -> None:
             port=settings.port,
             reload=False,
             show=False,
+            dark=None,  # as the system of the browser
             show_welcome_message=False,
             storage_secret=secrets.token_hex(32),
             session_middleware_kwargs={"session_cookie": f"hilserver-{settings.port}", "same_site": "lax"},

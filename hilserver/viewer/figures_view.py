@@ -42,7 +42,7 @@ class FiguresView:
             {"name": name, "label": title, "field": name, "align": "left" if name in left else "right"}
             for name, title in _COLUMNS.items()
         ]
-        self._table = ui.table(rows=[], columns=columns, row_key="signal", pagination=0)
+        self._table = ui.table(rows=[], columns=columns, row_key="id", pagination=0)
         self._table.props("flat dense hide-bottom").classes("w-full figures")
 
     async def follow(self, plot: PlotView) -> None:
@@ -56,22 +56,27 @@ class FiguresView:
         begin, end = plot.measured_span
         cursors, curves = list(plot.cursors), self.overlay.curves()
         self._span.set_text(_span_text(plot))
-        rows = {curve.name: {"signal": curve.name, "unit": curve.shown.unit} for curve in curves}
+        rows = {id_of(c): {"id": id_of(c), "signal": c.name, "unit": c.shown.unit} for c in curves}
         try:
             for curve in curves:
-                rows[curve.name] |= await run.io_bound(_at_cursors, curve, cursors) or {}
+                rows[id_of(curve)] |= await run.io_bound(_at_cursors, curve, cursors) or {}
             self._table.rows = list(rows.values())
             await asyncio.sleep(SETTLED)
             if not wanted():
                 return
             for curve in curves:
-                rows[curve.name] |= await run.io_bound(_over_span, curve, begin, end, wanted) or {}
+                rows[id_of(curve)] |= await run.io_bound(_over_span, curve, begin, end, wanted) or {}
                 if not wanted():
                     return
         except HilserverError as error:
             self._span.set_text(str(error))
         if wanted():
             self._table.rows = list(rows.values())
+
+
+def id_of(curve: DrawnSignal) -> str:
+    """What tells the row of a curve from others: a signal may be in several plots, in different units."""
+    return f"{curve.name} {curve.shown.unit}"
 
 
 def _at_cursors(curve: DrawnSignal, cursors: list[float | None]) -> dict[str, str]:

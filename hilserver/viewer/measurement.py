@@ -12,22 +12,41 @@ import numpy as np
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import RecordError
+from hilserver.record.notes import LogNote
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened: its time in the log, s; ``kind``: "switch", "mode", "fault", "command" or "lost"."""
+    """Something that happened: its time in the log, s.
+
+    ``kind`` is "switch", "mode", "fault", "command", "lost", "note" if a person has written it, "trigger" if it was
+    found by searching.
+    """
 
     time: float
     kind: str
     text: str
 
 
+def event_name(moment: Moment) -> str:
+    """By which name events of different logs are the same: what a switch changed does not matter.
+
+    >>> event_name(Moment(1.0, "switch", "switched: relief.opening_pressure: 150 bar → 120 bar"))
+    'switch'
+    >>> event_name(Moment(1.0, "mode", "RUNNING"))
+    'mode RUNNING'
+    """
+    if moment.kind in ("switch", "fault", "lost"):
+        return moment.kind
+    return f"mode {moment.text}" if moment.kind == "mode" else moment.text
+
+
 class Measurement(ABC):
     """A log. ``units``: the SI unit of each signal by name, "" if it has none or it is unknown.
 
     ``started``: Unix time of the log's time 0, None if unknown. ``moments`` are in the order of time, ``notes`` say
-    what is missing or was left out. All methods may be called by several threads.
+    what is missing or was left out. ``remarks`` are the notes of people, which are kept beside the log. All methods
+    may be called by several threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,11 +55,18 @@ class Measurement(ABC):
         self.started: float | None = None
         self.moments: Sequence[Moment] = ()
         self.notes: Sequence[str] = ()
+        self.remarks: Sequence[LogNote] = ()
 
     @property
     def name(self) -> str:
         """What it is called in lists."""
         return self.path.name
+
+    @property
+    def happened(self) -> list[Moment]:
+        """Its moments and the notes of people, in the order of time."""
+        remarks = [Moment(note.time, "note", f"note: {note.line}") for note in self.remarks]
+        return sorted([*self.moments, *remarks], key=lambda moment: moment.time)
 
     def require(self, signal: str) -> None:
         """Raises `RecordError` if there is no such signal."""

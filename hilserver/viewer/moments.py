@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, is_circuit
+from hilserver.record.notes import LogNote
 from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, fault_text
 from hilserver.tick.row import command_in
@@ -50,6 +53,10 @@ class MomentList:
                 self.found.append(Moment(time, "switch", text))
             elif kind == "lost":
                 self.found.append(Moment(time, "lost", "the rows before this one were lost"))
+            elif kind == "note":  # of an exported log, at its own time
+                with suppress(ValidationError):  # of another program
+                    note = LogNote.model_validate({key: value for key, value in event.items() if key != "kind"})
+                    self.found.append(Moment(note.time, "note", f"note: {note.line}"))
             elif kind == "command":
                 command = int(command_in(recorded_command(event, self._header)).kind)
                 if command in COMMAND_NAMES:

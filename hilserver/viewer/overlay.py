@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.viewer.alignment import Alignment, offsets
+from hilserver.viewer.alignment import offsets
+from hilserver.viewer.axis_units import axis_unit
 from hilserver.viewer.difference import SignalDifference
+from hilserver.viewer.layout import ViewAlign, ViewLayout, ViewPlot
 from hilserver.viewer.measurement import Moment
 from hilserver.viewer.statistics import SpanStatistics, sample_at, statistics
 from hilserver.viewer.store import OpenedLog
+from hilserver.viewer.tabs import Tabs
+from hilserver.viewer.trigger import Trigger, occurrences
 from hilserver.web.display import Shown, Units
 
 COLOURS = (
@@ -21,13 +26,18 @@ COLOURS = (
 )
 DASHES = ("solid", "dashed", "dotted")
 """The lines of the first, second and third log; further ones begin again."""
+OF_LOG = " · "
+"""Between the name of a signal and the number of its log."""
 MOST_MARKS = 60
 """Events that are drawn in a section; with more, none could be read."""
 
 
 @dataclass(frozen=True)
 class DrawnSignal:
-    """A signal of a log as it is drawn: ``offset`` is added to its times, values are in ``shown``."""
+    """A signal of a log as it is drawn: ``offset`` is added to its times, values are in ``shown``.
+
+    ``plot`` is the place of its plot in the tab; the unit ``si`` that of the log.
+    """
 
     opened: OpenedLog
     signal: str
@@ -36,6 +46,8 @@ class DrawnSignal:
     shown: Shown
     colour: str
     dash: str
+    si: str = ""
+    plot: int = 0
 
     def points(self, begin: float, end: float, pixels: int) -> tuple[Floats, Floats]:
         """What to draw of it between these common times (see `OpenedLog.curve`)."""
@@ -60,61 +72,132 @@ class DrawnSignal:
 
 
 class Overlay:
-    """The logs of a page, how they are aligned, and the signals that are chosen."""
+    """The logs of a page, how they are aligned, and the tabs with the signals that are chosen.
+
+    ``placed`` are the logs with what is added to their times, s. What reads samples may be called in another thread.
+    """
 
     def __init__(self, logs: Sequence[OpenedLog] = ()) -> None:
-        self.logs: list[OpenedLog] = []
-        self.offsets: list[float] = []
-        self.signals: list[str] = []
-        self.differences: list[tuple[str, str]] = []
+        self.placed: list[tuple[OpenedLog, float]] = []
+        self.tabs = Tabs()
+        self.aligned = ViewAlign()
+        self.trigger: Trigger | None = None
+        self.found: list[tuple[OpenedLog, list[float]]] = []
         self._differences: dict[tuple[str, str, float, float], OpenedLog] = {}
-        self.units = Units({"s": "s"})
-        self._aligned: tuple[Alignment, str, int] = ("start", "", 1)
+        self._units = Units({"s": "s"})
         for opened in logs:
             self.add(opened)
 
+    @property
+    def logs(self) -> list[OpenedLog]:
+        """The logs in their order."""
+        return [opened for opened, _ in self.placed]
+
+    @property
+    def layout(self) -> ViewLayout:
+        """What is shown, as it can be saved."""
+        return ViewLayout(align=self.aligned, trigger=self.trigger, tabs=self.tabs.all)
+
+    def load(self, layout: ViewLayout) -> None:
+        """Show what a layout says. Signals that the logs lack are kept in it, but not drawn (see `missing`).
+
+        Raises `HilserverError` if the logs can't be aligned so: all else is done, and they are aligned as before.
+        """
+        self.tabs, self.trigger, self.found = Tabs(layout.tabs), layout.trigger, []
+        self.align(layout.align)
+
+    def missing(self) -> list[str]:
+        """The signals of all tabs that no log has."""
+        known = self.available()
+        return [name for name in self.layout.signals() if name not in known]
+
     def add(self, opened: OpenedLog) -> None:
         """Add a log. Raises `HilserverError` if it can't be aligned with the others; it is not added then."""
-        self._set([*self.logs, opened], self._aligned)
+        self._set([*self.logs, opened], self.aligned)
 
     def remove(self, opened: OpenedLog) -> None:
         """Remove a log."""
-        self._set([other for other in self.logs if other is not opened], self._aligned)
+        self._set([other for other in self.logs if other is not opened], self.aligned)
 
-    def align(self, how: Alignment, event: str = "", number: int = 1) -> None:
+    def align(self, aligned: ViewAlign) -> None:
         """Align the logs (see `offsets`). Raises `HilserverError` if one can't be; nothing is changed then."""
-        self._set(self.logs, (how, event, number))
+        self._set(self.logs, aligned)
 
-    def _set(self, logs: list[OpenedLog], aligned: tuple[Alignment, str, int]) -> None:
-        self.offsets = offsets([opened.log for opened in logs], *aligned)
-        self.logs, self._aligned = logs, aligned
+    def _set(self, logs: list[OpenedLog], aligned: ViewAlign) -> None:
+        measured = [opened.log for opened in logs]
+        found = offsets(measured, aligned.by, aligned.event, aligned.number, self.trigger)
+        self.placed, self.aligned = list(zip(logs, found, strict=True)), aligned
+        self.found = [(opened, times) for opened, times in self.found if opened in logs]
         self._differences.clear()
 
+    def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:
+        """Search all logs for a trigger, which then also serves for aligning. Returns how often each is triggered.
+
+        Raises `HilserverError` if a log lacks its signal, unless another has it; nothing is changed then.
+        """
+        able = [opened for opened in self.logs if trigger.event or trigger.signal in opened.log.units]
+        if not able and self.logs:
+            self.logs[0].log.require(trigger.signal)
+        self.found = [(opened, occurrences(opened.log, trigger, wanted=wanted)) for opened in able]
+        self.trigger = trigger
+        counts = {id(opened): len(times) for opened, times in self.found}
+        return [counts.get(id(opened), 0) for opened in self.logs]
+
+    def triggered(self, begin: float = -math.inf, end: float = math.inf) -> list[Moment]:
+        """The occurrences found between two common times, at common times; with the number of the log if several."""
+        places = {id(opened): (place, offset) for place, (opened, offset) in enumerate(self.placed, 1)}
+        found = []
+        for opened, times in self.found:
+            if id(opened) in places:
+                place, offset = places[id(opened)]
+                inside = times[bisect_left(times, begin - offset) : bisect_right(times, end - offset)]
+                text = f"{place}: trigger" if len(places) > 1 else "trigger"
+                found += [Moment(time + offset, "trigger", text) for time in inside]
+        return sorted(found, key=lambda moment: moment.time)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals of the selected plot."""
+        return self.tabs.selected.signals
+
     def choose(self, signals: Sequence[str]) -> None:
-        """Show these signals of all logs that have them. Raises `HilserverError` if none has one of them."""
+        """Show these signals in the selected plot, of all logs that have them.
+
+        Raises `HilserverError` if no log has one of them, unless it is there already.
+        """
         known = self.available()
         for signal in signals:
-            if signal not in known:
+            if signal not in known and signal not in self.signals:
                 if not self.logs:
                     raise HilserverError("No log is open.")
                 self.logs[0].log.require(signal)
-        self.signals = list(dict.fromkeys(signals))
+        self.tabs.change_plot(signals=tuple(dict.fromkeys(signals)))
 
     def subtract(self, one: str, other: str) -> None:
         """Show the difference of two curves, given by their names, as long as both are shown; or stop showing it.
 
-        Raises `HilserverError` if they are not shown, or their units differ.
+        Raises `HilserverError` if they are not shown, or their quantities differ.
         """
-        curves = {curve.name: curve for curve in self.curves()}
-        if one not in curves or other not in curves or one == other:
+        first, second = self.find(one), self.find(other)
+        if first is None or second is None or first.name == second.name:
             raise HilserverError("Choose two signals that are shown.")
-        units = [curves[name].shown.unit for name in (one, other)]
-        if units[0] != units[1]:
-            raise HilserverError(f"{one} is in {units[0] or 'no unit'}, {other} in {units[1] or 'no unit'}.")
-        if (one, other) in self.differences:
-            self.differences.remove((one, other))
-        else:
-            self.differences.append((one, other))
+        if first.si != second.si:
+            units = [curve.shown.unit or "no unit" for curve in (first, second)]
+            raise HilserverError(f"{one} is in {units[0]}, {other} in {units[1]}.")
+        kept = tuple(pair for pair in self.tabs.shown.differences if pair != (one, other))
+        added = ((one, other),) if kept == self.tabs.shown.differences else ()
+        self.tabs.change(differences=kept + added)
+
+    def shows_difference(self, one: str, other: str) -> bool:
+        """Whether the difference of two curves is shown in this tab."""
+        return (one, other) in self.tabs.shown.differences
+
+    def find(self, name: str) -> DrawnSignal | None:
+        """The curve with this name; `None` if it is not shown.
+
+        Where there is only one log, ``p_A · 1`` is ``p_A``; where there are several, ``p_A`` is its first curve.
+        """
+        return _named(name, self._signal_curves())
 
     def available(self) -> dict[str, str]:
         """All signals of all logs with their SI units, in the order of the logs."""
@@ -124,20 +207,39 @@ class Overlay:
                 found[signal] = found.get(signal) or unit
         return found
 
+    def unit(self, plot: ViewPlot, si: str) -> Shown:
+        """The unit in which a plot shows values of this SI unit."""
+        return axis_unit(plot.units[si], si) if si in plot.units else self._units.of(si)
+
     def curves(self) -> list[DrawnSignal]:
-        """The chosen signals of all logs that have them; one log: a colour per signal, else per curve."""
-        found: list[DrawnSignal] = []
+        """The curves of the tab: signals of its plots in all logs that have them, and differences of these.
+
+        One log: a colour per signal, else per curve. A signal in several plots has one colour.
+        """
+        found = self._signal_curves()
+        pairs = ((_named(one, found), _named(other, found)) for one, other in self.tabs.shown.differences)
+        differences = [
+            self._difference(one, other)
+            for one, other in pairs
+            if one is not None and other is not None and one.si == other.si
+        ]
+        return found + differences
+
+    def _signal_curves(self) -> list[DrawnSignal]:
         units, several = self.available(), len(self.logs) > 1
-        for signal in self.signals:
-            shown = self.units.of(units.get(signal, ""))
-            for place, (opened, offset) in enumerate(zip(self.logs, self.offsets, strict=True)):
-                if signal in opened.log.units:
-                    name = f"{signal} · {place + 1}" if several else signal
-                    colour = COLOURS[len(found) % len(COLOURS)]
-                    found.append(DrawnSignal(opened, signal, name, offset, shown, colour, DASHES[place % len(DASHES)]))
-        by_name = {curve.name: curve for curve in found}
-        self.differences = [pair for pair in self.differences if set(pair) <= set(by_name)]
-        return found + [self._difference(by_name[one], by_name[other]) for one, other in self.differences]
+        colours: dict[str, str] = {}
+        found: list[DrawnSignal] = []
+        for number, plot in enumerate(self.tabs.shown.plots):
+            for signal in plot.signals:
+                si = units.get(signal, "")
+                shown = self.unit(plot, si)
+                for place, (opened, offset) in enumerate(self.placed):
+                    if signal in opened.log.units:
+                        name = f"{signal}{OF_LOG}{place + 1}" if several else signal
+                        colour = colours.setdefault(name, COLOURS[len(colours) % len(COLOURS)])
+                        dash = DASHES[place % len(DASHES)]
+                        found.append(DrawnSignal(opened, signal, name, offset, shown, colour, dash, si, number))
+        return found
 
     def _difference(self, one: DrawnSignal, other: DrawnSignal) -> DrawnSignal:
         name = f"{one.name} − {other.name}"
@@ -146,15 +248,14 @@ class Overlay:
         if known is None:
             pairs = [(curve.opened.log, curve.signal, curve.offset) for curve in (one, other)]
             known = self._differences[key] = OpenedLog(SignalDifference(name, pairs[0], pairs[1]))
-        return DrawnSignal(known, name, name, 0.0, one.shown, "#0f172a", "solid")
+        return DrawnSignal(known, name, name, 0.0, one.shown, "#0f172a", "solid", one.si, one.plot)
 
     def extent(self) -> tuple[float, float]:
         """The first and the last common time of all logs, s; a second at least."""
         if not self.logs:
             return 0.0, 1.0
-        pairs = list(zip(self.logs, self.offsets, strict=True))
-        begin = min(opened.log.span[0] + offset for opened, offset in pairs)
-        end = max(opened.log.span[1] + offset for opened, offset in pairs)
+        begin = min(opened.log.span[0] + offset for opened, offset in self.placed)
+        end = max(opened.log.span[1] + offset for opened, offset in self.placed)
         return (begin, end) if end > begin else (begin, begin + 1.0)
 
     def moments(self, begin: float = -math.inf, end: float = math.inf) -> list[Moment]:
@@ -162,8 +263,8 @@ class Overlay:
         several = len(self.logs) > 1
         found = [
             Moment(moment.time + offset, moment.kind, f"{place}: {moment.text}" if several else moment.text)
-            for place, (opened, offset) in enumerate(zip(self.logs, self.offsets, strict=True), 1)
-            for moment in opened.log.moments
+            for place, (opened, offset) in enumerate(self.placed, 1)
+            for moment in opened.log.happened
             if begin <= moment.time + offset <= end
         ]
         return sorted(found, key=lambda moment: moment.time)
@@ -177,3 +278,15 @@ def first_signals(logs: Sequence[OpenedLog]) -> list[str]:
     channels = [name for name, unit in units.items() if name.startswith("channel.") and unit in ("Pa", "m")]
     others = [name for name in units if name.lower() not in ("time", "tick", "utc")]
     return channels[:4] or others[:2]
+
+
+def _named(name: str, curves: Sequence[DrawnSignal]) -> DrawnSignal | None:
+    """See `Overlay.find`."""
+    signal, _, number = name.rpartition(OF_LOG)
+    exact = (curve for curve in curves if curve.name == name)
+    other = (
+        curve
+        for curve in curves
+        if curve.signal == name or (number == "1" and curve.signal == signal and curve.name == signal)
+    )
+    return next(exact, None) or next(other, None)

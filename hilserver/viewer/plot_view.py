@@ -53,9 +53,19 @@ class PlotView:
         if whole:
             self.cursors = [None, None]
         curves = self.overlay.curves()
-        panes = list(dict.fromkeys(curve.shown.unit for curve in curves))
+        places = sorted(
+            dict.fromkeys((c.plot, c.shown.unit) for c in curves),
+            key=lambda pane: pane[0],  # those of a plot stay in the order of their signals
+        )
+        plots = self.overlay.tabs.shown.plots
+        begun: set[int] = set()
+        panes = []
+        for plot, unit in places:
+            panes.append({"unit": unit, "title": "" if plot in begun else plots[plot].name})
+            begun.add(plot)
         series = [
-            {"name": c.name, "pane": panes.index(c.shown.unit), "colour": c.colour, "dash": c.dash} for c in curves
+            {"name": c.name, "pane": places.index((c.plot, c.shown.unit)), "colour": c.colour, "dash": c.dash}
+            for c in curves
         ]
         message = {"panes": panes, "series": series, "extent": extent, "section": self.section}
         self.plot.run_method("draw", message)
@@ -99,6 +109,7 @@ class PlotView:
         moments = self.overlay.moments(*self.section)
         shown = moments if len(moments) <= MOST_MARKS else [m for m in moments if m.kind != "command"][:MOST_MARKS]
         begin, end = self.section
+        shown = shown + self.overlay.triggered(begin, end)[:MOST_MARKS]
         cursors = [time if time is not None and begin <= time <= end else None for time in self.cursors]
         return {"marks": [{"time": m.time, "kind": m.kind, "text": m.text} for m in shown], "cursors": cursors}
 
@@ -108,8 +119,12 @@ class PlotView:
     def place(self, cursor: int, time: float | None) -> None:
         """Set a cursor (0 or 1), or remove it."""
         self.cursors[cursor] = time
-        self.plot.run_method("show_lines", self._lines())
+        self.show_lines()
         self._changed()
+
+    def show_lines(self) -> None:
+        """Mark cursors, events and notes as they are now."""
+        self.plot.run_method("show_lines", self._lines())
 
 
 def encoded(curve: DrawnSignal, begin: float, end: float, pixels: int) -> str:

@@ -1,4 +1,4 @@
-"""Signals of a span as CSV or Parquet, for other programs and for the viewer itself."""
+"""Signals of a span as CSV, Parquet or MAT, for other programs and for the viewer itself."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from hilserver.errors import HilserverError
+from hilserver.record.mat import MatWriter
 from hilserver.viewer.measurement import Measurement
 
 WRITERS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] = {
     "csv": pa.csv.CSVWriter,
     "parquet": pa.parquet.ParquetWriter,
+    "mat": MatWriter,
 }
 CHUNK = 1 << 17
 """Rows that are held in memory and written together."""
@@ -29,7 +31,7 @@ def export_span(
     """Write the samples of these signals from time ``begin`` to ``end`` of the log, both included.
 
     One row per sample, in SI units as in the log, with the column ``time``, s; every sample, not what is drawn. One
-    file for each time base, usually one. Parquet files state the units. Returns the files.
+    file for each time base, usually one. Parquet and MAT files state the units. Returns the files.
 
     Raises `HilserverError` if there is nothing to write, `RecordError` if a signal is unknown.
     """

@@ -8,19 +8,37 @@ from pathlib import Path
 
 import numpy as np
 
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.record.notes import LogNote, change_note, read_notes
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.opening import open_log
 from hilserver.viewer.pyramid import Pyramid
 
 
 class OpenedLog:
-    """A log whose signals can be drawn. Pyramids are built when a signal is drawn for the first time, and kept."""
+    """A log with its notes, whose signals can be drawn.
+
+    Pyramids are built when a signal is drawn for the first time, and kept.
+    """
 
     def __init__(self, log: Measurement) -> None:
         self.log = log
+        self.trouble = ""
         self._pyramids: dict[str, Pyramid] = {}
         self._building = threading.Lock()
+
+    def read_notes(self) -> None:
+        """Take the notes beside the log; ``trouble`` says what is wrong with them."""
+        self.trouble = ""
+        try:
+            self.log.remarks = read_notes(self.log.path)
+        except HilserverError as error:
+            self.trouble = str(error)
+
+    def change_note(self, old: LogNote | None, new: LogNote | None) -> None:
+        """Replace a note, add one or remove one (see `hilserver.record.notes.change_note`)."""
+        self.log.remarks = change_note(self.log.path, old, new)
 
     def curve(self, signal: str, begin: float, end: float, pixels: int) -> tuple[Floats, Floats]:
         """Times and values to draw from ``begin`` to ``end`` on so many pixels; at most about two points for each.
@@ -71,4 +89,5 @@ class LogStore:
                 opened = OpenedLog(open_log(path))
                 weakref.finalize(opened, opened.log.close)
                 self._opened[key] = opened
+            opened.read_notes()
             return opened

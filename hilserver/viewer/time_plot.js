@@ -2,7 +2,8 @@
 import { echarts } from "nicegui-echart";
 
 const CURSORS = ["#be185d", "#0f4c81"];
-const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", mode: "#15803d", command: "#94a3b8" };
+const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", trigger: "#0e7490", mode: "#15803d", command: "#586579" };
+const GRIP = 6; // pixels beside a cursor at which it can be taken
 const PANE = { left: 70, right: 18, first: 30, gap: 26 };
 
 // Points arrive as the bytes of float64, little endian: time, value, time, value, ...
@@ -30,7 +31,11 @@ export default {
     });
     this.observer.observe(this.$el);
     this.chart.on("datazoom", () => this.tell());
-    this.chart.getZr().on("click", (event) => this.place(event));
+    const mouse = this.chart.getZr();
+    mouse.on("click", (event) => this.place(event));
+    mouse.on("mousedown", (event) => this.grip(event));
+    mouse.on("mousemove", (event) => this.drag(event));
+    mouse.on("mouseup", (event) => this.release(event));
   },
 
   unmounted() {
@@ -42,6 +47,7 @@ export default {
     // Everything anew: panes, curves, section.
     draw(message) {
       this.shown = message;
+      this.still = false;
       this.visible = message.section[1] - message.section[0]; // for the texts of the axis, which are made while drawing
       this.$el.style.height = `${Math.max(380, 60 + 170 * message.panes.length)}px`;
       this.chart.resize();
@@ -54,11 +60,13 @@ export default {
       if (!this.shown || message.number !== this.number) return;
       this.answered = message.number;
       const series = message.points.map((points, k) => ({ id: `curve${k}`, data: decoded(points) }));
-      this.chart.setOption({ series: [...series, ...this.marks(message.marks, message.cursors)] });
+      this.lines = message;
+      this.chart.setOption({ series: [...series, ...this.marks(message.marks, this.held(message.cursors))] });
     },
 
-    show_lines({ marks, cursors }) {
-      if (this.shown) this.chart.setOption({ series: this.marks(marks, cursors) });
+    show_lines(lines) {
+      this.lines = lines;
+      if (this.shown) this.chart.setOption({ series: this.marks(lines.marks, this.held(lines.cursors)) });
     },
 
     choose(cursor) {
@@ -87,9 +95,65 @@ export default {
       }, 30);
     },
 
+    // The cursor at this place of the mouse, or null.
+    near({ offsetX, offsetY }) {
+      if (!this.lines || !this.inside(offsetX, offsetY)) return null;
+      const distance = this.lines.cursors.map((time) =>
+        time === null ? Infinity : Math.abs(this.chart.convertToPixel({ xAxisIndex: 0 }, time) - offsetX));
+      const nearest = distance[1] < distance[0] ? 1 : 0;
+      return distance[nearest] <= GRIP ? nearest : null;
+    },
+
+    inside(x, y) {
+      return Boolean(this.shown?.panes.some((_, k) => this.chart.containPixel({ gridIndex: k }, [x, y])));
+    },
+
+    // Over a cursor the mouse takes it, instead of moving the section.
+    grip(event) {
+      const cursor = this.near(event);
+      this.moves_section(cursor === null);
+      this.dragged = cursor === null ? null : { cursor, time: this.lines.cursors[cursor] };
+    },
+
+    drag(event) {
+      if (!this.dragged) {
+        const near = this.near(event) !== null;
+        this.moves_section(!near);
+        if (near) this.chart.getZr().setCursorStyle("ew-resize");
+        return;
+      }
+      const [begin, end] = this.section();
+      const time = this.chart.convertFromPixel({ xAxisIndex: 0 }, event.offsetX);
+      this.dragged.time = Math.min(Math.max(time, begin), end);
+      this.dragged.moved = true;
+      this.chart.setOption({ series: this.marks(this.lines.marks, this.held(this.lines.cursors)) });
+      if (Date.now() - (this.told || 0) > 100) this.tell_cursor();
+    },
+
+    release() {
+      if (this.dragged?.moved) this.tell_cursor();
+      this.dragged = null;
+    },
+
+    tell_cursor() {
+      this.told = Date.now();
+      this.$emit("place", { cursor: this.dragged.cursor, time: this.dragged.time });
+    },
+
+    // The cursors, of which the one that is held stays where the mouse is.
+    held(cursors) {
+      return cursors.map((time, k) => (this.dragged?.cursor === k ? this.dragged.time : time));
+    },
+
+    moves_section(moves) {
+      if (this.still === !moves) return;
+      this.still = !moves;
+      this.chart.setOption({ dataZoom: [{ moveOnMouseMove: moves }] });
+    },
+
     // A click places the chosen cursor, with Shift the other one.
     place({ offsetX, offsetY, event }) {
-      if (!this.shown?.panes.some((_, k) => this.chart.containPixel({ gridIndex: k }, [offsetX, offsetY]))) return;
+      if (!this.inside(offsetX, offsetY)) return;
       const time = this.chart.convertFromPixel({ xAxisIndex: 0 }, offsetX);
       this.$emit("place", { cursor: event.shiftKey ? 1 - this.cursor : this.cursor, time });
     },
@@ -101,13 +165,16 @@ export default {
       const top = (k) => PANE.first + k * (height + PANE.gap);
       const zoom = { xAxisIndex: "all", filterMode: "none", throttle: 30, startValue: section[0], endValue: section[1] };
       const label = (time) => clock(time, Math.max(this.visible, 1e-6));
-      const keys = panes.map((_, k) => ({
+      const keys = panes.map((pane, k) => ({
         data: series.filter((curve) => curve.pane === k).map((curve) => curve.name),
-        top: top(k) - 24, left: PANE.left + 60, right: 10, type: "scroll", itemWidth: 16, itemHeight: 3, icon: "rect",
+        top: top(k) - 24, left: PANE.left + 60 + 8 * pane.title.length, right: 10, type: "scroll", itemWidth: 16, itemHeight: 3, icon: "rect",
       }));
       return {
         animation: false,
         textStyle: { fontFamily: "Roboto, sans-serif" },
+        title: panes.map(({ title }, k) => ({
+          text: title, top: top(k) - 26, left: PANE.left + 10, textStyle: { fontSize: 13, fontWeight: "bold" },
+        })),
         legend: keys,
         grid: Array.from({ length: count }, (_, k) => ({ ...PANE, top: top(k), height })),
         xAxis: Array.from({ length: count }, (_, k) => ({
@@ -116,7 +183,7 @@ export default {
           splitLine: { lineStyle: { color: "#f1f5f9" } }, axisPointer: { label: { show: false } },
         })),
         yAxis: Array.from({ length: count }, (_, k) => ({
-          type: "value", gridIndex: k, scale: true, name: panes[k] || "", nameGap: 8,
+          type: "value", gridIndex: k, scale: true, name: panes[k]?.unit || "", nameGap: 8,
           nameTextStyle: { align: "right" }, splitLine: { lineStyle: { color: "#e2e8f0" } },
         })),
         dataZoom: [{ type: "inside", ...zoom }, { type: "slider", ...zoom, height: 16, bottom: 4, showDataShadow: false, brushSelect: false, labelFormatter: label }],
@@ -135,15 +202,15 @@ export default {
       const room = Math.floor((this.height || 200) / 6); // letters beside a line
       const lines = [
         ...moments.map(({ time, kind, text }) => ({
-          xAxis: time, lineStyle: { color: MARKS[kind] || "#64748b", type: "dashed", width: 1 }, name: text,
-          label: { color: MARKS[kind] || "#64748b", fontSize: 10, position: kind === "command" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
+          xAxis: time, lineStyle: { color: MARKS[kind] || "#586579", type: "dashed", width: 1 }, name: text,
+          label: { color: MARKS[kind] || "#586579", fontSize: 10, position: kind === "command" || kind === "note" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
         })),
         ...cursors.map((time, k) => ({
           xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },
           label: { color: CURSORS[k], fontWeight: "bold", fontSize: 13, position: "insideEndTop", formatter: `${k + 1}` },
         })).filter((line) => line.xAxis !== null),
       ];
-      return (this.shown?.panes.length ? this.shown.panes : [""]).map((_, k) => ({
+      return (this.shown?.panes.length ? this.shown.panes : [null]).map((_, k) => ({
         id: `marks${k}`, type: "line", xAxisIndex: k, yAxisIndex: k, data: [], silent: true,
         markLine: {
           silent: true, symbol: "none", animation: false,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from command_line import Command
+from pages import only
+from viewer_bench import record
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,24 @@ def test_a_port_in_use_is_named(hilserver: Command, tmp_path: Path) -> None:
         said = hilserver("view", "--no-browser", "--port", str(port), tmp_path / "press.csv")
     assert said.code == 2
     assert f"can't be served on 127.0.0.1:{port}" in said.err
+
+
+def documented_layout() -> list[str]:
+    """The command of docs/viewing.md that begins with a layout."""
+    return only("tested: tests/cli/test_view_command.py::documented_layout").text.split()[1:]
+
+
+def test_what_is_wrong_in_the_layout_is_said_first(
+    hilserver: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb, log, option, layout = documented_layout()
+    assert (verb, option) == ("view", "--layout")
+    for file in (Path(log), Path(layout)):
+        file.parent.mkdir()
+    record(Path(log))
+    Path(layout).write_text("[[tabs]]\nplot = []\n")
+    said = hilserver("view", "--no-browser", log, option, layout)
+    assert said.code == 2
+    assert f"{layout}: tabs[0].plot: unknown key. Did you mean plots?" in " ".join(said.err.split())
+    assert "http" not in said.out

@@ -361,7 +361,7 @@ def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
     anna.presses("Continue")
 
 
-def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str, anna: User) -> None:
+def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str, anna: User, server: Server) -> None:
     anna.runs()
     viewer = User(browser, url, "wall", PASSWORDS["wall"])
     expect(viewer.page.locator(".link")).to_have_text("wall · viewer, read-only")
@@ -375,6 +375,8 @@ def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str,
     viewer.clicks_component("relief")
     expect(viewer.page.locator(".apply")).to_be_disabled()
     assert viewer.page.request.get(f"{url}/recordings/../panel.log").status == 404
+    viewer.page.goto(f"{url}/view?log={server.logs[-1].name}")
+    expect(viewer.page.locator("body:has(.log-name)").get_by_role("button", name="Add a note")).to_be_disabled()
     viewer.context.close()
     assert viewer.errors == []
 

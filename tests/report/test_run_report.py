@@ -13,6 +13,7 @@ import pytest
 from forged_log import rewritten
 
 from hilserver.errors import HilserverError
+from hilserver.record.notes import LogNote, change_note
 from hilserver.record.reader import LogReader
 from hilserver.record.summary import summarise
 from hilserver.report.document import Code, Diagram, Document, Grid, Picture
@@ -47,6 +48,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def grids(page: Document) -> dict[str, Grid]:
     return {block.head[0]: block for block in page.blocks if isinstance(block, Grid)}
+
+
+def test_notes_on_the_log_are_listed(log: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run.arrow"
+    copy.write_bytes(log.read_bytes())
+    assert "note at, s" not in grids(run_report(copy))
+    change_note(copy, None, LogNote(time=4.5, text="opens too early", author="Anna"))
+    assert grids(run_report(copy))["note at, s"].rows == (("4.500", "opens too early", "Anna"),)
 
 
 def test_figures_are_those_of_the_log(log: Path) -> None:

@@ -41,7 +41,7 @@ def test_by_an_event(logs: list[Measurement]) -> None:
 
 
 def test_what_a_log_lacks_is_named(logs: list[Measurement], tmp_path: Path) -> None:
-    with pytest.raises(HilserverError, match=r"one\.arrow has only 1 events named switch"):
+    with pytest.raises(HilserverError, match=r"one\.arrow has only 1 event named switch"):
         offsets(logs[:2], "event", "switch", 2)
     with pytest.raises(HilserverError, match=r"one\.arrow has no event named swich\..*switch"):
         offsets(logs[:2], "event", "swich")

@@ -9,6 +9,7 @@ import pytest
 from viewer_bench import STARTED, record
 
 from hilserver.errors import HilserverError
+from hilserver.viewer.layout import ViewAlign
 from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.store import LogStore
 
@@ -50,7 +51,7 @@ def test_a_signal_is_drawn_for_every_log_that_has_it(folder: Path) -> None:
     assert {c.shown.unit for c in both.curves()} == {"bar", "mm"}
     with pytest.raises(HilserverError, match=r"has no signal channel\.y"):
         both.choose(["channel.y"])
-    assert both.signals == ["channel.p_A", "channel.x"]
+    assert both.signals == ("channel.p_A", "channel.x")
 
 
 def test_the_difference_of_two_signals_of_a_log_is_exact(folder: Path) -> None:
@@ -78,7 +79,7 @@ def test_the_difference_of_two_logs_is_interpolated(folder: Path) -> None:
     known = np.isfinite(values)
     assert np.count_nonzero(~known) == 1, "the sample behind the last of the other log"
     assert np.abs(values[known]).max() < 100.0 * (2e-3) ** 2 / 8 * 1.01, "in mm: h² / 8 times the second derivative"
-    both.align("clock")
+    both.align(ViewAlign(by="clock"))
     assert np.isnan(curve(both, "channel.x · 1 − channel.x · 2").samples(-1.0, 9.0)[1]).all(), "100 s apart"
 
 

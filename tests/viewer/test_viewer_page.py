@@ -21,7 +21,9 @@ from viewer_bench import SPIKE, STARTED, Run, record
 
 from hilserver.numerics.arrays import Floats
 from hilserver.record.export import export
+from hilserver.record.notes import read_notes
 from hilserver.viewer.figures_view import figure
+from hilserver.viewer.layout import ViewLayout, ViewPlot, ViewTab, read_layout, write_layout
 from hilserver.viewer.opening import open_log
 
 pytestmark = [
@@ -286,6 +288,81 @@ def test_spectrum_bode_one_signal_over_another_and_minus_another(page: Page) -> 
     page.get_by_role("option", name="channel.p_A · 2", exact=True).click()
     computed("channel.p_A · 1 − channel.p_A · 2 is in the plot")
     eventually(lambda: "channel.p_A · 1 − channel.p_A · 2" in rows(page), 20)
+
+
+def named(page: Page, what: str, name: str) -> None:
+    """Give the tab or the plot a name."""
+    page.get_by_role("button", name=f"Change this {what}").click()
+    page.locator(".q-menu .q-item", has_text="Rename").click()
+    page.locator(".asked input").fill(name)
+    page.locator(".asked input").press("Enter")
+    expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
+
+
+def test_a_layout_is_saved_and_laid_over_the_logs_again(page: Page, runs: tuple[Run, Run]) -> None:
+    named(page, "tab", "Chambers")
+    named(page, "plot", "Pressure")
+    page.locator(".unit").first.click()
+    page.get_by_role("option", name="MPa", exact=True).click()
+    page.get_by_role("button", name="Add a plot").click()
+    expect(page.get_by_role("button", name="Plot 2", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Layout").click()
+    page.locator(".q-menu .q-item", has_text="Save as").click()
+    page.locator(".asked input").fill("bench")
+    page.locator(".asked input").press("Enter")
+    file = runs[0].path.with_name("bench.layout.toml")
+    eventually(file.exists, 20)
+    saved = ViewPlot(name="Pressure", signals=("channel.p_A", "channel.x"), units={"Pa": "MPa"})
+    (tab,) = read_layout(file).tabs
+    assert (tab.name, tab.plots) == ("Chambers", (saved, ViewPlot()))
+    other = ViewPlot(name="Force", signals=("channel.x", "channel.F"), units={"m": "in"})
+    write_layout(ViewLayout(tabs=(tab.model_copy(update={"plots": (saved, other)}), ViewTab(name="Second"))), file)
+    page.get_by_role("button", name="Layout").click()
+    page.locator(".q-menu .q-item", has_text="Load bench").click()
+    names = f"() => {CHART}.getOption().yAxis.map((axis) => axis.name)"
+    eventually(lambda: page.evaluate(names) == ["MPa", "mm", "in"], 20)
+    titles = page.evaluate(f"() => {CHART}.getOption().title.map((title) => title.text)")
+    assert titles == ["Pressure", "", "Force"]
+    expect(page.locator(".missing")).to_have_text("Not in these logs: channel.F.")
+    eventually(lambda: len(drawn(page, 0)) > 100, 20)
+    assert drawn(page, 0)[:, 1].max() == SPIKE / 1e6
+    page.get_by_role("button", name="Second").click()
+    eventually(lambda: page.evaluate(names) == [""], 20)
+
+
+def test_a_note_a_trigger_and_a_cursor_that_is_dragged(page: Page, runs: tuple[Run, Run]) -> None:
+    """On a dark page."""
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator(".card").first).to_have_css("background-color", "rgb(30, 41, 59)")
+    long, plot = runs[0], page.locator(".time-plot")
+    plot.click(position=pixel(page, 100.0))
+    expect(page.locator(".figures tbody tr").first).to_contain_text("channel.p_A · 1")
+    box = plot.bounding_box()
+    assert box is not None
+    for move, time in ((page.mouse.down, 100.0), (page.mouse.up, 300.0)):
+        page.mouse.move(box["x"] + pixel(page, time)["x"], box["y"] + 100, steps=4)
+        move()
+    step = 400.0 / 1000  # at least of a pixel
+    page.get_by_role("button", name="Add a note").click()
+    page.locator(".note-text textarea").fill("squeals")
+    page.get_by_role("button", name="Keep").click()
+    expect(page.locator(".note-row")).to_contain_text("squeals")
+    (note,) = read_notes(long.path)
+    assert note.time == pytest.approx(300.0, abs=step)
+    assert section(page) == pytest.approx((0.0, 399.999)), "not moved by dragging"
+    marks = (
+        f"() => {CHART}.getOption().series.find((one) => one.id === 'marks0').markLine.data.map((line) => line.name)"
+    )
+    eventually(lambda: "1: note: squeals" in page.evaluate(marks), 20)
+    page.locator(".trigger-level input").fill("200")
+    page.get_by_role("button", name="Find").click()
+    expect(page.locator(".trigger-note")).to_have_text("log 1: 1, log 2: 1.")
+    page.get_by_role("button", name="Next occurrence").click()
+    spike = long.values["time"][long.spike]
+    eventually(lambda: section(page) == pytest.approx((spike - 0.1, spike + 0.5), abs=2e-3), 20)
+    page.get_by_role("button", name="Remove this note").click()
+    expect(page.locator(".note-row")).to_have_count(0)
+    assert read_notes(long.path) == ()
 
 
 def test_a_browser_without_the_token_sees_nothing(browser: Browser, url: str) -> None:

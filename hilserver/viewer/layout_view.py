@@ -1,0 +1,224 @@
+"""The tabs above the plot with their plots, and the menu of layouts: save, load, share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from nicegui import ui
+from nicegui.events import UploadEventArguments
+
+from hilserver.errors import HilserverError
+from hilserver.viewer.axis_units import axis_unit, offered_units
+from hilserver.viewer.layout import (
+    ViewLayout,
+    layout_file,
+    layout_text,
+    layouts_in,
+    name_of,
+    parse_layout,
+    read_layout,
+    write_layout,
+)
+from hilserver.viewer.overlay import Overlay
+
+LARGEST_LAYOUT = 1_000_000
+"""Bytes of a file that is taken as a layout."""
+
+
+@dataclass(frozen=True)
+class ViewerFiles:
+    """Where a page keeps layouts and notes: the folder (None: nowhere), the layout that was given, who may write."""
+
+    folder: Callable[[], Path | None] = lambda: None
+    layout: Path | None = None
+    may_write: Callable[[], bool] = lambda: True
+
+
+class TabsView:
+    """Tabs, and the plots of the tab that is shown.
+
+    ``changed`` is called after every change; with True if another tab may be shown.
+    """
+
+    def __init__(self, overlay: Overlay, changed: Callable[[bool], None]) -> None:
+        self.overlay, self._changed = overlay, changed
+        self._tabs = ui.row().classes("items-center gap-1 tabs")
+
+    def plots_here(self) -> None:
+        """Put the plots of the tab here."""
+        self._plots = ui.row().classes("w-full items-center gap-1 plots")
+
+    def refresh(self) -> None:
+        """Show tabs and plots as they are now."""
+        tabs = self.overlay.tabs
+        self._tabs.clear()
+        with self._tabs:
+            for place, tab in enumerate(tabs.all):
+                self._entry(tab.name or f"Tab {place + 1}", place == tabs.place, partial(tabs.show, place), True)
+            rename = partial(self._rename, "Name of the tab", tabs.shown.name, lambda name: tabs.change(name=name))
+            self._menu("tab", {"left": partial(tabs.move, -1), "right": partial(tabs.move, 1)}, tabs.remove, rename)
+            self._button("Add a tab", tabs.add, True)
+        self._plots.clear()
+        with self._plots:
+            for place, plot in enumerate(tabs.shown.plots):
+                self._entry(plot.name or f"Plot {place + 1}", place == tabs.plot, partial(tabs.select, place), False)
+            rename = partial(
+                self._rename, "Name of the plot", tabs.selected.name, lambda name: tabs.change_plot(name=name)
+            )
+            moves = {"up": partial(tabs.move_plot, -1), "down": partial(tabs.move_plot, 1)}
+            self._menu("plot", moves, tabs.remove_plot, rename)
+            self._button("Add a plot", tabs.add_plot, False)
+            ui.space()
+            self._units()
+
+    def _menu(
+        self,
+        what: str,
+        moves: Mapping[str, Callable[[], None]],
+        remove: Callable[[], None],
+        rename: Callable[[], Awaitable[None]],
+    ) -> None:
+        button = ui.button(icon="more_vert").props(f'flat dense round size=sm aria-label="Change this {what}"')
+        with button, ui.menu():
+            ui.menu_item("Rename …", rename)
+            for where, move in moves.items():
+                ui.menu_item(f"Move {where}", partial(self._do, move, False))
+            ui.menu_item("Remove", partial(self._do, remove, what == "tab"))
+
+    def _units(self) -> None:
+        """The units of the selected plot, for each of its quantities that has several."""
+        known, plot = self.overlay.available(), self.overlay.tabs.selected
+        for si in dict.fromkeys(known.get(signal, "") for signal in plot.signals):
+            unit = self.overlay.unit(plot, si).unit
+            if offered := offered_units(si):
+                choices = list(dict.fromkeys([*offered, unit]))
+                select = ui.select(choices, value=unit, new_value_mode="add-unique")
+                select.props("outlined dense options-dense").classes("w-28 unit").tooltip(
+                    "Unit of the axis: choose one, or enter another one"
+                )
+                select.on_value_change(lambda event, si=si: self._choose_unit(si, str(event.value)))
+
+    def _choose_unit(self, si: str, unit: str) -> None:
+        try:
+            axis_unit(unit, si)
+        except ValueError as error:
+            ui.notify(str(error), type="negative")
+            self.refresh()
+            return
+        units = {**self.overlay.tabs.selected.units, si: unit}
+        self._do(lambda: self.overlay.tabs.change_plot(units=units), False)
+
+    def _entry(self, name: str, is_shown: bool, show: Callable[[], None], of_tabs: bool) -> None:
+        look = "unelevated color=primary" if is_shown else "flat"
+        button = ui.button(name, on_click=lambda: self._do(show, of_tabs))
+        button.props(f"{look} no-caps dense").classes("px-3")
+
+    def _button(self, what: str, action: Callable[[], None], of_tabs: bool) -> None:
+        button = ui.button(icon="add", on_click=lambda: self._do(action, of_tabs))
+        button.props(f'flat dense round size=sm aria-label="{what}"').tooltip(what)
+
+    def _do(self, action: Callable[[], None], of_tabs: bool) -> None:
+        action()
+        self._changed(of_tabs)
+
+    async def _rename(self, title: str, name: str, rename: Callable[[str], None]) -> None:
+        given = await asked(title, name)
+        if given is not None:
+            self._do(lambda: rename(name_of(given)), False)
+
+
+class LayoutMenu:
+    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        files: ViewerFiles,
+        load: Callable[[ViewLayout], Awaitable[None]],
+        say: Callable[[str], None],
+    ) -> None:
+        self.overlay, self._files, self._load, self._say = overlay, files, load, say
+        self.file = files.layout
+        with ui.button("Layout", icon="dashboard").props("outline no-caps dense").classes("px-3"), ui.menu() as menu:
+            self._items = ui.column().classes("gap-0")
+        menu.on("before-show", self._refresh)
+        with ui.context.client.content, ui.dialog() as self._dialog, ui.column().classes("card gap-2"):
+            ui.label("Load a layout from a file")
+            self._upload = ui.upload(auto_upload=True, max_file_size=LARGEST_LAYOUT, on_upload=self._uploaded)
+            self._upload.props("accept=.toml")
+
+    def _refresh(self) -> None:
+        self._items.clear()
+        folder, may_write = self._files.folder(), self._files.may_write()
+        with self._items:
+            if may_write and self.file is not None:
+                ui.menu_item(f"Save {self.file.name}", lambda: self._save(self.file))
+            if may_write and folder is not None:
+                ui.menu_item("Save as …", self._save_as)
+            ui.menu_item("Download", lambda: ui.download.content(layout_text(self.overlay.layout), self._name()))
+            ui.menu_item("Load from a file …", self._dialog.open)
+            for name, path in ({} if folder is None else layouts_in(folder)).items():
+                ui.menu_item(f"Load {name}", lambda path=path: self._open(path))
+
+    def _name(self) -> str:
+        return self.file.name if self.file is not None else "recordings.layout.toml"
+
+    def _save(self, file: Path | None) -> None:
+        if file is None or not self._files.may_write():
+            return
+        try:
+            write_layout(self.overlay.layout, file)
+        except HilserverError as error:
+            self._say(str(error))
+            return
+        self.file = file
+        ui.notify(f"Saved: {file}", type="positive")
+
+    async def _save_as(self) -> None:
+        folder = self._files.folder()
+        name = await asked("Name of the layout", "" if self.file is None else self.file.name.partition(".")[0])
+        if folder is None or name is None:
+            return
+        try:
+            file = layout_file(folder, name)
+            if file.exists() and file != self.file:
+                raise HilserverError(f"{file.name} exists already: choose another name, or load it first.")
+        except HilserverError as error:
+            self._say(str(error))
+            return
+        self._save(file)
+
+    async def _open(self, path: Path) -> None:
+        try:
+            layout = read_layout(path)
+        except HilserverError as error:
+            self._say(str(error))
+            return
+        self.file = path
+        await self._load(layout)
+
+    async def _uploaded(self, event: UploadEventArguments) -> None:
+        self._dialog.close()
+        self._upload.reset()
+        try:
+            layout = parse_layout(await event.file.read(), event.file.name)
+        except HilserverError as error:
+            self._say(str(error))
+            return
+        await self._load(layout)
+
+
+async def asked(title: str, value: str) -> str | None:
+    """A text that the user enters; None if they give up. (On the page itself: a menu takes all in it along.)"""
+    with ui.context.client.content, ui.dialog() as dialog, ui.column().classes("card gap-3"):
+        text = ui.input(title, value=value).props("outlined dense autofocus").classes("w-80 asked")
+        text.on("keydown.enter", lambda: dialog.submit(text.value))
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+            ui.button("OK", on_click=lambda: dialog.submit(text.value)).props("no-caps")
+    given = await dialog
+    dialog.delete()
+    return None if given is None else str(given)

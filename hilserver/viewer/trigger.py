@@ -1,0 +1,169 @@
+"""A trigger as on an oscilloscope, searched in a recorded log: a signal crosses a level, or an event happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+from hilserver.errors import HilserverError, as_sentence
+from hilserver.numerics.arrays import Floats
+from hilserver.units import to_si
+from hilserver.viewer.measurement import Measurement, event_name
+
+Edge = Literal["rising", "falling", "either"]
+EDGES: tuple[Edge, ...] = ("rising", "falling", "either")
+MOST_OCCURRENCES = 10_000
+"""Occurrences that are looked for in a log."""
+CHUNK = 1 << 18
+"""Samples that are read at a time."""
+
+
+def _duration(text: str) -> str:
+    if to_si(text, "s") < 0.0:
+        raise ValueError(f"{text} is before: a duration is at least 0 s.")
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class Trigger(BaseModel):
+    """What is looked for: that ``signal`` crosses ``level``, or the ``event`` of this name (`event_name`).
+
+    A rising crossing is found where a sample reaches the level, and the signal was lower than the level by more than
+    the ``hysteresis`` since the crossing before; falling is the mirror image. Levels are texts with a unit, plain
+    numbers if the signal has none. ``before`` and ``after`` are the ends of the window that is shown around it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    signal: str = ""
+    level: str | float = 0.0
+    edge: Edge = "rising"
+    hysteresis: str | float = 0.0
+    event: str = ""
+    before: Duration = "0.1 s"
+    after: Duration = "0.5 s"
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if bool(self.signal) == bool(self.event):
+            raise ValueError("a trigger has either a signal with a level, or an event.")
+        return self
+
+    def window(self, time: float) -> tuple[float, float]:
+        """The window around an occurrence at this time, s."""
+        return time - to_si(self.before, "s"), time + to_si(self.after, "s")
+
+
+def occurrences(
+    log: Measurement, trigger: Trigger, most: int = MOST_OCCURRENCES, wanted: Callable[[], bool] = lambda: True
+) -> list[float]:
+    """The times of a log at which it is triggered, s, ascending; the first ``most`` of them.
+
+    Between two samples, the time at which the straight line through them crosses the level. Samples without a number
+    are skipped; if the signal has crossed the level meanwhile, that counts at the next sample. Every sample is read,
+    as long as the result is ``wanted``. Raises `HilserverError` if the log lacks the signal, or has other units.
+    """
+    if trigger.event:
+        return [moment.time for moment in log.happened if event_name(moment) == trigger.event][:most]
+    log.require(trigger.signal)
+    si = log.units[trigger.signal]
+    level, hysteresis = (_in_si(value, si, word, log) for value, word in zip(_levels(trigger), _WORDS, strict=True))
+    if hysteresis < 0.0:
+        raise HilserverError(f"hysteresis: {trigger.hysteresis} is below 0.")
+    signs = {"rising": (1.0,), "falling": (-1.0,), "either": (1.0, -1.0)}[trigger.edge]
+    searches = [(sign, Rising(sign * level, hysteresis)) for sign in signs]
+    times, found = log.times(trigger.signal), list[float]()
+    for at in range(0, len(times), CHUNK):
+        if not wanted() or len(found) >= most:
+            break
+        until = min(at + CHUNK, len(times))
+        values = log.read(trigger.signal, at, until)
+        found += sorted(t for sign, search in searches for t in search.take(times[at:until], sign * values))
+    return found[:most]
+
+
+_WORDS = ("level", "hysteresis")
+
+
+def _levels(trigger: Trigger) -> tuple[str | float, str | float]:
+    return trigger.level, trigger.hysteresis
+
+
+def _in_si(value: str | float, si: str, word: str, log: Measurement) -> float:
+    try:
+        if isinstance(value, str):
+            return to_si(value, si)
+    except ValueError as error:
+        raise HilserverError(f"{word}: {as_sentence(error)}") from None
+    if si and value != 0.0:
+        raise HilserverError(f"{word}: {value:g} has no unit: the signal of {log.name} is measured in {si}.")
+    return value
+
+
+class Rising:
+    """Finds where samples, given in order and part by part, rise through a level (see `occurrences`)."""
+
+    def __init__(self, level: float, hysteresis: float) -> None:
+        self._level, self._armed_below = level, level - hysteresis
+        self._armed = False
+        self._time = self._value = np.nan  # of the sample before
+
+    def take(self, times: Floats, values: Floats) -> list[float]:
+        """The crossings in the next samples."""
+        times, values = np.concatenate([[self._time], times]), np.concatenate([[self._value], values])
+        self._time, self._value = float(times[-1]), float(values[-1])
+        sides = np.where(values >= self._level, 1, np.where(values < self._armed_below, -1, 0))
+        places = 1 + np.flatnonzero(sides[1:])
+        if len(places) == 0:
+            return []
+        now = sides[places]
+        before = np.concatenate([[-1 if self._armed else 1], now[:-1]])
+        self._armed = bool(now[-1] == -1)
+        fired = places[(now == 1) & (before == -1)]
+        with np.errstate(invalid="ignore"):
+            rise = values[fired] - values[fired - 1]
+            share = np.where(np.isfinite(rise), (self._level - values[fired - 1]) / rise, 1.0)  # 1: a gap, or infinity
+        exact: list[float] = (times[fired] - (1.0 - share) * (times[fired] - times[fired - 1])).tolist()
+        return exact
+
+
+def nth_occurrence(log: Measurement, trigger: Trigger, number: int) -> float:
+    """The time of the ``number``-th occurrence, from 1. Raises `HilserverError` if there are not so many."""
+    found = occurrences(log, trigger, number)
+    if len(found) < number:
+        what = f"event {trigger.event}" if trigger.event else f"{trigger.edge} {trigger.signal} at {trigger.level}"
+        count = f"only {len(found)} occurrence{'s' * (len(found) > 1)}" if found else "no occurrence"
+        raise HilserverError(f"{log.name} has {count} of the trigger {what}.")
+    return found[number - 1]
+
+
+def level_text(text: str, shown: str, si: str) -> str | float:
+    """A level as a user enters it: a plain number is in the unit ``shown``.
+
+    >>> level_text("120", "bar", "Pa"), level_text("1.2 MPa", "bar", "Pa"), level_text("0,5", "", "")
+    ('120 bar', '1.2 MPa', 0.5)
+    """
+    text = text.strip()
+    try:
+        number = float(text.replace(",", "."))
+    except ValueError:
+        return text
+    unit = {"m³/h": "m^3/h", "US gal/min": "gpm", "m³/s": "m^3/s", "m³": "m^3"}.get(shown, shown)
+    return f"{number:g} {unit}" if si else number
+
+
+def times_text(counts: Sequence[int]) -> str:
+    """How often each log is triggered.
+
+    >>> times_text([3]), times_text([1, 10_000])
+    ('3 occurrences', 'log 1: 1, log 2: 10000 or more')
+    """
+    words = [f"{count} or more" if count >= MOST_OCCURRENCES else f"{count}" for count in counts]
+    if len(words) == 1:
+        return f"{words[0]} occurrence{'' if words[0] == '1' else 's'}"
+    return ", ".join(f"log {place}: {word}" for place, word in enumerate(words, 1))
