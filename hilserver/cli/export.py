@@ -23,10 +23,11 @@ def export(
         ),
     ],
     out: Annotated[
-        Path, typer.Argument(help="file to write; its suffix (.csv, .parquet, .mf4, .mat; .fmu) selects the format")
+        Path,
+        typer.Argument(help="file to write; its suffix (.csv, .parquet, .mf4, .mat, .xlsx; .fmu) selects the format"),
     ],
     format: Annotated[
-        str | None, typer.Option(help="log: csv, parquet, mf4 or mat, if the suffix does not state it")
+        str | None, typer.Option(help="log: csv, parquet, mf4, mat or xlsx, if the suffix does not state it")
     ] = None,
     columns: Annotated[
         list[str] | None,
@@ -36,7 +37,7 @@ def export(
     fmi: Fmi = None,
     tick: Tick = None,
 ) -> None:
-    """Write a log as CSV, Parquet, MDF4 or MAT (MATLAB), or a circuit as an FMU, for other tools.
+    """Write a log as CSV, Parquet, MDF4, MAT (MATLAB) or Excel, or a circuit as an FMU, for other tools.
 
     From a log: one column per logged quantity (SI units; raw readings unchanged), one per value of the virtual circuit.
 

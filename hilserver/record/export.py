@@ -1,4 +1,4 @@
-"""Export of a log as CSV, Parquet, MDF4 or MAT, for other tools."""
+"""Export of a log as CSV, Parquet, MDF4, MAT or Excel, for other tools."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from hilserver.errors import did_you_mean
+from hilserver.record.excel import ExcelWriter
 from hilserver.record.format import EVENTS, METADATA_KEY, Event, RecordError, encode
 from hilserver.record.mat import MatWriter
 from hilserver.record.mdf import TIME, MdfWriter
@@ -29,6 +30,7 @@ FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] =
     "parquet": pa.parquet.ParquetWriter,
     "mf4": MdfWriter,
     "mat": MatWriter,
+    "xlsx": ExcelWriter,
 }
 
 
@@ -49,11 +51,11 @@ def export(
 
     Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
     value that any circuit of the run has, empty if the circuit of a row lacks it; ``events``: JSON list, mostly
-    empty (in MDF4 an attachment, in MAT a structure). Notes on the log are among the events, at the first row at or
-    after their time. ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept, with the events of the
-    omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` if the log contains it,
-    and the file carries the log's header under ``hilserver`` (not MAT). The log is read twice and never held in memory.
-    An existing ``out`` is replaced when the export is complete.
+    empty (in MDF4 an attachment, in MAT a structure, in Excel a sheet). Notes on the log are among the events, at
+    the first row at or after their time. ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept,
+    with the events of the omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the
+    ``unit`` if the log contains it, and the file carries the log's header under ``hilserver`` (not MAT or Excel).
+    The log is read twice and never held in memory. An existing ``out`` is replaced when the export is complete.
 
     Raises `HilserverError` if the log or its notes can't be read, ``out`` can't be written, or a pattern matches no
     column.

@@ -1,4 +1,4 @@
-"""Signals of a span as CSV, Parquet or MAT, for other programs and for the viewer itself."""
+"""Signals of a span as CSV, Parquet, MAT or Excel, for other programs and for the viewer itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from hilserver.errors import HilserverError
+from hilserver.record.excel import ExcelWriter
 from hilserver.record.mat import MatWriter
 from hilserver.viewer.measurement import Measurement
 
@@ -19,6 +20,7 @@ WRITERS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] =
     "csv": pa.csv.CSVWriter,
     "parquet": pa.parquet.ParquetWriter,
     "mat": MatWriter,
+    "xlsx": ExcelWriter,
 }
 CHUNK = 1 << 17
 """Rows that are held in memory and written together."""
@@ -31,7 +33,7 @@ def export_span(
     """Write the samples of these signals from time ``begin`` to ``end`` of the log, both included.
 
     One row per sample, in SI units as in the log, with the column ``time``, s; every sample, not what is drawn. One
-    file for each time base, usually one. Parquet and MAT files state the units. Returns the files.
+    file for each time base, usually one. All but CSV files state the units. Returns the files.
 
     Raises `HilserverError` if there is nothing to write, `RecordError` if a signal is unknown.
     """

@@ -35,6 +35,7 @@ from hilserver.toml import read_toml
 BASES = {"rig": DEMO, "circuit": "config/circuits/lift.toml", "cycle": "config/cycles/lift.toml"}
 LIBRARY = standard_library()
 NOT_RUN = {
+    "dask scheduler": "needs other machines",
     "systemctl start": "needs a machine that systemd has started",
     "systemd-run": "needs a machine that systemd has started",
     "$ hilserver deploy": "needs another machine",
