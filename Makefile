@@ -22,7 +22,7 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo panel quick test chaos check docs format lock clean program test-programs python install install-program install-service uninstall deb
+.PHONY: help demo panel quick test chaos bytecode check docs format lock clean program test-programs python install install-program install-service uninstall deb
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,16 @@ TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-test: $(STAMP) test-programs program  ## run all tests; PYTEST="-k relief" passes options on
+# The program is compiled by one processor; if it has to be, another one prepares the tests meanwhile.
+test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
+	@$(IS_BUILT) || $(MAKE) --no-print-directory bytecode & $(MAKE) --no-print-directory program && wait
 	$(RUN_TESTS) $(TOGETHER) $(PYTEST)
+
+IS_BUILT = $(BIN)/python -c "from hilserver.compiler.loading import is_built; raise SystemExit(not is_built())"
+
+# Stores the bytecode of the tests, whose assertions pytest rewrites: otherwise each of its workers would do it.
+bytecode: $(STAMP)
+	@$(RUN_TESTS) --collect-only -q >/dev/null 2>&1 || true
 
 CHAOS ?= 2 min
 SEED ?= 1

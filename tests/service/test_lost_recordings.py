@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from hilserver.protocol.commands import Arm, Command, Disarm, Start, Stop, Trip
 from hilserver.protocol.published import Answer
 from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import load_rig
+from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service import recording_watch
@@ -29,7 +30,11 @@ from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, is_whole
 
-DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
+
+@functools.cache
+def demo() -> Rig:
+    return load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
+
 
 # --- the writer -------------------------------------------------------------------------------------------------------
 
@@ -114,21 +119,21 @@ def test_a_disk_that_is_unmounted_between_two_files_is_noticed(tmp_path: Path, h
 
 def test_the_ring_has_the_configured_length(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(**changes: Any) -> int:
-        recording = DEMO.settings.recording.model_copy(update=changes)
-        settings = DEMO.settings.model_copy(update={"recording": recording})
+        recording = demo().settings.recording.model_copy(update=changes)
+        settings = demo().settings.model_copy(update={"recording": recording})
         return ring_rows(
-            cast("Any", SimpleNamespace(settings=settings, layout=DEMO.layout, clock_rate=DEMO.clock_rate))
+            cast("Any", SimpleNamespace(settings=settings, layout=demo().layout, clock_rate=demo().clock_rate))
         )
 
-    assert rows() == 20.0 * DEMO.settings.loop.rate
-    assert rows(buffer=60.0) == 60.0 * DEMO.settings.loop.rate
+    assert rows() == 20.0 * demo().settings.loop.rate
+    assert rows(buffer=60.0) == 60.0 * demo().settings.loop.rate
     monkeypatch.setattr("hilserver.service.supervisor.RING_BYTES", RING_BYTES / 10)
-    assert rows() == pytest.approx(RING_BYTES / 10 / (8 * DEMO.layout.width), abs=1)
+    assert rows() == pytest.approx(RING_BYTES / 10 / (8 * demo().layout.width), abs=1)
 
 
 def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path: Path) -> None:
     """Reported was the first of three; the rows of the others are not lost, and those of another run are not ours."""
-    columns = DEMO.layout.names
+    columns = demo().layout.names
     about = LogHeader(
         software="test",
         rig="lab",
@@ -137,7 +142,7 @@ def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path:
         columns=columns,
         whole=tuple(filter(is_whole, columns)),
     )
-    row = first_row(DEMO.layout, DEMO.plan, DEMO.packed)
+    row = first_row(demo().layout, demo().plan, demo().packed)
     for name in ("run", "other"):
         with LogWriter(tmp_path / f"{name}.arrow", about, batch_rows=10, max_rows=100) as log:
             for tick in range(250 if name == "run" else 990):
@@ -145,7 +150,7 @@ def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path:
                 log.append(row[np.newaxis])
     memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
     telemetry = cast("Any", SimpleNamespace())
-    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), telemetry)
+    recording = RecorderProcess(demo(), memory, tmp_path, "", cast("Any", None), telemetry)
     assert recording.last_tick == -1
     recording.log_file = tmp_path / "run.arrow"
     recording._files = [_Written(recording.log_file, 57)]
@@ -163,7 +168,7 @@ def test_a_recorded_file_that_is_gone_or_replaced_counts_as_lost(
     tmp_path: Path, happens: Callable[[Path], None]
 ) -> None:
     memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
-    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
+    recording = RecorderProcess(demo(), memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
     path = tmp_path / "logs" / "run.arrow"
     path.parent.mkdir()
     recording._files = [_Written(path)]
@@ -180,7 +185,7 @@ def test_a_recorded_file_that_is_gone_or_replaced_counts_as_lost(
 def test_recordings_are_numbered_on_when_the_disk_changes(tmp_path: Path) -> None:
     """A recorder may be started under a disk that is mounted before it opens its file there."""
     memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
-    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
+    recording = RecorderProcess(demo(), memory, tmp_path, "", cast("Any", None), cast("Any", SimpleNamespace()))
     disk, under_it = tmp_path / "disk", tmp_path / "logs"
     for folder, number in ((disk, 190), (under_it, 7)):
         folder.mkdir()
@@ -199,7 +204,7 @@ class Watched:
     """A watch over a loop and a recording of which the test says how far they are."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
-        self.row = first_row(DEMO.layout, DEMO.plan, DEMO.packed)
+        self.row = first_row(demo().layout, demo().plan, demo().packed)
         self.recorded, self.now = 0, 0.0
         self.done: list[Command] = []
         self.told: list[tuple[str | None, str]] = []

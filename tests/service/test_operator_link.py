@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from pages import only
+from service_bench import SLEW
 from service_harness import Panel, Server, eventually, read_log, talk
 
 from hilserver.client import open_session, request
@@ -24,7 +25,6 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Arm, Command, SetInput, Start, Stop
 from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
-from hilserver.rig.build import load_rig
 from hilserver.rig.settings import InputSettings, OperatorSettings
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.live import run_live
@@ -136,9 +136,6 @@ def test_an_input_returns_to_rest_unless_it_is_renewed() -> None:
 # --- a real server ----------------------------------------------------------------------------------------------------
 
 LOST_AFTER = 1.0
-DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml").settings
-SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
-"""Of the demo's valve, per tick."""
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from service_harness import Panel, Server, applied, eventually, talk
 
 from hilserver.realtime.device import DeviceMemory
 from hilserver.record.reader import LogTable
-from hilserver.rig.build import load_rig
+from hilserver.rig.settings import RigSettings
+from hilserver.toml import read_toml
 
-DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml").settings
+DEMO = RigSettings.model_validate(read_toml(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"))
 SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
 """Of the demo's valve, per tick."""
 
