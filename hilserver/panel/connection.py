@@ -165,6 +165,11 @@ class Connection:
         """Whether messages arrive too late to operate the rig by them: broker or panel are overloaded."""
         return self.clock.lateness > FRESH
 
+    @property
+    def mode(self) -> str:
+        """The mode of the rig; OFFLINE if nobody knows it."""
+        return self.state.mode if self.state is not None and self.online else "OFFLINE"
+
     def status(self) -> str:
         """The state of the connection, in words."""
         if not self.connected:

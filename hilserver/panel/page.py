@@ -20,6 +20,8 @@ from hilserver.web.display import CHOICES, QUANTITIES, Units
 from hilserver.web.style import AppearanceChoice, add_style
 
 HERE = Path(__file__).parent
+WALL = "/wall"
+"""Address of the view for a monitor on the wall."""
 STOP = """
 <button id="stop" type="button" aria-label="STOP" title="Running: valve to null within its slew limit. Armed: disarm."
   ><b>STOP</b><small></small></button>
@@ -31,7 +33,7 @@ STOP = """
 def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:
     """Build a page. Called once for each page that is opened."""
     assets()
-    ui.add_body_html(STOP + f"<script>{(HERE / 'link.js').read_text()}</script>")
+    link_to_rig()
     page = Page(connection, units, "Operate")
     Header(page, log_out)
     with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1700px] mx-auto"):
@@ -75,6 +77,11 @@ def assets() -> None:
     add_style(STYLE + (HERE / "panel.css").read_text())
     for script in ("panel.js", "zoom.js"):
         ui.add_body_html(f"<script>{(HERE / script).read_text()}</script>")
+
+
+def link_to_rig() -> None:
+    """Add STOP, and what shows that the link to the rig is lost."""
+    ui.add_body_html(STOP + f"<script>{(HERE / 'link.js').read_text()}</script>")
 
 
 class Header:
@@ -137,6 +144,7 @@ class Header:
                 ).props("outlined dense options-dense").classes(f"w-40 unit-{QUANTITIES[si]}")
             ui.label("Appearance").classes("heading")
             AppearanceChoice()
+            ui.link("Wall view", WALL, new_tab=True)
             if log_out is not None:
                 user = self.page.connection.address.user
                 ui.button(f"Log {user} out", icon="logout", on_click=log_out).props("flat no-caps dense")
@@ -147,8 +155,7 @@ class Header:
             action()
 
     def _follow(self) -> None:
-        connection, state = self.page.connection, self.page.connection.state
-        mode = state.mode if state is not None and connection.online else "OFFLINE"
+        connection, mode = self.page.connection, self.page.connection.mode
         self._mode.set_text(mode.replace("_", " "))
         self._mode.classes(replace=f"mode {mode}")
         role = {"operator": "operator", "viewer": "viewer, read-only", "unknown": "…"}[connection.role]

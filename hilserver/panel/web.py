@@ -17,9 +17,10 @@ from wsproto.utilities import LocalProtocolError
 
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection, Login
-from hilserver.panel.page import assets, build
+from hilserver.panel.page import WALL, assets, build
 from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
 from hilserver.panel.settings import PanelSettings
+from hilserver.panel.wall import build_wall
 from hilserver.record.folder import SUFFIX
 from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.opening import logs_in
@@ -63,6 +64,7 @@ class Panel:
         app.get(DOWNLOADS + "/{name}")(self._download)
         app.post("/stop")(self._stop)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
+        ui.page(WALL, title=f"{settings.rig} · hilserver")(self._wall)
         ui.page(VIEW, title=f"Recordings of {settings.rig} · hilserver")(self._view)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
         with contextlib.suppress(LocalProtocolError):  # at shutdown uvicorn closes what browsers have closed
@@ -97,22 +99,41 @@ class Panel:
         connection = Connection(Login.typed(self._settings.address, user, password), self._settings.rig)
         return UserSession(connection, asyncio.create_task(connection.run()))
 
-    async def _index(self, token: str = "") -> Response | None:
-        browser = str(app.storage.browser["id"])
-        if token:
+    async def _admitted_session(self, request: Request) -> UserSession | Response | None:
+        """The session of a browser, or what it gets instead; None: the login page, which leads back here."""
+        browser, url = str(app.storage.browser["id"]), request.url.remove_query_params("token")
+        page = f"{url.path}?{url.query}".removesuffix("?")
+        if token := request.query_params.get("token"):
             if self._settings.admits(token):
                 self._admitted.add(browser)
-            return RedirectResponse("/", 303)  # the token stays neither in the address bar nor in the history
+            return RedirectResponse(page, 303)  # the token stays neither in the address bar nor in the history
         session = self._sessions.get(browser)
         if session is None:
             assert self._open is not None
             await _decided(self._open.connection)
             if self._open.connection.refused is not None:
-                self._ask(browser)
+                self._ask(browser, page)
                 return None
             if not self._settings.open and browser not in self._admitted:
                 return HTMLResponse(_NO_TOKEN, 401)
             session = self._sessions[browser] = UserSession(self._open.connection)
+        return session
+
+    async def _wall(self, request: Request) -> Response | None:
+        """The view for a monitor on the wall."""
+        session = await self._admitted_session(request)
+        if not isinstance(session, UserSession):
+            return session
+        seconds = request.query_params.get("seconds", "")
+        channels = request.query_params.getlist("channel")
+        build_wall(session.connection, session.units, channels, int(seconds) if seconds.isdecimal() else 60)
+        return None
+
+    async def _index(self, request: Request) -> Response | None:
+        session = await self._admitted_session(request)
+        if not isinstance(session, UserSession):
+            return session
+        browser = str(app.storage.browser["id"])
 
         def log_out() -> None:
             if (gone := self._sessions.pop(browser, None)) is not None and gone.task is not None:
@@ -168,8 +189,8 @@ class Panel:
             headers={"Content-Length": str(size), "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"},
         )
 
-    def _ask(self, browser: str) -> None:
-        """The login page."""
+    def _ask(self, browser: str, page: str) -> None:
+        """The login page, which leads to this page."""
         assets()
 
         async def enter() -> None:
@@ -183,7 +204,7 @@ class Panel:
             button.enable()
             if session.connection.connected:
                 self._sessions[browser] = session
-                ui.navigate.to("/")
+                ui.navigate.to(page)
                 return
             assert session.task is not None
             session.task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from service_harness import Server
 
 from hilserver.client import Client, CommandRefused, connect
-from hilserver.protocol.commands import Switch
+from hilserver.protocol.commands import Reset, Switch, Trip
 
 pytestmark = [
     pytest.mark.realtime,
@@ -124,6 +125,32 @@ def attended(folder: Path) -> Iterator[Server]:
     }
     with Server(folder, changes=changes) as server:
         yield server
+
+
+def test_the_wall_view_shows_the_rig_and_has_no_command_but_stop(
+    folder: Path, url: str, browser: Browser, other: Client
+) -> None:
+    """Its address chooses channels; without any it shows all that are measured."""
+    context = browser.new_context(viewport={"width": 1920, "height": 1080})
+    page, admitted = context.new_page(), printed_address(folder, url)
+    page.goto(admitted.replace("/?", "/wall?channel=p_A&seconds=10&"))
+    assert page.url.endswith("/wall?channel=p_A&seconds=10"), "the token is not left in the address"
+    mode = page.locator(".wall .mode")
+    expect(mode).to_have_text("SAFE", timeout=WITHIN)
+    expect(page.locator(".tile")).to_have_count(1)
+    expect(page.locator('[data-value="tile.p_A"]')).to_have_text(re.compile(r"^-?\d+(\.\d+)? bar$"))
+    expect(page.locator(".chart canvas")).to_have_count(1)
+    for name in ("Arm", "Start", "Trip", "Reset"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    other.do(Trip())
+    expect(mode).to_have_text("FAULT")
+    expect(page.locator(".note.fault")).to_contain_text("FAULT")
+    other.do(Reset())
+    expect(mode).to_have_text("SAFE")
+    page.goto(f"{url}/wall")
+    expect(page.locator(".tile").nth(2)).to_be_visible()
+    expect(page.locator(".chart canvas").nth(1)).to_be_visible()
+    context.close()
 
 
 def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, attended: Server, browser: Browser) -> None:
