@@ -7,12 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from openpyxl import load_workbook
 from viewer_bench import record
 
 import hilserver.record.excel
 from hilserver.errors import HilserverError
+from hilserver.record.excel import LONGEST_TEXT, ExcelWriter
 from hilserver.record.export import export
 from hilserver.viewer.opening import open_log
 from hilserver.viewer.span_export import export_span
@@ -60,3 +62,29 @@ def test_what_excel_has_no_room_for_is_refused(
     with pytest.raises(HilserverError, match=f"at most {said}"):
         export(run.path, tmp_path / "run.xlsx", columns=["time", "mode"])
     assert not [path for path in tmp_path.iterdir() if "xlsx" in path.name]
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A folder that is not there; and one that vanishes before the workbook is complete."""
+    run = record(tmp_path / "run.arrow")
+    with pytest.raises(HilserverError, match=r"can't be written"):
+        export(run.path, tmp_path / "none" / "run.xlsx")
+    assert not (tmp_path / "none").exists()
+    schema = pa.schema([pa.field("time", pa.float64())])
+    (tmp_path / "taken.xlsx").mkdir()
+    with pytest.raises(IsADirectoryError), ExcelWriter(str(tmp_path / "taken.xlsx"), schema):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"run.arrow", "run.001.arrow", "taken.xlsx"}
+
+
+def test_texts_are_no_formulas_and_long_events_are_marked(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [pa.field("time", pa.float64()), pa.field("=1+1", pa.float64()), pa.field("events", pa.string())]
+    )
+    events = json.dumps([{"kind": "note", "text": "x" * 40_000}])
+    with ExcelWriter(str(tmp_path / "run.xlsx"), schema) as sink:
+        sink.write_table(pa.Table.from_arrays([pa.array([1.5]), pa.array([np.nan]), pa.array([events])], schema=schema))
+    found = sheets(tmp_path / "run.xlsx")
+    assert found["data"] == [("time", "=1+1"), (None, None), (1.5, None)]
+    ((time, text),) = found["events"][2:]
+    assert (time, len(str(text)), str(text)[-20:]) == (1.5, LONGEST_TEXT, "x… (40028 characters)"[-20:])
