@@ -56,7 +56,7 @@ bytecode: $(STAMP)
 
 CHAOS ?= 2 min
 SEED ?= 1
-chaos: $(STAMP) test-programs program  ## let faults befall a server at random times; CHAOS="1 h" SEED=7 for an hour of others
+chaos: $(STAMP) test-programs program  ## inject faults into a server at random times; CHAOS="1 h" SEED=7 for an hour of others
 	$(RUN_TESTS) tests/service/test_soak.py -k random_times --chaos "$(CHAOS)" --soak-seed $(SEED) $(PYTEST)
 
 # Compiles the program, once for a version of its sources, about a minute; and Python's bytecode, which Python does not

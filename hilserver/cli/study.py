@@ -36,9 +36,7 @@ def study(
     workers: Workers = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
-            help='Dask cluster: address of its scheduler, file that this writes, or "local"', metavar="CLUSTER"
-        ),
+        typer.Option(help='Dask cluster: address or file of its scheduler, or "local"'),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a study that was interrupted")] = False,
     worst: Worst = None,
@@ -63,6 +61,8 @@ def study(
     given = {"--worst": worst is not None, "--repeat": repeat is not None, "--set": bool(set_), "--resume": resume}
     if len(chosen := [name for name, is_given in given.items() if is_given]) > 1:
         raise HilserverError(f"{' and '.join(chosen)} exclude each other: give one of them.")
+    if cluster is not None and [name for name in chosen if name != "--resume"]:
+        raise HilserverError(f"--cluster is for a whole study, not for {chosen[0]}: leave one of them out.")
     loaded = load_study(file, trust=trust)
     if worst is not None:
         _worst(loaded, worst)

@@ -49,7 +49,8 @@ def files_of(folder: Path, rig: str) -> list[LogFile]:
     """The files of a rig's recordings, which are known by their names, the oldest first.
 
     Their order is that of the recordings' numbers, because a name shows the time of a clock that may be set back.
-    Recordings without a number, of older versions, are the oldest, in the order of their names.
+    Recordings without a number, of older versions or with damaged headers, have their place by the time of their last
+    write, and among one another by their names.
     """
     name = re.compile(rf"(\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d)(-\d+)?_{re.escape(rig)}(\.\d{{3,}})?{re.escape(SUFFIX)}")
     named: dict[str, list[tuple[tuple[str, int, int], Path]]] = {}
@@ -57,14 +58,27 @@ def files_of(folder: Path, rig: str) -> list[LogFile]:
         if match := name.fullmatch(path.name):
             stamp, again, part = match[1], int((match[2] or "-1")[1:]), int((match[3] or ".0")[1:])
             named.setdefault(run_stem(path, part), []).append(((stamp, again, part), path))
-    found = []
+    runs: list[tuple[tuple[str, int, int], list[LogFile]]] = []
     for run, files in named.items():
-        number = _number(path for _, path in sorted(files))
-        for place, path in files:
+        number, found = _number(path for _, path in sorted(files)), []
+        for place, path in sorted(files):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
-                found.append((place, LogFile(path, run, number, place[-1], status.st_size, status.st_mtime)))
-    return [file for place, file in sorted(found, key=lambda pair: (pair[1].number, pair[0]))]
+                found.append(LogFile(path, run, number, place[-1], status.st_size, status.st_mtime))
+        if found:
+            runs.append((min(files)[0], found))
+    return [file for files in _in_order(runs) for file in files]
+
+
+def _in_order(runs: Sequence[tuple[tuple[str, int, int], list[LogFile]]]) -> list[list[LogFile]]:
+    """Recordings in the order in which they were begun; each with what its name says of its time."""
+    numbered = sorted((files for _, files in runs if files[0].number), key=lambda files: files[0].number)
+    others = [files for _, files in sorted(runs, key=lambda run: run[0]) if not files[0].number]
+    placed: list[tuple[int, int, list[LogFile]]] = [(place, 1, files) for place, files in enumerate(numbered)]
+    for files in others:
+        newer = (place for place, each in enumerate(numbered) if each[-1].modified > files[-1].modified)
+        placed.append((next(newer, len(numbered)), 0, files))
+    return [files for _, _, files in sorted(placed, key=lambda entry: entry[:2])]
 
 
 def _number(files: Iterable[Path]) -> int:

@@ -80,9 +80,9 @@ def find_header(path: Path) -> FoundHeader:
 
 
 def recording_number(path: Path) -> int:
-    """The number of a log's recording (`LogHeader`), without its header where that is intact; 0 if it has none.
+    """The number of a log's recording (`LogHeader`), without decoding its header where that is intact; 0 if none.
 
-    Raises `RecordError` if the file is not a log, is empty, or is of a newer format.
+    Raises `RecordError` if the file is empty or not an Arrow stream.
     """
     try:
         number = (_schema(path).metadata or {}).get(NUMBER_KEY, b"0")

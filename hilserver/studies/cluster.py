@@ -1,14 +1,16 @@
 """Evaluates the variants of a study on the workers of a Dask cluster: on many machines, or on this one.
 
-The results are those of this machine, bit for bit, because a variant is computed by the same code from the same
-numbers, whoever does it. A worker that disappears loses nothing: its task is computed again by another one.
+A variant is computed by the same program from the same numbers, whoever does it; each worker proves that it has it.
+One that disappears loses nothing: its task is computed again by another one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from hilserver.studies.execution import AHEAD, BATCH, DIED, Evaluated, evaluated
 from hilserver.studies.subject import Evaluate, StudySubject
 
 LOCAL = "local"
+PACKAGE = Path(__file__).parents[1]
 TIMEOUT = 10.0
 """s to find the scheduler, and a first worker."""
 
@@ -60,7 +63,8 @@ class Cluster:
     ) -> Iterator[Evaluated]:
         from distributed import KilledWorker
 
-        shared = self.client.submit(_Shared, subject, pure=False)  # computed again if all who have it disappear
+        # A task: it is computed again if all workers that have its result disappear.
+        shared = self.client.submit(_Shared, subject, software(), pure=False)
 
         def submitted(start: int, number: int) -> Any:
             return self.client.submit(_task, shared, values[start : start + number], start, figures, pure=False)
@@ -83,9 +87,13 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Shared:
-    """The subject on a worker, prepared once by each of its threads, because its runs write into their own numbers."""
+    """The subject on a worker, prepared once by each of its threads, because its runs write into their own numbers.
+
+    ``software``: what must be installed there. A worker may have come after the study was begun.
+    """
 
     subject: StudySubject
+    software: str
 
     @functools.cached_property
     def _of_threads(self) -> threading.local:
@@ -94,12 +102,14 @@ class _Shared:
     def prepared(self) -> Evaluate:
         """The subject, prepared by this thread."""
         if not hasattr(self._of_threads, "run"):
+            if (here := software()) != self.software:
+                raise HilserverError(f"a worker has hilserver {here}, the study was begun with {self.software}.")
             self._of_threads.run = self.subject.prepare()
         run: Evaluate = self._of_threads.run
         return run
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"subject": self.subject}
+        return {"subject": self.subject, "software": self.software}
 
 
 def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluated:
@@ -144,7 +154,7 @@ def _connected(at: Any) -> Any:
     is_file = isinstance(at, str) and "://" not in at and Path(at).exists()
     try:
         return made(scheduler_file=at, timeout=TIMEOUT) if is_file else made(at, timeout=TIMEOUT)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:  # the last for tls:// without certificates
         forms = f'the address of a Dask scheduler such as "tcp://host:8786", the file that it writes, or "{LOCAL}"'
         raise HilserverError(f"--cluster {at}: no scheduler answers there ({error}). Give {forms}.") from error
 
@@ -167,7 +177,9 @@ def _workers_of(client: Any, where: str) -> int:
 
 
 def software() -> str:
-    """Version and fingerprint of the program: what computes the same has the same."""
-    from hilserver.compiler.sources import fingerprint
-
-    return f"{version('hilserver')} ({fingerprint()[:12]})"
+    """Version and sources of hilserver, and the versions of what it computes with."""
+    sources = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        sources.update(path.read_bytes())
+    python = ".".join(map(str, sys.version_info[:2]))
+    return f"{version('hilserver')} ({sources.hexdigest()[:12]}), Python {python}, NumPy {np.__version__}"

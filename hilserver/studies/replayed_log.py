@@ -175,22 +175,24 @@ def read_replayed(file: Path, start: float = 0.0, end: float = np.inf, *, trust:
     Raises HilserverError if it is not a log of a rig, if its Python is not trusted, if it has no such part, or if the
     circuit was switched or rows are missing in this part.
     """
-    pieces = list[_Piece]()
+    pieces, size = list[_Piece](), 0
 
     def watch(rows: ComputedRows) -> None:
+        nonlocal size
         if (piece := _Piece.of(rows, start, end)) is not None:
             if pieces:
                 pieces[-1].require_next(piece, file)
             pieces.append(piece)
+            size += piece.given.nbytes
+            if size > LARGEST:  # before it has filled the memory
+                most = int(LARGEST / size * sum(len(each.time) for each in pieces))
+                text = f"more than {most} ticks are too many: choose a part, with start and end."
+                raise HilserverError(f"{file}: {text}")
 
     replayed = replay_log(file, watch=watch, trust=trust)
     if not pieces:
         raise HilserverError(f"{file}: has no rows from {start:g} s to {end:g} s that can be replayed.")
-    opening, size = pieces[0], sum(piece.given.nbytes for piece in pieces)
-    if size > LARGEST:
-        ticks = sum(len(piece.time) for piece in pieces)
-        most = int(LARGEST / size * ticks)
-        raise HilserverError(f"{file}: {ticks} ticks are too many (at most {most}): choose a part, with start and end.")
+    opening = pieces[0]
     places = np.cumsum([0, *(len(piece.time) for piece in pieces[:-1])]).tolist()
     return ReplayedLog(
         file=file, rig_file=opening.rig.file, sources=opening.rig.sources, own=opening.rig.library.own,

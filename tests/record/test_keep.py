@@ -108,7 +108,19 @@ def test_the_number_of_a_recording_survives_damage(tmp_path: Path) -> None:
             file.write(bytes(end - begin))
         assert [file.number for file in files_of(tmp_path, "lab")] == [1, 1, 2, 2, 3, 3]
     (tmp_path / f"{RUN}.001.arrow").write_bytes(bytes(100))
-    assert [file.number for file in files_of(tmp_path, "lab")] == [0, 0, 1, 1, 2, 2]
+    assert [file.number for file in files_of(tmp_path, "lab")] == [1, 1, 2, 2, 0, 0], "the newest by its last write"
+
+
+def test_recordings_of_an_older_version_have_their_place_by_time(tmp_path: Path) -> None:
+    """As after a release that was rolled back for a while: what it has recorded is not the oldest."""
+    number_recordings(tmp_path, "2026-01-01T00-00-00_lab", "2026-03-01T00-00-00_lab")
+    make_files(tmp_path, "2025-12-01T00-00-00_lab.arrow 2026-02-02T00-00-00_lab.arrow 2026-02-01T00-00-00_lab.arrow")
+    for path in tmp_path.iterdir():
+        month, day = int(path.name[5:7]) % 12, int(path.name[8:10])
+        os.utime(path, (NOW + (31 * month + day) * 86400,) * 2)
+    assert [file.path.name[:10] for file in files_of(tmp_path, "lab") if not file.part] == [
+        "2025-12-01", "2026-01-01", "2026-02-01", "2026-02-02", "2026-03-01"
+    ]  # fmt: skip
 
 
 def test_names_of_logs_that_begin_in_the_same_second_differ(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,6 +39,10 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in ("one", "two"):
             options = ("--name", name, "--nthreads", "1", "--local-directory", folder / name)
             started(running, folder, "worker", *LOCAL, "--scheduler-file", file, *options)
+        while not file.exists():
+            time.sleep(0.05)
+        with cluster(str(file), 1) as found:
+            found.client.wait_for_workers(2, timeout=100.0)
         yield file
 
 
@@ -110,8 +115,21 @@ def test_another_version_on_a_worker_is_refused(scheduler: Path, monkeypatch: py
         pass
 
 
+def test_a_worker_that_comes_later_is_examined_too(scheduler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(str(scheduler), 1) as found:
+        monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
+        with pytest.raises(HilserverError, match=r"a worker has hilserver .*, the study was begun with 9\.9"):
+            list(found.evaluate(FunctionSubject(slow), np.zeros((2, 1)), 1))
+
+
+@pytest.mark.parametrize("option", [("--worst", "end"), ("--repeat", "3"), ("--set", "vessel.volume=2 l")])
+def test_a_single_run_needs_no_cluster(option: tuple[str, str], hilserver: Command, tmp_path: Path) -> None:
+    said = hilserver("study", written_study(tmp_path), "--cluster", "local", *option)
+    assert (said.code, option[0] in said.err) == (2, True)
+
+
 def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "TIMEOUT", 0.5)
-    for where in ("tcp://127.0.0.1:1", "nowhere.json"):
+    for where in ("tcp://127.0.0.1:1", "tls://127.0.0.1:1", "nowhere.json"):
         with pytest.raises(HilserverError, match=f"--cluster {where}: no scheduler answers"), cluster(where, 1):
             pass

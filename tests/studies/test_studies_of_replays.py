@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import pickle
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,14 @@ def test_a_switch_or_lost_rows_within_the_part_are_refused(golden: Path, recorde
     text = STUDY.replace(', start = "0.2 s", end = "0.3 s"', "")
     (tmp_path / "end.toml").write_text(text.replace('"run.arrow"', '{ log = "lost.arrow", end = "0.199 s" }'))
     assert load_study(tmp_path / "end.toml").duration == pytest.approx(0.2)
+
+
+def test_a_part_that_is_too_long_is_refused_before_it_is_in_memory(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hilserver.studies.replayed_log.LARGEST", 1e4)
+    said = refused(recorded, 'replay = "run.arrow"\n')
+    assert re.search(r"run\.arrow: more than \d+ ticks are too many: choose a part, with start and end", said)
 
 
 def test_a_log_of_another_version_says_so(recorded: Path, tmp_path: Path) -> None:
