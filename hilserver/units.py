@@ -7,8 +7,10 @@ Pressures are gauge pressures (0 bar is the atmosphere) unless a field is marked
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,11 +72,24 @@ def registry(*units: str) -> pint.UnitRegistry[Any]:
     return _common_units() if words <= _COMMON_WORDS else _all_units()
 
 
+def _pint() -> Any:
+    """The module pint: only where units are read, because clients do not need it, and it takes 0.1 s to load.
+
+    It would load Dask where that is installed (extra ``cluster``), which takes as long again and is not used.
+    """
+    modules: dict[str, Any] = sys.modules
+    if {"pint", "dask"} & modules.keys():
+        return importlib.import_module("pint")
+    modules["dask"] = None
+    try:
+        return importlib.import_module("pint")
+    finally:
+        del modules["dask"]
+
+
 @functools.cache
 def _common_units() -> pint.UnitRegistry[Any]:
-    import pint  # only where units are read: clients do not need it, and it takes 0.1 s
-
-    return pint.UnitRegistry([f"{word} = {definition}" for word, definition in COMMON_UNITS.items()])
+    return _pint().UnitRegistry([f"{word} = {definition}" for word, definition in COMMON_UNITS.items()])
 
 
 @functools.cache
@@ -83,9 +98,7 @@ def _all_units() -> pint.UnitRegistry[Any]:
 
     Without pint's cache folder: it saves 0.1 s, and fails where the home folder can't be written to (a system service).
     """
-    import pint
-
-    units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
+    units: pint.UnitRegistry[Any] = _pint().UnitRegistry(on_redefinition="ignore")
     for word in _NOT_IN_PINT:
         units.define(f"{word} = {COMMON_UNITS[word]}")
     units.define("revolution = rev")

@@ -29,7 +29,7 @@ def build_wall(connection: Connection, units: Units, channels: Sequence[str], se
             with ui.column().classes("gap-0"):
                 ui.label("hilserver").classes("heading")
                 ui.label(connection.rig).classes("rig")
-            Mode(page)
+            ModeSign(page)
             ui.html('<span class="alarm-count" data-value="alarms"></span>', sanitize=False)
             with ui.button(icon="contrast").props('flat round dense aria-label="Appearance"'), ui.menu():
                 AppearanceChoice()
@@ -40,7 +40,7 @@ def build_wall(connection: Connection, units: Units, channels: Sequence[str], se
     page.start()
 
 
-class Mode:
+class ModeSign:
     """The mode, which is OFFLINE without a server."""
 
     def __init__(self, page: Page) -> None:
