@@ -89,7 +89,8 @@ def _pint() -> Any:
 
 @functools.cache
 def _common_units() -> pint.UnitRegistry[Any]:
-    return _pint().UnitRegistry([f"{word} = {definition}" for word, definition in COMMON_UNITS.items()])
+    units: pint.UnitRegistry[Any] = _pint().UnitRegistry([f"{word} = {text}" for word, text in COMMON_UNITS.items()])
+    return units
 
 
 @functools.cache
