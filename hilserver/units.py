@@ -95,45 +95,62 @@ def _all_units() -> pint.UnitRegistry[Any]:
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*")
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
-_UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*(?<![*/·])")
+_UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*+(?<![*/·])")
+"""Possessive (``*+``): with backtracking, it would try exponentially many ways to match ``m / m / … / !``."""
 _POWER = re.compile(r"(?<![^\W\d_°])([^\W\d_]+)([23])(?![\w.^*])")
 """A power as in ``cm3`` and ``mm2/s``."""
 _LONGEST = 80
 
 
-def parse(text: str) -> Any:
-    """``"36 l/min"`` -> a pint quantity. Raises ValueError with the reason.
+def parse(text: str, *others: str) -> Any:
+    """``"36 l/min"`` -> a pint quantity, of a registry that also has the units ``others``. ValueError with the reason.
 
     Only a number with a product of units is accepted: pint would evaluate any expression, even ``9**9**9**9``.
     """
     number = _NUMBER.match(text)
     if number is None or len(text) > _LONGEST:
         raise ValueError(f"{shown(text)} is not a number with a unit")
-    unit = _POWER.sub(r"\1^\2", text[number.end() :].strip())
+    unit = _product_of_units(text[number.end() :])
     value = float(number[1])
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} has no finite number")
-    if _UNIT.fullmatch(unit) is None:
+    if unit is None:
         raise ValueError(f"{shown(text)} has no unit that can be read")
     try:
-        units = registry(unit)
+        units = registry(unit, *others)
         return units.Quantity(value, units.parse_units(unit))
     except Exception as error:  # pint raises many kinds of exceptions, including tokenizer errors
         raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
+
+
+def _product_of_units(text: str) -> str | None:
+    """A product of units as pint reads it: ``"cm3/min"`` -> ``"cm^3/min"``; None if it is something else."""
+    unit = _POWER.sub(r"\1^\2", text.strip())
+    return unit if len(unit) <= _LONGEST and _UNIT.fullmatch(unit) else None
 
 
 @functools.lru_cache(maxsize=8192)  # a study or a test reads the same values again and again
 def to_si(text: str, unit: str) -> float:
     """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with the problem and its remedy.
 
+    The unit may be any text, such as the unit of a signal in a log of another program.
+
     >>> to_si("36 l/min", "m^3/s")
     0.0006
     """
-    amount = parse(text)
-    if not amount.is_compatible_with(unit or "dimensionless"):
-        has = "no unit" if amount.unitless and not text.strip().endswith("%") else "the wrong unit"
-        raise ValueError(f"{shown(text)} has {has}: this value is measured in {unit or 'no unit'}")
-    return _magnitude(amount, unit, text)
+    si = _product_of_units(unit)
+    if si is None:
+        raise ValueError(f"{shown(unit)} is not a unit that can be converted to")
+    amount = parse(text, si)
+    try:
+        if amount.is_compatible_with(si or "dimensionless"):
+            return _magnitude(amount, si, text)
+    except ValueError:
+        raise
+    except Exception as error:  # as above, here about the SI unit
+        raise ValueError(f"{shown(unit)} is not a unit that can be converted to ({error})") from None
+    has = "no unit" if amount.unitless and not text.strip().endswith("%") else "the wrong unit"
+    raise ValueError(f"{shown(text)} has {has}: this value is measured in {unit or 'no unit'}")
 
 
 _IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "N*m*s")

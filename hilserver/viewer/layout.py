@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from hilserver.errors import ConfigurationError, HilserverError, problems_of, shown
 from hilserver.toml import parse_toml, read_plain_toml, replace_file
 from hilserver.viewer.alignment import Alignment
-from hilserver.viewer.axis_units import axis_unit
+from hilserver.viewer.axis_units import SI_OF_AXES, axis_unit
 from hilserver.viewer.spectra import SEGMENTS
 from hilserver.viewer.trigger import Trigger
 
@@ -27,6 +27,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_leng
 
 def _units(units: dict[str, str]) -> dict[str, str]:
     for si, unit in units.items():
+        if si not in SI_OF_AXES:
+            known = ", ".join(sorted(SI_OF_AXES))
+            raise ValueError(f"{shown(si)} is not the SI unit of a quantity. Known are {known}.")
         axis_unit(unit, si)
     return units
 

@@ -97,7 +97,8 @@ def _levels(trigger: Trigger) -> tuple[str | float, str | float]:
 def _in_si(value: str | float, si: str, word: str, log: Measurement) -> float:
     try:
         if isinstance(value, str):
-            return to_si(value, si)
+            number, _, unit = value.strip().partition(" ")
+            return to_si(number, "") if unit == si else to_si(value, si)  # the log's unit may be one of another program
     except ValueError as error:
         raise HilserverError(f"{word}: {as_sentence(error)}") from None
     if si and value != 0.0:

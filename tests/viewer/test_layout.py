@@ -87,6 +87,11 @@ def test_a_layout_is_not_written_elsewhere(tmp_path: Path, name: str) -> None:
             "[[tabs]]\n[[tabs.plots]]\nunits = {Pa = 'kN'}",
             r'f\.toml: tabs\[0\]\.plots\[0\]\.units: "kN" is no unit for values in Pa\. Such as bar, MPa, psi, Pa\.',
         ),
+        (
+            "[[tabs]]\n[[tabs.plots]]\nunits = {'9**9**9' = 'bar'}",
+            r'tabs\[0\]\.plots\[0\]\.units: "9\*\*9\*\*9" is not the SI unit of a quantity\. Known are 1/s, K, N',
+        ),
+        ("[[tabs]]\n[[tabs.plots]]\nunits = {Foo = 'bar'}", r'units: "Foo" is not the SI unit'),
         ("[[tabs]]\n[[tabs.analyses]]\naverages = 3", r"tabs\[0\]\.analyses\[0\]\.averages: 3 is not one of 1, 4, 8"),
         ("[align]\nby = 'even'", r"f\.toml: align\.by: \"even\" is not one of 'start', 'clock'"),
         ("tabs = [", r"f\.toml: is not valid TOML"),

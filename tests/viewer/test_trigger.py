@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -181,6 +183,19 @@ def test_a_log_without_the_signal_is_left_out(logs: list[OpenedLog], tmp_path: P
     shown.remove(shown.logs[1])
     assert shown.triggered() == []
     assert ViewLayout().trigger is None
+
+
+@pytest.mark.parametrize("unit", ["dB", "9**9**9", "Foo", "("])
+def test_the_signal_of_another_program_has_any_unit(tmp_path: Path, unit: str) -> None:
+    """A level in that very unit is understood; another one is refused."""
+    schema = pa.schema([pa.field("time", pa.float64()), pa.field("noise", pa.float64(), metadata={"unit": unit})])
+    pq.write_table(pa.table({"time": [0.0, 1.0, 2.0], "noise": [0.0, 4.0, 0.0]}, schema), tmp_path / "other.parquet")
+    log = LogStore().open(tmp_path / "other.parquet").log
+    level = level_text("3", unit, log.units["noise"])
+    assert occurrences(log, Trigger(signal="noise", level=level)) == [0.75]
+    for wrong in ("3 bar", f"nan {unit}"):
+        with pytest.raises(HilserverError, match="level: "):
+            occurrences(log, Trigger(signal="noise", level=wrong))
 
 
 def test_a_level_is_entered_in_the_unit_that_is_shown() -> None:
