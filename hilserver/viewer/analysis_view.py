@@ -57,7 +57,11 @@ class AnalysesView:
                         button.props(f'flat dense round size=sm aria-label="Move analysis {place + 1} {text}"')
 
     def _do(self, action: Callable[[], None]) -> None:
-        action()
+        try:
+            action()
+        except HilserverError as error:
+            ui.notify(str(error), type="negative")
+            return
         self.rebuild()
         background_tasks.create(self.compute())
 

@@ -19,6 +19,10 @@ from hilserver.viewer.trigger import Trigger
 
 SUFFIX = ".layout.toml"
 """How the files of layouts end."""
+LARGEST_LAYOUT = 100_000
+"""Bytes of a file that is uploaded as a layout."""
+MOST_TABS, MOST_PLOTS, MOST_ANALYSES, MOST_SIGNALS = 50, 20, 20, 200
+"""Tabs of a layout; plots and analyses of a tab; signals of a plot, and differences of a tab."""
 _FILE_NAME = re.compile(r"[\w][\w .-]{0,59}")
 
 T = TypeVar("T")
@@ -54,7 +58,7 @@ class ViewPlot(_Part):
     """A plot over time: its signals, in a pane for each unit. ``units``: those of its axes, by SI unit."""
 
     name: Name = ""
-    signals: tuple[str, ...] = ()
+    signals: Annotated[tuple[str, ...], Field(max_length=MOST_SIGNALS)] = ()
     units: Annotated[dict[str, str], AfterValidator(_units)] = {}
 
 
@@ -71,9 +75,9 @@ class ViewTab(_Part):
     """A tab: plots one below the other, differences of their signals (drawn in the first's plot), and analyses."""
 
     name: Name = ""
-    plots: Annotated[tuple[ViewPlot, ...], AfterValidator(_some)] = (ViewPlot(),)
-    differences: tuple[tuple[str, str], ...] = ()
-    analyses: tuple[ViewAnalysis, ...] = (ViewAnalysis(),)
+    plots: Annotated[tuple[ViewPlot, ...], Field(max_length=MOST_PLOTS), AfterValidator(_some)] = (ViewPlot(),)
+    differences: Annotated[tuple[tuple[str, str], ...], Field(max_length=MOST_SIGNALS)] = ()
+    analyses: Annotated[tuple[ViewAnalysis, ...], Field(max_length=MOST_ANALYSES)] = (ViewAnalysis(),)
 
 
 class ViewAlign(_Part):
@@ -89,7 +93,7 @@ class ViewLayout(_Part):
 
     align: ViewAlign = ViewAlign()
     trigger: Trigger | None = None
-    tabs: Annotated[tuple[ViewTab, ...], AfterValidator(_some)] = (ViewTab(),)
+    tabs: Annotated[tuple[ViewTab, ...], Field(max_length=MOST_TABS), AfterValidator(_some)] = (ViewTab(),)
 
     def signals(self) -> list[str]:
         """All signals that it shows, each once."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nicegui import ui
+from nicegui import run, ui
 from nicegui.events import UploadEventArguments
 
 from hilserver.errors import HilserverError
 from hilserver.viewer.axis_units import axis_unit, offered_units
 from hilserver.viewer.layout import (
+    LARGEST_LAYOUT,
     ViewLayout,
     layout_file,
     layout_text,
@@ -23,9 +24,6 @@ from hilserver.viewer.layout import (
     write_layout,
 )
 from hilserver.viewer.overlay import Overlay
-
-LARGEST_LAYOUT = 1_000_000
-"""Bytes of a file that is taken as a layout."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,11 @@ class TabsView:
         button.props(f'flat dense round size=sm aria-label="{what}"').tooltip(what)
 
     def _do(self, action: Callable[[], None], of_tabs: bool) -> None:
-        action()
+        try:
+            action()
+        except HilserverError as error:
+            ui.notify(str(error), type="negative")
+            return
         self._changed(of_tabs)
 
     async def _rename(self, title: str, name: str, rename: Callable[[str], None]) -> None:
@@ -193,9 +195,11 @@ class LayoutMenu:
 
     async def _open(self, path: Path) -> None:
         try:
-            layout = read_layout(path)
+            layout = await run.io_bound(read_layout, path)
         except HilserverError as error:
             self._say(str(error))
+            return
+        if layout is None:  # the program ends
             return
         self.file = path
         await self._load(layout)
@@ -204,11 +208,12 @@ class LayoutMenu:
         self._dialog.close()
         self._upload.reset()
         try:
-            layout = parse_layout(await event.file.read(), event.file.name)
+            layout = await run.io_bound(parse_layout, await event.file.read(), event.file.name)
         except HilserverError as error:
             self._say(str(error))
             return
-        await self._load(layout)
+        if layout is not None:  # else the program ends
+            await self._load(layout)
 
 
 async def asked(title: str, value: str) -> str | None:

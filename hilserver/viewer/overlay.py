@@ -163,7 +163,7 @@ class Overlay:
     def choose(self, signals: Sequence[str]) -> None:
         """Show these signals in the selected plot, of all logs that have them.
 
-        Raises `HilserverError` if no log has one of them, unless it is there already.
+        Raises `HilserverError` if no log has one of them, unless it is there already, or if they are too many.
         """
         known = self.available()
         for signal in signals:
@@ -171,12 +171,12 @@ class Overlay:
                 if not self.logs:
                     raise HilserverError("No log is open.")
                 self.logs[0].log.require(signal)
-        self.tabs.change_plot(signals=tuple(dict.fromkeys(signals)))
+        self.tabs.choose(tuple(dict.fromkeys(signals)))
 
     def subtract(self, one: str, other: str) -> None:
         """Show the difference of two curves, given by their names, as long as both are shown; or stop showing it.
 
-        Raises `HilserverError` if they are not shown, or their quantities differ.
+        Raises `HilserverError` if they are not shown, their quantities differ, or there are too many differences.
         """
         first, second = self.find(one), self.find(other)
         if first is None or second is None or first.name == second.name:
@@ -186,7 +186,7 @@ class Overlay:
             raise HilserverError(f"{one} is in {units[0]}, {other} in {units[1]}.")
         kept = tuple(pair for pair in self.tabs.shown.differences if pair != (one, other))
         added = ((one, other),) if kept == self.tabs.shown.differences else ()
-        self.tabs.change(differences=kept + added)
+        self.tabs.subtract(kept + added)
 
     def shows_difference(self, one: str, other: str) -> bool:
         """Whether the difference of two curves is shown in this tab."""

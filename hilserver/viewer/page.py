@@ -128,7 +128,9 @@ class ViewerPage:
         file = self._files.layout
         if file is not None and file.exists():
             try:
-                await self._load(read_layout(file))
+                layout = await run.io_bound(read_layout, file)
+                if layout is not None:  # else the program ends
+                    await self._load(layout)
             except HilserverError as error:
                 self._say(str(error))
 
@@ -304,7 +306,10 @@ class ViewerPage:
                 ui.label("No other signal has these words.").classes("text-xs text-slate-500")
 
     def _choose(self, name: str, wanted: bool) -> None:
-        self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
+        try:
+            self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
+        except HilserverError as error:
+            self._say(str(error))
         self._list()
         self._show_tabs()
         self._draw()
