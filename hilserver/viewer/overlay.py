@@ -74,7 +74,8 @@ class DrawnSignal:
 class Overlay:
     """The logs of a page, how they are aligned, and the tabs with the signals that are chosen.
 
-    ``placed`` are the logs with what is added to their times, s. What reads samples may be called in another thread.
+    ``placed`` are the logs with what is added to their times, s. ``trigger`` is what was searched for last,
+    ``aligned_trigger`` by what the logs are aligned. What reads samples may be called in another thread.
     """
 
     def __init__(self, logs: Sequence[OpenedLog] = ()) -> None:
@@ -82,6 +83,7 @@ class Overlay:
         self.tabs = Tabs()
         self.aligned = ViewAlign()
         self.trigger: Trigger | None = None
+        self.aligned_trigger: Trigger | None = None
         self.found: list[tuple[OpenedLog, list[float]]] = []
         self._differences: dict[tuple[str, str, float, float], OpenedLog] = {}
         self._units = Units({"s": "s"})
@@ -96,7 +98,8 @@ class Overlay:
     @property
     def layout(self) -> ViewLayout:
         """What is shown, as it can be saved."""
-        return ViewLayout(align=self.aligned, trigger=self.trigger, tabs=self.tabs.all)
+        trigger = self.aligned_trigger if self.aligned.by == "trigger" else self.trigger
+        return ViewLayout(align=self.aligned, trigger=trigger, tabs=self.tabs.all)
 
     def load(self, layout: ViewLayout) -> None:
         """Show what a layout says. Signals that the logs lack are kept in it, but not drawn (see `missing`).
@@ -113,21 +116,22 @@ class Overlay:
 
     def add(self, opened: OpenedLog) -> None:
         """Add a log. Raises `HilserverError` if it can't be aligned with the others; it is not added then."""
-        self._set([*self.logs, opened], self.aligned)
+        self._place([*self.logs, opened], self.aligned, self.aligned_trigger)
 
     def remove(self, opened: OpenedLog) -> None:
-        """Remove a log."""
-        self._set([other for other in self.logs if other is not opened], self.aligned)
+        """Remove a log. The others stay where they are; nothing is read."""
+        self.placed = [(other, offset) for other, offset in self.placed if other is not opened]
+        self.found = [(other, times) for other, times in self.found if other is not opened]
+        self._differences.clear()
 
     def align(self, aligned: ViewAlign) -> None:
         """Align the logs (see `offsets`). Raises `HilserverError` if one can't be; nothing is changed then."""
-        self._set(self.logs, aligned)
+        self._place(self.logs, aligned, self.trigger)
 
-    def _set(self, logs: list[OpenedLog], aligned: ViewAlign) -> None:
+    def _place(self, logs: list[OpenedLog], aligned: ViewAlign, trigger: Trigger | None) -> None:
         measured = [opened.log for opened in logs]
-        found = offsets(measured, aligned.by, aligned.event, aligned.number, self.trigger)
-        self.placed, self.aligned = list(zip(logs, found, strict=True)), aligned
-        self.found = [(opened, times) for opened, times in self.found if opened in logs]
+        found = offsets(measured, aligned.by, aligned.event, aligned.number, trigger)
+        self.placed, self.aligned, self.aligned_trigger = list(zip(logs, found, strict=True)), aligned, trigger
         self._differences.clear()
 
     def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:
