@@ -137,14 +137,16 @@ class Overlay:
     def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:
         """Search all logs for a trigger, which then also serves for aligning. Returns how often each is triggered.
 
-        Raises `HilserverError` if a log lacks its signal, unless another has it; nothing is changed then.
+        Once the result is not ``wanted`` any more, it is not kept. Raises `HilserverError` if a log lacks its signal,
+        unless another has it; nothing is changed then.
         """
         able = [opened for opened in self.logs if trigger.event or trigger.signal in opened.log.units]
         if not able and self.logs:
             self.logs[0].log.require(trigger.signal)
-        self.found = [(opened, occurrences(opened.log, trigger, wanted=wanted)) for opened in able]
-        self.trigger = trigger
-        counts = {id(opened): len(times) for opened, times in self.found}
+        found = [(opened, occurrences(opened.log, trigger, wanted=wanted)) for opened in able]
+        if wanted():
+            self.found, self.trigger = found, trigger
+        counts = {id(opened): len(times) for opened, times in found}
         return [counts.get(id(opened), 0) for opened in self.logs]
 
     def triggered(self, begin: float = -math.inf, end: float = math.inf) -> list[Moment]:

@@ -144,6 +144,23 @@ def test_runs_are_aligned_by_an_occurrence(logs: list[OpenedLog]) -> None:
     assert again.placed == both.placed
 
 
+def test_a_search_that_is_not_wanted_any_more_leaves_the_newer_one(logs: list[OpenedLog]) -> None:
+    """The newer one ends first; the older one then has only a part of its occurrences."""
+    both, newer = Overlay(logs), Trigger(signal="channel.x", level="0 mm", edge="either")
+    wanted = iter([True, True])
+
+    def still_wanted() -> bool:
+        if next(wanted, False):
+            return True
+        if both.trigger is None:
+            both.search(newer)
+        return False
+
+    both.search(Trigger(signal="channel.p_A", level="100 bar"), still_wanted)
+    assert both.trigger == newer
+    assert len(both.triggered()) == 4
+
+
 @pytest.mark.parametrize(
     ("trigger", "expected"),
     [
