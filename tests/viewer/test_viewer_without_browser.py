@@ -1,0 +1,67 @@
+"""What the viewer's page does when things happen at the same time, or are entered wrongly; no browser is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bare_page import bare_page
+from viewer_bench import record
+
+from hilserver.viewer.layout import ViewAnalysis, ViewLayout, ViewPlot, ViewTab
+from hilserver.viewer.layout_view import ViewerFiles
+from hilserver.viewer.page import ViewerPage
+from hilserver.viewer.store import LogStore
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("bare") / "one.arrow").path
+
+
+async def opened(log: Path, files: ViewerFiles | None = None) -> ViewerPage:
+    """A page with this log."""
+    page = ViewerPage(LogStore(), lambda: {log.name: log}, [], files or ViewerFiles(lambda: log.parent))
+    await page._open([log.name])
+    return page
+
+
+def show_another_tab(page: ViewerPage) -> None:
+    page._tabs._do(lambda: page.overlay.tabs.show(1), True)
+
+
+def lay_another_layout(page: ViewerPage) -> None:
+    """As it is loaded in another thread: the page shows it later."""
+    page.overlay.load(ViewLayout(tabs=(ViewTab(analyses=()),)))
+    page._analyses.refresh()
+
+
+@pytest.mark.parametrize("leave", [show_another_tab, lay_another_layout])
+def test_a_tab_may_be_left_while_its_analyses_are_computed(
+    log: Path, monkeypatch: pytest.MonkeyPatch, leave: Callable[[ViewerPage], None]
+) -> None:
+    """The second analysis has no place in what is shown then, and is not computed any more; the first is not shown."""
+    computed: list[str] = []
+
+    async def run() -> None:
+        async with bare_page():
+            page = await opened(log)
+            plots = (ViewPlot(signals=("channel.x", "channel.p_A")),)
+            analyses = tuple(ViewAnalysis(signals=(name,)) for name in plots[0].signals)
+            await page._load(ViewLayout(tabs=(ViewTab(plots=plots, analyses=analyses), ViewTab(analyses=()))))
+
+            async def meanwhile(compute: Callable[..., Any], kind: str, one: Any, *others: Any) -> Any:
+                computed.append(one.name)
+                leave(page)
+                return "computed", None
+
+            monkeypatch.setattr("nicegui.run.io_bound", meanwhile)
+            cards = page._analyses._cards
+            await page._analyses.compute()
+            assert computed == ["channel.x"]
+            assert [card._note.text for card in cards] == ["", ""]
+
+    asyncio.run(run())
