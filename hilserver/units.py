@@ -153,6 +153,17 @@ def to_si(text: str, unit: str) -> float:
     raise ValueError(f"{shown(text)} has {has}: this value is measured in {unit or 'no unit'}")
 
 
+def difference_to_si(text: str, unit: str) -> float:
+    """Like `to_si`, for a difference of two values.
+
+    >>> difference_to_si("2 degC", "K"), difference_to_si("5 bar", "Pa")
+    (2.0, 500000.0)
+    """
+    amount, number = to_si(text, unit), _NUMBER.match(text)
+    assert number is not None  # or it would have been refused
+    return round_trip(amount - to_si(f"0 {text[number.end() :]}", unit))
+
+
 _IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "N*m*s")
 """SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
 _ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "revolutions_per_minute"}
@@ -436,8 +447,7 @@ def difference(raw: object) -> Quantity:
     """``"5 bar"`` -> Quantity(value=5e5, unit="Pa"): a difference of two values, so 2 degC are 2 K."""
     amount = quantity(raw)
     if isinstance(raw, str) and amount.unit == "K":
-        zero = quantity("0 " + raw[_NUMBER.match(raw).end() :])  # type: ignore[union-attr]
-        return Quantity(value=round_trip(amount.value - zero.value), unit=amount.unit)
+        return Quantity(value=difference_to_si(raw, amount.unit), unit=amount.unit)
     return amount
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from hilserver.errors import HilserverError, as_sentence
 from hilserver.numerics.arrays import Floats
-from hilserver.units import to_si
+from hilserver.units import difference_to_si, to_si
 from hilserver.viewer.measurement import Measurement, event_name
 
 Edge = Literal["rising", "falling", "either"]
@@ -72,7 +72,8 @@ def occurrences(
         return [moment.time for moment in log.happened if event_name(moment) == trigger.event][:most]
     log.require(trigger.signal)
     si = log.units[trigger.signal]
-    level, hysteresis = (_in_si(value, si, word, log) for value, word in zip(_levels(trigger), _WORDS, strict=True))
+    level = _in_si(trigger.level, si, "level", log, to_si)
+    hysteresis = _in_si(trigger.hysteresis, si, "hysteresis", log, difference_to_si)
     if hysteresis < 0.0:
         raise HilserverError(f"hysteresis: {trigger.hysteresis} is below 0.")
     signs = {"rising": (1.0,), "falling": (-1.0,), "either": (1.0, -1.0)}[trigger.edge]
@@ -87,18 +88,13 @@ def occurrences(
     return found[:most]
 
 
-_WORDS = ("level", "hysteresis")
-
-
-def _levels(trigger: Trigger) -> tuple[str | float, str | float]:
-    return trigger.level, trigger.hysteresis
-
-
-def _in_si(value: str | float, si: str, word: str, log: Measurement) -> float:
+def _in_si(value: str | float, si: str, word: str, log: Measurement, converted: Callable[[str, str], float]) -> float:
     try:
         if isinstance(value, str):
             number, _, unit = value.strip().partition(" ")
-            return to_si(number, "") if unit == si else to_si(value, si)  # the log's unit may be one of another program
+            return (
+                to_si(number, "") if unit == si else converted(value, si)
+            )  # the log's unit may be one of another program
     except ValueError as error:
         raise HilserverError(f"{word}: {as_sentence(error)}") from None
     if si and value != 0.0:

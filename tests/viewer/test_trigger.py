@@ -101,6 +101,17 @@ def test_hysteresis_tells_swings_from_noise(logs: list[OpenedLog]) -> None:
     assert counts[5] == counts[3] + counts[4]
 
 
+@pytest.mark.parametrize(("unit", "hysteresis"), [("K", "2 degC"), ("K", "2 K"), ("degC", "2 degC"), ("degC", "2 K")])
+def test_the_hysteresis_of_a_temperature_is_a_difference(tmp_path: Path, unit: str, hysteresis: str) -> None:
+    """From 50 °C, it rises through 60 °C twice; in between it falls to 59 °C, then to 57 °C."""
+    oil = np.array([50.0, 61.0, 59.0, 61.0, 57.0, 61.0]) + (273.15 if unit == "K" else 0.0)
+    schema = pa.schema([pa.field("time", pa.float64()), pa.field("oil", pa.float64(), metadata={"unit": unit})])
+    pq.write_table(pa.table({"time": np.arange(6.0), "oil": oil}, schema), tmp_path / "oil.parquet")
+    log = LogStore().open(tmp_path / "oil.parquet").log
+    found = occurrences(log, Trigger(signal="oil", level="60 degC", hysteresis=hysteresis))
+    assert found == pytest.approx([10 / 11, 4.75])
+
+
 def documented() -> Trigger:
     """The trigger of docs/viewing.md."""
     text = only("tested: tests/viewer/test_trigger.py::documented").text
