@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal, Self
 
@@ -140,18 +141,30 @@ def nth_occurrence(log: Measurement, trigger: Trigger, number: int) -> float:
 
 
 def level_text(text: str, shown: str, si: str) -> str | float:
-    """A level as a user enters it: a plain number is in the unit ``shown``.
+    """A level as a user enters it: a plain number is in the unit ``shown``; a comma is a decimal comma.
 
-    >>> level_text("120", "bar", "Pa"), level_text("1.2 MPa", "bar", "Pa"), level_text("0,5", "", "")
-    ('120 bar', '1.2 MPa', 0.5)
+    Raises `HilserverError` if commas separate thousands, or could.
+
+    >>> level_text("120", "bar", "Pa"), level_text("1,25 MPa", "bar", "Pa"), level_text("0,5", "", "")
+    ('120 bar', '1.25 MPa', 0.5)
     """
     text = text.strip()
+    if ambiguous := _THOUSANDS.match(text):
+        whole = ambiguous[0].replace(",", "")
+        decimal = f" or {ambiguous[0].replace(',', '.')}" if ambiguous[0].count(",") == 1 else ""
+        raise HilserverError(f"{ambiguous[0]}: thousands are not separated; write {whole}{decimal}.")
+    text = _DECIMAL_COMMA.sub(r"\1.", text)
     try:
-        number = float(text.replace(",", "."))
+        number = float(text)
     except ValueError:
         return text
-    unit = {"m³/h": "m^3/h", "US gal/min": "gpm", "m³/s": "m^3/s", "m³": "m^3"}.get(shown, shown)
-    return f"{number:g} {unit}" if si else number
+    unit = shown.replace("³", "^3").replace("²", "^2")  # as a log has it, and as it can be converted
+    return f"{number!r} {_SPELT.get(unit, unit)}".replace(".0 ", " ") if si else number
+
+
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+_DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(?=\d)")
+_SPELT = {"US gal/min": "gpm"}
 
 
 def times_text(counts: Sequence[int]) -> str:

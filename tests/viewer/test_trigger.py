@@ -16,10 +16,12 @@ from viewer_bench import record
 
 import hilserver.viewer.trigger
 from hilserver.errors import HilserverError
+from hilserver.units import to_si
 from hilserver.viewer.layout import ViewAlign, ViewLayout, layout_text, parse_layout
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.store import LogStore, OpenedLog
 from hilserver.viewer.trigger import EDGES, Edge, Rising, Trigger, level_text, occurrences
+from hilserver.web.display import CHOICES, Units
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +233,21 @@ def test_a_level_is_entered_in_the_unit_that_is_shown() -> None:
     assert level_text("30", "m³/h", "m^3/s") == "30 m^3/h"
     assert level_text("0,5", "", "") == 0.5
     assert level_text("soon", "bar", "Pa") == "soon"
+
+
+@pytest.mark.parametrize("si", ["Pa", "m^3/s", "m^3", "m", "m/s", "N*m", "kg/m^3", "m/s^2"])
+def test_a_level_is_that_number_in_every_unit_that_is_shown(si: str) -> None:
+    for shown in CHOICES.get(si, (Units().of(si),)):
+        for number in (20012345.0, 1.0 / 3.0, -1e-7):
+            level = level_text(f"{number!r}", shown.unit, si)
+            assert isinstance(level, str)
+            assert to_si(level, si) == pytest.approx(number * shown.factor, rel=1e-12)
+
+
+def test_a_comma_is_a_decimal_comma() -> None:
+    assert level_text("1,5 bar", "bar", "Pa") == "1.5 bar"
+    assert level_text("-0,125", "bar", "Pa") == "-0.125 bar"
+    assert level_text("12,3456", "bar", "Pa") == "12.3456 bar"
+    for text, expected in (("1,000", r"1000 or 1\.000"), ("-1,250 bar", r"-1250 or -1\.250"), ("1,000,000", "1000000")):
+        with pytest.raises(HilserverError, match=rf"thousands are not separated; write {expected}\.$"):
+            level_text(text, "bar", "Pa")
