@@ -25,6 +25,8 @@ from hilserver.viewer.layout import (
 )
 from hilserver.viewer.overlay import Overlay
 
+NO_RIGHT = "you are not logged in with the right to write any more."
+
 
 @dataclass(frozen=True)
 class ViewerFiles:
@@ -169,7 +171,10 @@ class LayoutMenu:
         return self.file.name if self.file is not None else "recordings.layout.toml"
 
     def _save(self, file: Path | None) -> None:
-        if file is None or not self._files.may_write():
+        if file is None:
+            return
+        if not self._files.may_write():
+            self._say(f"{file.name} was not saved: {NO_RIGHT}")
             return
         try:
             write_layout(self.overlay.layout, file)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from hilserver.errors import HilserverError
 from hilserver.record.notes import LogNote
+from hilserver.viewer.layout_view import NO_RIGHT
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.store import OpenedLog
@@ -124,6 +125,7 @@ class NotesView:
 
     async def _write(self, opened: OpenedLog, old: LogNote | None, new: LogNote | None) -> None:
         if not self._may_write():
+            ui.notify(f"Nothing was changed: {NO_RIGHT}", type="negative")
             return
         try:
             await run.io_bound(opened.change_note, old, new)

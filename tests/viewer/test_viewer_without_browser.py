@@ -11,8 +11,13 @@ import pytest
 from bare_page import bare_page
 from viewer_bench import record
 
+from hilserver.panel.connection import Connection, Role
+from hilserver.panel.settings import PanelSettings
+from hilserver.panel.web import Panel, UserSession
+from hilserver.protocol.address import BrokerAddress
+from hilserver.record.notes import LogNote, read_notes
 from hilserver.viewer.layout import ViewAnalysis, ViewLayout, ViewPlot, ViewTab
-from hilserver.viewer.layout_view import ViewerFiles
+from hilserver.viewer.layout_view import LayoutMenu, ViewerFiles
 from hilserver.viewer.page import ViewerPage
 from hilserver.viewer.store import LogStore
 
@@ -63,5 +68,35 @@ def test_a_tab_may_be_left_while_its_analyses_are_computed(
             await page._analyses.compute()
             assert computed == ["channel.x"]
             assert [card._note.text for card in cards] == ["", ""]
+
+    asyncio.run(run())
+
+
+def test_who_has_logged_out_can_neither_open_nor_write_on_a_page_that_is_open(tmp_path: Path) -> None:
+    """The page stays open; the server refuses, whatever the page still shows."""
+    log = record(tmp_path / "one.arrow").path
+    note, file = LogNote(time=1.0, text="squeals"), tmp_path / "bench.layout.toml"
+
+    async def run() -> None:
+        async with bare_page():
+            panel = Panel(PanelSettings("lab", BrokerAddress(), recordings=tmp_path))
+            session = panel._sessions["firefox"] = UserSession(Connection(BrokerAddress(), "lab"))
+            session.connection.role = "operator"
+            offered, files = panel._recordings("firefox", session)
+            page = ViewerPage(LogStore(), offered, [], files)
+            menu = LayoutMenu(page.overlay, files, page._load, page._say)
+            await page._open([log.name])
+            (shown,) = page.overlay.logs
+            await page._notes._write(shown, None, note)
+            assert read_notes(log) == (note,)
+            ends: list[tuple[dict[str, UserSession], Role]] = [({"firefox": session}, "viewer"), ({}, "operator")]
+            for panel._sessions, session.connection.role in ends:
+                await page._notes._write(shown, note, None)
+                menu._save(file)
+                assert page._note.text.startswith("bench.layout.toml was not saved")
+            assert (read_notes(log), file.exists()) == ((note,), False)
+            assert (offered(), files.folder()) == ({}, None)
+            panel._sessions["firefox"] = UserSession(session.connection)
+            assert not files.may_write(), "logged in again: as somebody else, perhaps"
 
     asyncio.run(run())
