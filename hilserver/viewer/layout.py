@@ -15,7 +15,7 @@ from hilserver.toml import parse_toml, read_plain_toml, replace_file
 from hilserver.viewer.alignment import Alignment
 from hilserver.viewer.axis_units import SI_OF_AXES, axis_unit
 from hilserver.viewer.spectra import SEGMENTS
-from hilserver.viewer.trigger import Trigger
+from hilserver.viewer.trigger import MOST_OCCURRENCES, Trigger
 
 SUFFIX = ".layout.toml"
 """How the files of layouts end."""
@@ -85,7 +85,7 @@ class ViewAlign(_Part):
 
     by: Alignment = "start"
     event: str = ""
-    number: Annotated[int, Field(ge=1)] = 1
+    number: Annotated[int, Field(ge=1, le=MOST_OCCURRENCES)] = 1
 
 
 class ViewLayout(_Part):

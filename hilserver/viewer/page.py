@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nicegui import background_tasks, run, ui
+from pydantic import ValidationError
 
-from hilserver.errors import HilserverError
+from hilserver.errors import HilserverError, problems_of
 from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
@@ -20,6 +21,7 @@ from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
 from hilserver.viewer.store import LogStore, OpenedLog
+from hilserver.viewer.trigger import MOST_OCCURRENCES
 from hilserver.viewer.trigger_view import TriggerView
 from hilserver.web.style import AppearanceChoice, add_style, heading
 
@@ -98,7 +100,9 @@ class ViewerPage:
                 "outlined dense options-dense"
             )
             self._event.classes("w-48 event")
-            self._number = ui.number("no.", value=1, min=1, precision=0, on_change=self._align_otherwise)
+            self._number = ui.number(
+                "no.", value=1, min=1, max=MOST_OCCURRENCES, precision=0, on_change=self._align_otherwise
+            )
             self._number.props("outlined dense debounce=500").classes("w-20 number").tooltip("The first, the second, …")
             self._moments = ui.select({}, label="go to event or note", with_input=True, on_change=self._go_to)
             self._moments.props("outlined dense options-dense")
@@ -260,9 +264,12 @@ class ViewerPage:
         by, event = self._align.value, str(self._event.value or "")
         if (by == "event" and not event) or not self._number.value:
             return
+        given = {"by": by, "event": event, "number": int(self._number.value)}
         try:
-            aligned = ViewAlign(by=by, event=event, number=int(self._number.value))
-            await run.io_bound(self.overlay.align, aligned)
+            await run.io_bound(self.overlay.align, ViewAlign.model_validate(given))
+        except ValidationError as error:
+            self._say(" ".join(map(str, problems_of(error, given, names=ViewAlign.model_fields))))
+            return
         except HilserverError as error:
             self._say(str(error))
             return

@@ -16,7 +16,7 @@ from hilserver.panel.settings import PanelSettings
 from hilserver.panel.web import Panel, UserSession
 from hilserver.protocol.address import BrokerAddress
 from hilserver.record.notes import LogNote, read_notes
-from hilserver.viewer.layout import ViewAnalysis, ViewLayout, ViewPlot, ViewTab
+from hilserver.viewer.layout import ViewAlign, ViewAnalysis, ViewLayout, ViewPlot, ViewTab
 from hilserver.viewer.layout_view import LayoutMenu, ViewerFiles
 from hilserver.viewer.page import ViewerPage
 from hilserver.viewer.store import LogStore
@@ -98,5 +98,21 @@ def test_who_has_logged_out_can_neither_open_nor_write_on_a_page_that_is_open(tm
             assert (offered(), files.folder()) == ({}, None)
             panel._sessions["firefox"] = UserSession(session.connection)
             assert not files.may_write(), "logged in again: as somebody else, perhaps"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(-3, "-3 is out of range: must be >= 1"), (10_001, "must be <= 10000")]
+)
+def test_there_is_no_event_with_such_a_number(log: Path, number: int, expected: str) -> None:
+    async def run() -> None:
+        async with bare_page():
+            page = await opened(log)
+            page._align.value, page._number.value = "trigger", number
+            await page._realign()
+            assert page._note.text.startswith("number: ")
+            assert expected in page._note.text
+            assert page.overlay.aligned == ViewAlign()
 
     asyncio.run(run())
