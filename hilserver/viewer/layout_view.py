@@ -135,7 +135,10 @@ class TabsView:
 
 
 class LayoutMenu:
-    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence."""
+    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence.
+
+    ``file`` is that of the layout, which is not saved if somebody else has changed it since it was loaded or saved.
+    """
 
     def __init__(
         self,
@@ -146,6 +149,7 @@ class LayoutMenu:
     ) -> None:
         self.overlay, self._files, self._load, self._say = overlay, files, load, say
         self.file = files.layout
+        self._content: bytes | None = None
         with ui.button("Layout", icon="dashboard").props("outline no-caps dense").classes("px-3"), ui.menu() as menu:
             self._items = ui.column().classes("gap-0")
         menu.on("before-show", self._refresh)
@@ -177,11 +181,15 @@ class LayoutMenu:
             self._say(f"{file.name} was not saved: {NO_RIGHT}")
             return
         try:
+            if _content(file) != (self._content if file == self.file else None):
+                raise HilserverError(
+                    f"{file.name} was not saved: somebody else has changed it. Load it, or save as another one."
+                )
             write_layout(self.overlay.layout, file)
         except HilserverError as error:
             self._say(str(error))
             return
-        self.file = file
+        self.file, self._content = file, _content(file)
         ui.notify(f"Saved: {file}", type="positive")
 
     async def _save_as(self) -> None:
@@ -198,7 +206,13 @@ class LayoutMenu:
             return
         self._save(file)
 
+    async def open_given(self) -> None:
+        """Show the layout that was given, if there is one and its file exists."""
+        if self.file is not None and self.file.exists():
+            await self._open(self.file)
+
     async def _open(self, path: Path) -> None:
+        content = _content(path)
         try:
             layout = await run.io_bound(read_layout, path)
         except HilserverError as error:
@@ -206,7 +220,7 @@ class LayoutMenu:
             return
         if layout is None:  # the program ends
             return
-        self.file = path
+        self.file, self._content = path, content
         await self._load(layout)
 
     async def _uploaded(self, event: UploadEventArguments) -> None:
@@ -219,6 +233,14 @@ class LayoutMenu:
             return
         if layout is not None:  # else the program ends
             await self._load(layout)
+
+
+def _content(file: Path) -> bytes | None:
+    """What is in the file; None if there is none that can be read."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
 
 
 async def asked(title: str, value: str) -> str | None:

@@ -14,7 +14,7 @@ from hilserver.errors import HilserverError, problems_of
 from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
-from hilserver.viewer.layout import ViewAlign, ViewLayout, read_layout
+from hilserver.viewer.layout import ViewAlign, ViewLayout
 from hilserver.viewer.layout_view import LayoutMenu, TabsView, ViewerFiles
 from hilserver.viewer.notes_view import NotesView, notes_table
 from hilserver.viewer.overlay import Overlay, first_signals
@@ -66,7 +66,7 @@ class ViewerPage:
             with ui.row().classes("w-full items-center gap-2"):
                 self._tabs = TabsView(self.overlay, self._rearranged)
                 ui.space()
-                LayoutMenu(self.overlay, files, self._load, self._say)
+                self._layouts = LayoutMenu(self.overlay, files, self._load, self._say)
             with ui.element("div").classes(
                 "grid grid-cols-1 lg:grid-cols-[19rem_minmax(0,1fr)] gap-3 w-full items-start"
             ):
@@ -129,14 +129,7 @@ class ViewerPage:
     async def _begin(self, names: Sequence[str]) -> None:
         """Open the logs, and the layout if one was given and exists."""
         await self._open(names)
-        file = self._files.layout
-        if file is not None and file.exists():
-            try:
-                layout = await run.io_bound(read_layout, file)
-                if layout is not None:  # else the program ends
-                    await self._load(layout)
-            except HilserverError as error:
-                self._say(str(error))
+        await self._layouts.open_given()
 
     async def _load(self, layout: ViewLayout) -> None:
         """Show a layout, with the logs as they are."""

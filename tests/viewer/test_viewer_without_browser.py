@@ -16,8 +16,8 @@ from hilserver.panel.settings import PanelSettings
 from hilserver.panel.web import Panel, UserSession
 from hilserver.protocol.address import BrokerAddress
 from hilserver.record.notes import LogNote, read_notes
-from hilserver.viewer.layout import ViewAlign, ViewAnalysis, ViewLayout, ViewPlot, ViewTab
-from hilserver.viewer.layout_view import LayoutMenu, ViewerFiles
+from hilserver.viewer.layout import ViewAlign, ViewAnalysis, ViewLayout, ViewPlot, ViewTab, read_layout, write_layout
+from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.page import ViewerPage
 from hilserver.viewer.store import LogStore
 
@@ -84,7 +84,6 @@ def test_who_has_logged_out_can_neither_open_nor_write_on_a_page_that_is_open(tm
             session.connection.role = "operator"
             offered, files = panel._recordings("firefox", session)
             page = ViewerPage(LogStore(), offered, [], files)
-            menu = LayoutMenu(page.overlay, files, page._load, page._say)
             await page._open([log.name])
             (shown,) = page.overlay.logs
             await page._notes._write(shown, None, note)
@@ -92,7 +91,7 @@ def test_who_has_logged_out_can_neither_open_nor_write_on_a_page_that_is_open(tm
             ends: list[tuple[dict[str, UserSession], Role]] = [({"firefox": session}, "viewer"), ({}, "operator")]
             for panel._sessions, session.connection.role in ends:
                 await page._notes._write(shown, note, None)
-                menu._save(file)
+                page._layouts._save(file)
                 assert page._note.text.startswith("bench.layout.toml was not saved")
             assert (read_notes(log), file.exists()) == ((note,), False)
             assert (offered(), files.folder()) == ({}, None)
@@ -114,5 +113,38 @@ def test_there_is_no_event_with_such_a_number(log: Path, number: int, expected: 
             assert page._note.text.startswith("number: ")
             assert expected in page._note.text
             assert page.overlay.aligned == ViewAlign()
+
+    asyncio.run(run())
+
+
+def test_a_layout_that_somebody_else_has_changed_is_not_overwritten(log: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "bench.layout.toml", tmp_path / "new.layout.toml"
+    theirs = ViewLayout(tabs=(ViewTab(name="theirs"),))
+
+    async def run() -> None:
+        async with bare_page():
+            page = await opened(log, ViewerFiles(lambda: tmp_path, layout=file))
+            menu = page._layouts
+            menu._save(file)
+            page.overlay.tabs.change(name="mine")
+            menu._save(file)
+            assert read_layout(file).tabs[0].name == "mine"
+            write_layout(theirs, file)
+            menu._save(file)
+            assert page._note.text.startswith("bench.layout.toml was not saved: somebody else has changed it")
+            assert read_layout(file) == theirs
+            await menu._open(file)
+            page.overlay.tabs.change(name="both")
+            menu._save(file)
+            assert (page._note.text, read_layout(file).tabs[0].name) == ("", "both")
+            write_layout(theirs, other)
+            menu._save(other)
+            assert read_layout(other) == theirs, "made by somebody else while a name was asked for"
+            later = await opened(log, ViewerFiles(lambda: tmp_path, layout=other))
+            later._layouts._save(other)
+            assert read_layout(other) == theirs, "it was not there, or not read"
+            await later._begin([])
+            later._layouts._save(other)
+            assert (later._note.text, read_layout(other)) == ("", theirs)
 
     asyncio.run(run())
