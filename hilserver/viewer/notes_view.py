@@ -113,11 +113,13 @@ class NotesView:
         if not kept:
             return
         of, offset = placed[int(log.value)]
-        self._author = str(author.value or "")
+        by = str(author.value or "")
+        if note is None:  # of the next one, too; somebody else's note may be changed in between
+            self._author = by
         try:
             written = datetime.now(UTC).isoformat(timespec="seconds")
             moment = round(float(time.value) - offset, 6)
-            new = LogNote(time=moment, text=str(text.value or ""), author=self._author, written=written)
+            new = LogNote(time=moment, text=str(text.value or ""), author=by, written=written)
         except (ValidationError, TypeError):
             ui.notify("A note has a time, and between 1 and 2000 letters.", type="negative")
             return

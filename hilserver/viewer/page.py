@@ -16,6 +16,7 @@ from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
 from hilserver.viewer.layout import ViewAlign, ViewLayout
 from hilserver.viewer.layout_view import LayoutMenu, TabsView, ViewerFiles
+from hilserver.viewer.measurement import Moment
 from hilserver.viewer.notes_view import NotesView, notes_table
 from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
@@ -28,7 +29,7 @@ from hilserver.web.style import AppearanceChoice, add_style, heading
 LISTED = 150
 """Signals that are listed at a time; the others are found by searching."""
 MOST_EVENTS = 1000
-"""Events in the list of those that can be gone to."""
+"""Events in the list of those to jump to."""
 ALIGNMENTS = {"start": "start", "clock": "clock", "event": "event", "trigger": "trigger"}
 _CSS = """
 .time-plot { min-height: 380px; }
@@ -52,9 +53,10 @@ class ViewerPage:
         names: Sequence[str],
         files: ViewerFiles = ViewerFiles(),  # noqa: B008 - frozen
     ) -> None:
-        self._store, self._offered, self._files = store, offered, files
+        self._store, self._offered = store, offered
         self.overlay = Overlay()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._listed: list[Moment] = []
         self._setting = False
         add_style(_CSS)
         with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1900px] mx-auto"):
@@ -206,9 +208,9 @@ class ViewerPage:
 
     def _list_moments(self) -> None:
         """List the events and notes to go to, and mark them in the plot."""
-        moments = self.overlay.moments()[:MOST_EVENTS]
-        self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(moments)}, value=None)
-        self._moments.visible = bool(moments)
+        self._listed = self.overlay.moments()[:MOST_EVENTS]
+        self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(self._listed)}, value=None)
+        self._moments.visible = bool(self._listed)
         self.plot.show_lines()
 
     def _list_logs(self) -> None:
@@ -279,7 +281,7 @@ class ViewerPage:
     def _go_to(self) -> None:
         """Show the chosen event."""
         if self._moments.value is not None:
-            self._show_at(self.overlay.moments()[int(self._moments.value)].time)
+            self._show_at(self._listed[int(self._moments.value)].time)
 
     def _show_at(self, time: float) -> None:
         """Show a time in the middle: in a section as wide as now, at most a tenth of everything."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bare_page import bare_page
+from nicegui import ui
 from viewer_bench import record
 
 from hilserver.panel.connection import Connection, Role
@@ -146,5 +147,56 @@ def test_a_layout_that_somebody_else_has_changed_is_not_overwritten(log: Path, t
             await later._begin([])
             later._layouts._save(other)
             assert (later._note.text, read_layout(other)) == ("", theirs)
+
+    asyncio.run(run())
+
+
+def test_the_event_that_is_chosen_is_the_one_that_was_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else may have added a note since, on another page of this log."""
+    log, zoomed = record(tmp_path / "one.arrow").path, list[tuple[float, float]]()
+
+    async def run() -> None:
+        async with bare_page():
+            page = await opened(log)
+            monkeypatch.setattr(page.plot, "zoom", lambda *section: zoomed.append(section))
+            (place,) = (k for k, text in dict(page._moments.options).items() if "RUNNING" in text)
+            page.overlay.logs[0].change_note(None, LogNote(time=0.5, text="before all others"))
+            page._moments.value = place
+            page._go_to()
+            assert {(begin + end) / 2 for begin, end in zoomed} == {2.0}
+
+    asyncio.run(run())
+
+
+def test_who_changes_a_note_of_somebody_else_is_not_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next note is by whom the last new one was."""
+    log, given = record(tmp_path / "one.arrow").path, iter(["Anna", None, None])
+    shown: list[str] = []
+
+    class Entered(ui.dialog):
+        """Kept at once, with a name if there is one to enter."""
+
+        def __await__(self) -> Generator[Any, None, Any]:
+            author, text = (element for element in self.descendants() if isinstance(element, ui.input | ui.textarea))
+            if isinstance(author, ui.textarea):
+                author, text = text, author
+            shown.append(str(author.value))
+            author.value = next(given) or author.value
+            text.value = text.value or "a note"
+            return True
+            yield
+
+    async def run() -> None:
+        async with bare_page():
+            page = await opened(log)
+            (one,) = page.overlay.logs
+            bobs = LogNote(time=1.0, text="squeals", author="Bob")
+            one.change_note(None, bobs)
+            monkeypatch.setattr(ui, "dialog", Entered)
+            await page._notes._edit(None, None)
+            await page._notes._edit(one, bobs)
+            await page._notes._edit(None, None)
+            assert shown == ["", "Bob", "Anna"]
+            assert sorted(note.author for note in read_notes(log)) == ["Anna", "Anna", "Bob"]
 
     asyncio.run(run())
