@@ -48,13 +48,13 @@ class AnalysesView:
             for place, card in enumerate(self._cards):
                 with card.head:
                     ui.space()
-                    for text, icon, action in (
-                        ("up", "arrow_upward", lambda place=place: tabs.move_analysis(place, -1)),
-                        ("down", "arrow_downward", lambda place=place: tabs.move_analysis(place, 1)),
-                        ("away", "close", lambda place=place: tabs.remove_analysis(place)),
+                    for what, icon, action in (
+                        ("Move analysis {} up", "arrow_upward", lambda place=place: tabs.move_analysis(place, -1)),
+                        ("Move analysis {} down", "arrow_downward", lambda place=place: tabs.move_analysis(place, 1)),
+                        ("Remove analysis {}", "close", lambda place=place: tabs.remove_analysis(place)),
                     ):
                         button = ui.button(icon=icon, on_click=lambda action=action: self._do(action))
-                        button.props(f'flat dense round size=sm aria-label="Move analysis {place + 1} {text}"')
+                        button.props(f'flat dense round size=sm aria-label="{what.format(place + 1)}"')
 
     def _do(self, action: Callable[[], None]) -> None:
         try:

@@ -200,3 +200,15 @@ def test_who_changes_a_note_of_somebody_else_is_not_them(tmp_path: Path, monkeyp
             assert sorted(note.author for note in read_notes(log)) == ["Anna", "Anna", "Bob"]
 
     asyncio.run(run())
+
+
+def test_the_buttons_of_an_analysis_say_what_they_do(log: Path) -> None:
+    async def run() -> list[str]:
+        async with bare_page():
+            page = await opened(log)
+            buttons = [
+                element for element in page._analyses._cards[0].head.descendants() if isinstance(element, ui.button)
+            ]
+            return [button.props["aria-label"] for button in buttons if "aria-label" in button.props]
+
+    assert asyncio.run(run()) == ["Move analysis 1 up", "Move analysis 1 down", "Remove analysis 1"]
