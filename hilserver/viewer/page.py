@@ -11,6 +11,7 @@ from nicegui import background_tasks, run, ui
 from pydantic import ValidationError
 
 from hilserver.errors import HilserverError, problems_of
+from hilserver.record.export import FORMATS
 from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
@@ -120,7 +121,7 @@ class ViewerPage:
             cursor.on_value_change(lambda event: self.plot.plot.run_method("choose", event.value))
             cursor.tooltip("A click into the plot sets this cursor; with Shift, the other one.")
             with ui.button("Export", icon="download").props("outline no-caps dense").classes("px-3"), ui.menu():
-                for kind in ("csv", "parquet", "mat", "xlsx"):
+                for kind in FORMATS:
                     ui.menu_item(f"{kind.upper()}: samples of the span", lambda kind=kind: self._export(kind))
                 ui.menu_item("Notes (CSV)", lambda: ui.download.content(notes_table(self.overlay), "notes.csv"))
                 for kind in ("png", "svg"):
