@@ -109,45 +109,73 @@ def _all_units() -> pint.UnitRegistry[Any]:
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*")
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
-_UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*(?<![*/·])")
+_UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*+(?<![*/·])")
+"""Possessive (``*+``): with backtracking, it would try exponentially many ways to match ``m / m / … / !``."""
 _POWER = re.compile(r"(?<![^\W\d_°])([^\W\d_]+)([23])(?![\w.^*])")
 """A power as in ``cm3`` and ``mm2/s``."""
 _LONGEST = 80
 
 
-def parse(text: str) -> Any:
-    """``"36 l/min"`` -> a pint quantity. Raises ValueError with the reason.
+def parse(text: str, *others: str) -> Any:
+    """``"36 l/min"`` -> a pint quantity, of a registry that also has the units ``others``. ValueError with the reason.
 
     Only a number with a product of units is accepted: pint would evaluate any expression, even ``9**9**9**9``.
     """
     number = _NUMBER.match(text)
     if number is None or len(text) > _LONGEST:
         raise ValueError(f"{shown(text)} is not a number with a unit")
-    unit = _POWER.sub(r"\1^\2", text[number.end() :].strip())
+    unit = _product_of_units(text[number.end() :])
     value = float(number[1])
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} has no finite number")
-    if _UNIT.fullmatch(unit) is None:
+    if unit is None:
         raise ValueError(f"{shown(text)} has no unit that can be read")
     try:
-        units = registry(unit)
+        units = registry(unit, *others)
         return units.Quantity(value, units.parse_units(unit))
     except Exception as error:  # pint raises many kinds of exceptions, including tokenizer errors
         raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
+
+
+def _product_of_units(text: str) -> str | None:
+    """A product of units as pint reads it: ``"cm3/min"`` -> ``"cm^3/min"``; None if it is something else."""
+    unit = _POWER.sub(r"\1^\2", text.strip())
+    return unit if len(unit) <= _LONGEST and _UNIT.fullmatch(unit) else None
 
 
 @functools.lru_cache(maxsize=8192)  # a study or a test reads the same values again and again
 def to_si(text: str, unit: str) -> float:
     """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with the problem and its remedy.
 
+    The unit may be any text, such as the unit of a signal in a log of another program.
+
     >>> to_si("36 l/min", "m^3/s")
     0.0006
     """
-    amount = parse(text)
-    if not amount.is_compatible_with(unit or "dimensionless"):
-        has = "no unit" if amount.unitless and not text.strip().endswith("%") else "the wrong unit"
-        raise ValueError(f"{shown(text)} has {has}: this value is measured in {unit or 'no unit'}")
-    return _magnitude(amount, unit, text)
+    si = _product_of_units(unit)
+    if si is None:
+        raise ValueError(f"{shown(unit)} is not a unit that can be converted to")
+    amount = parse(text, si)
+    try:
+        if amount.is_compatible_with(si or "dimensionless"):
+            return _magnitude(amount, si, text)
+    except ValueError:
+        raise
+    except Exception as error:  # as above, here about the SI unit
+        raise ValueError(f"{shown(unit)} is not a unit that can be converted to ({error})") from None
+    has = "no unit" if amount.unitless and not text.strip().endswith("%") else "the wrong unit"
+    raise ValueError(f"{shown(text)} has {has}: this value is measured in {unit or 'no unit'}")
+
+
+def difference_to_si(text: str, unit: str) -> float:
+    """Like `to_si`, for a difference of two values.
+
+    >>> difference_to_si("2 degC", "K"), difference_to_si("5 bar", "Pa")
+    (2.0, 500000.0)
+    """
+    amount, number = to_si(text, unit), _NUMBER.match(text)
+    assert number is not None  # or it would have been refused
+    return round_trip(amount - to_si(f"0 {text[number.end() :]}", unit))
 
 
 _IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "N*m*s")
@@ -433,8 +461,7 @@ def difference(raw: object) -> Quantity:
     """``"5 bar"`` -> Quantity(value=5e5, unit="Pa"): a difference of two values, so 2 degC are 2 K."""
     amount = quantity(raw)
     if isinstance(raw, str) and amount.unit == "K":
-        zero = quantity("0 " + raw[_NUMBER.match(raw).end() :])  # type: ignore[union-attr]
-        return Quantity(value=round_trip(amount.value - zero.value), unit=amount.unit)
+        return Quantity(value=difference_to_si(raw, amount.unit), unit=amount.unit)
     return amount
 
 

@@ -102,7 +102,7 @@ class Connection:
             except aiomqtt.MqttCodeError as error:
                 code = error.rc.value if isinstance(error.rc, ReasonCode) else error.rc
                 if code in _LOGIN_REFUSED:
-                    self.refused = "The broker refuses this user and password."
+                    self.refused, self.role = "The broker refuses this user and password.", "unknown"
                     return
                 self.trouble = str(error)
             except (aiomqtt.MqttError, OSError, HilserverError) as error:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -146,20 +147,28 @@ class Panel:
 
     async def _view(self, request: Request) -> Response | None:
         """Recordings over one another, for those who are logged in; no files but those of the folder."""
-        session = self._sessions.get(str(app.storage.browser["id"]))
+        browser = str(app.storage.browser["id"])
+        session = self._sessions.get(browser)
         if session is None:
             return RedirectResponse("/", 303)
-
-        def offered() -> dict[str, Path]:
-            folder = folder_of(session.connection, self._settings.recordings)
-            return {} if folder is None else logs_in(folder)
-
-        def may_write() -> bool:
-            return session.connection.role == "operator"
-
-        files = ViewerFiles(lambda: folder_of(session.connection, self._settings.recordings), may_write=may_write)
+        offered, files = self._recordings(browser, session)
         ViewerPage(self._logs, offered, request.query_params.getlist("log"), files)
         return None
+
+    def _recordings(self, browser: str, session: UserSession) -> tuple[Callable[[], Mapping[str, Path]], ViewerFiles]:
+        """The logs that a page may open, and where it may write; neither any more once this session has ended."""
+
+        def folder() -> Path | None:
+            lasts = self._sessions.get(browser) is session
+            return folder_of(session.connection, self._settings.recordings) if lasts else None
+
+        def offered() -> Mapping[str, Path]:
+            return {} if (where := folder()) is None else logs_in(where)
+
+        def may_write() -> bool:
+            return self._sessions.get(browser) is session and session.connection.role == "operator"
+
+        return offered, ViewerFiles(folder, may_write=may_write)
 
     async def _stop(self, request: Request) -> JSONResponse:
         """STOP: a request of its own, for those who are logged in; the broker checks their right to command."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ from hilserver.toml import read_plain_toml, replace_file
 NOTES_SUFFIX = ".notes.toml"
 MOST_NOTES = 10_000
 """Notes on a recording."""
+PATIENCE = 5.0
+"""Seconds to wait for another program that changes notes of the same folder."""
 ARROW = ".arrow"
 
 
@@ -77,8 +80,8 @@ def read_notes(log: Path) -> tuple[LogNote, ...]:
 def change_note(log: Path, old: LogNote | None, new: LogNote | None) -> tuple[LogNote, ...]:
     """Replace a note by another: without ``old`` it is added, without ``new`` removed. Returns all notes.
 
-    Raises `HilserverError` if the old one is not there any more, as somebody else has changed it, or if the file can't
-    be read or written; nothing is changed then.
+    Raises `HilserverError` if the old one is not there any more, as somebody else has changed it, if the file can't
+    be read or written, or if another program has been changing notes for `PATIENCE`; nothing is changed then.
     """
     file = notes_path(log)
     with _alone(file.parent):
@@ -131,13 +134,32 @@ def _text(log: Path, notes: Sequence[LogNote]) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """No other program changes notes of this folder meanwhile. The lock is on the folder: it leaves no file behind."""
+    """No other program changes notes of this folder meanwhile. The lock is on the folder: it leaves no file behind.
+
+    Some network file systems have no locks; there, of two notes that are kept at the same moment, one may be lost.
+    """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise HilserverError(f"{folder}: can't be opened: {error.strerror}.") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(OSError):
+            _lock(handle, folder)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise HilserverError(
+                    f"{folder}: another program is changing notes of this folder: try again."
+                ) from None
+            time.sleep(0.01)
+        else:
+            return

@@ -48,16 +48,20 @@ class AnalysesView:
             for place, card in enumerate(self._cards):
                 with card.head:
                     ui.space()
-                    for text, icon, action in (
-                        ("up", "arrow_upward", lambda place=place: tabs.move_analysis(place, -1)),
-                        ("down", "arrow_downward", lambda place=place: tabs.move_analysis(place, 1)),
-                        ("away", "close", lambda place=place: tabs.remove_analysis(place)),
+                    for what, icon, action in (
+                        ("Move analysis {} up", "arrow_upward", lambda place=place: tabs.move_analysis(place, -1)),
+                        ("Move analysis {} down", "arrow_downward", lambda place=place: tabs.move_analysis(place, 1)),
+                        ("Remove analysis {}", "close", lambda place=place: tabs.remove_analysis(place)),
                     ):
                         button = ui.button(icon=icon, on_click=lambda action=action: self._do(action))
-                        button.props(f'flat dense round size=sm aria-label="Move analysis {place + 1} {text}"')
+                        button.props(f'flat dense round size=sm aria-label="{what.format(place + 1)}"')
 
     def _do(self, action: Callable[[], None]) -> None:
-        action()
+        try:
+            action()
+        except HilserverError as error:
+            ui.notify(str(error), type="negative")
+            return
         self.rebuild()
         background_tasks.create(self.compute())
 
@@ -68,10 +72,14 @@ class AnalysesView:
 
 
 class AnalysisView:
-    """A card. It computes when asked: each of its plots reads all samples of the span."""
+    """A card. It computes when asked: each of its plots reads all samples of the span.
+
+    It does nothing any more as soon as another tab is shown, or another layout is loaded.
+    """
 
     def __init__(self, overlay: Overlay, plot: PlotView, redraw: Callable[[], None], place: int) -> None:
         self.overlay, self.plot, self._redraw, self._place = overlay, plot, redraw, place
+        self._tabs = overlay.tabs
         self._refreshing = False
         given = overlay.tabs.shown.analyses[place]
         with ui.column().classes("card w-full gap-2 analysis"):
@@ -95,8 +103,15 @@ class AnalysisView:
         for element in (self._name, self._one, self._other, self._segments):
             element.on_value_change(self._keep)
 
+    @property
+    def _is_shown(self) -> bool:
+        """Whether the page shows it, and what it shows is in the layout."""
+        return not self._note.is_deleted and self.overlay.tabs is self._tabs
+
     def refresh(self) -> None:
         """Offer the signals that are shown now; chosen are those of the layout, or the first ones."""
+        if not self._is_shown:
+            return
         names = [curve.name for curve in self.overlay.curves()]
         wanted = self.overlay.tabs.shown.analyses[self._place].signals
         self._refreshing = True
@@ -124,7 +139,7 @@ class AnalysisView:
     def _keep(self) -> None:
         """Take what is chosen into the layout (a difference is part of the plot)."""
         kind = self._kind.value
-        if kind == "difference" or self._refreshing:
+        if kind == "difference" or self._refreshing or not self._is_shown:
             return
         before = (*self.overlay.tabs.shown.analyses[self._place].signals, None, None)
         chosen = [self._one.value or before[0], self._other.value or before[1]]  # of before: what these logs lack
@@ -150,6 +165,8 @@ class AnalysisView:
 
     async def compute(self, *, asked: bool = True) -> None:
         """Compute; unless it is ``asked`` for by the user, only an analysis whose signals the layout names."""
+        if not self._is_shown:
+            return
         wanted = self.overlay.tabs.shown.analyses[self._place].signals
         if not asked and not wanted:
             return
@@ -170,7 +187,7 @@ class AnalysisView:
             computed = await run.io_bound(_computed, kind, one, other, span, segments)
         except HilserverError as error:
             computed = str(error), None
-        if computed is None or self._note.is_deleted:  # the program ends, or the tab is not shown any more
+        if computed is None or not self._is_shown:  # the program ends, or the page shows something else
             return
         note, options = computed
         self._chart.visible = options is not None

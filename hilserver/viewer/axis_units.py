@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from hilserver.errors import shown
-from hilserver.units import to_si
+from hilserver.units import SI_UNITS, to_si
 from hilserver.web.display import CHOICES, Shown
 
 MORE: Mapping[str, tuple[str, ...]] = {
@@ -20,6 +20,8 @@ MORE: Mapping[str, tuple[str, ...]] = {
     "m^2": ("m^2", "cm^2", "mm^2"),
 }
 """Units that are offered for quantities which the panel shows in their SI unit only."""
+SI_OF_AXES = frozenset({*SI_UNITS, *CHOICES, *MORE} - {""})
+"""The SI units whose axes can have another unit."""
 
 
 def offered_units(si: str) -> list[str]:

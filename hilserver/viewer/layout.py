@@ -13,12 +13,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from hilserver.errors import ConfigurationError, HilserverError, problems_of, shown
 from hilserver.toml import parse_toml, read_plain_toml, replace_file
 from hilserver.viewer.alignment import Alignment
-from hilserver.viewer.axis_units import axis_unit
+from hilserver.viewer.axis_units import SI_OF_AXES, axis_unit
 from hilserver.viewer.spectra import SEGMENTS
-from hilserver.viewer.trigger import Trigger
+from hilserver.viewer.trigger import MOST_OCCURRENCES, Trigger
 
 SUFFIX = ".layout.toml"
 """How the files of layouts end."""
+LARGEST_LAYOUT = 100_000
+"""Bytes of a file that is uploaded as a layout."""
+MOST_TABS, MOST_PLOTS, MOST_ANALYSES, MOST_SIGNALS = 50, 20, 20, 200
+"""Tabs of a layout; plots and analyses of a tab; signals of a plot, and differences of a tab."""
 _FILE_NAME = re.compile(r"[\w][\w .-]{0,59}")
 
 T = TypeVar("T")
@@ -27,6 +31,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_leng
 
 def _units(units: dict[str, str]) -> dict[str, str]:
     for si, unit in units.items():
+        if si not in SI_OF_AXES:
+            known = ", ".join(sorted(SI_OF_AXES))
+            raise ValueError(f"{shown(si)} is not the SI unit of a quantity. Known are {known}.")
         axis_unit(unit, si)
     return units
 
@@ -51,7 +58,7 @@ class ViewPlot(_Part):
     """A plot over time: its signals, in a pane for each unit. ``units``: those of its axes, by SI unit."""
 
     name: Name = ""
-    signals: tuple[str, ...] = ()
+    signals: Annotated[tuple[str, ...], Field(max_length=MOST_SIGNALS)] = ()
     units: Annotated[dict[str, str], AfterValidator(_units)] = {}
 
 
@@ -68,9 +75,9 @@ class ViewTab(_Part):
     """A tab: plots one below the other, differences of their signals (drawn in the first's plot), and analyses."""
 
     name: Name = ""
-    plots: Annotated[tuple[ViewPlot, ...], AfterValidator(_some)] = (ViewPlot(),)
-    differences: tuple[tuple[str, str], ...] = ()
-    analyses: tuple[ViewAnalysis, ...] = (ViewAnalysis(),)
+    plots: Annotated[tuple[ViewPlot, ...], Field(max_length=MOST_PLOTS), AfterValidator(_some)] = (ViewPlot(),)
+    differences: Annotated[tuple[tuple[str, str], ...], Field(max_length=MOST_SIGNALS)] = ()
+    analyses: Annotated[tuple[ViewAnalysis, ...], Field(max_length=MOST_ANALYSES)] = (ViewAnalysis(),)
 
 
 class ViewAlign(_Part):
@@ -78,7 +85,7 @@ class ViewAlign(_Part):
 
     by: Alignment = "start"
     event: str = ""
-    number: Annotated[int, Field(ge=1)] = 1
+    number: Annotated[int, Field(ge=1, le=MOST_OCCURRENCES)] = 1
 
 
 class ViewLayout(_Part):
@@ -86,7 +93,7 @@ class ViewLayout(_Part):
 
     align: ViewAlign = ViewAlign()
     trigger: Trigger | None = None
-    tabs: Annotated[tuple[ViewTab, ...], AfterValidator(_some)] = (ViewTab(),)
+    tabs: Annotated[tuple[ViewTab, ...], Field(max_length=MOST_TABS), AfterValidator(_some)] = (ViewTab(),)
 
     def signals(self) -> list[str]:
         """All signals that it shows, each once."""

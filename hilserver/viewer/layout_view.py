@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nicegui import ui
+from nicegui import run, ui
 from nicegui.events import UploadEventArguments
 
 from hilserver.errors import HilserverError
 from hilserver.viewer.axis_units import axis_unit, offered_units
 from hilserver.viewer.layout import (
+    LARGEST_LAYOUT,
     ViewLayout,
     layout_file,
     layout_text,
@@ -24,8 +25,7 @@ from hilserver.viewer.layout import (
 )
 from hilserver.viewer.overlay import Overlay
 
-LARGEST_LAYOUT = 1_000_000
-"""Bytes of a file that is taken as a layout."""
+NO_RIGHT = "you are not logged in with the right to write any more."
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,11 @@ class TabsView:
         button.props(f'flat dense round size=sm aria-label="{what}"').tooltip(what)
 
     def _do(self, action: Callable[[], None], of_tabs: bool) -> None:
-        action()
+        try:
+            action()
+        except HilserverError as error:
+            ui.notify(str(error), type="negative")
+            return
         self._changed(of_tabs)
 
     async def _rename(self, title: str, name: str, rename: Callable[[str], None]) -> None:
@@ -131,7 +135,10 @@ class TabsView:
 
 
 class LayoutMenu:
-    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence."""
+    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence.
+
+    ``file`` is that of the layout, which is not saved if somebody else has changed it since it was loaded or saved.
+    """
 
     def __init__(
         self,
@@ -142,6 +149,7 @@ class LayoutMenu:
     ) -> None:
         self.overlay, self._files, self._load, self._say = overlay, files, load, say
         self.file = files.layout
+        self._content: bytes | None = None
         with ui.button("Layout", icon="dashboard").props("outline no-caps dense").classes("px-3"), ui.menu() as menu:
             self._items = ui.column().classes("gap-0")
         menu.on("before-show", self._refresh)
@@ -167,14 +175,21 @@ class LayoutMenu:
         return self.file.name if self.file is not None else "recordings.layout.toml"
 
     def _save(self, file: Path | None) -> None:
-        if file is None or not self._files.may_write():
+        if file is None:
+            return
+        if not self._files.may_write():
+            self._say(f"{file.name} was not saved: {NO_RIGHT}")
             return
         try:
+            if _content(file) != (self._content if file == self.file else None):
+                raise HilserverError(
+                    f"{file.name} was not saved: somebody else has changed it. Load it, or save as another one."
+                )
             write_layout(self.overlay.layout, file)
         except HilserverError as error:
             self._say(str(error))
             return
-        self.file = file
+        self.file, self._content = file, _content(file)
         ui.notify(f"Saved: {file}", type="positive")
 
     async def _save_as(self) -> None:
@@ -191,24 +206,41 @@ class LayoutMenu:
             return
         self._save(file)
 
+    async def open_given(self) -> None:
+        """Show the layout that was given, if there is one and its file exists."""
+        if self.file is not None and self.file.exists():
+            await self._open(self.file)
+
     async def _open(self, path: Path) -> None:
+        content = _content(path)
         try:
-            layout = read_layout(path)
+            layout = await run.io_bound(read_layout, path)
         except HilserverError as error:
             self._say(str(error))
             return
-        self.file = path
+        if layout is None:  # the program ends
+            return
+        self.file, self._content = path, content
         await self._load(layout)
 
     async def _uploaded(self, event: UploadEventArguments) -> None:
         self._dialog.close()
         self._upload.reset()
         try:
-            layout = parse_layout(await event.file.read(), event.file.name)
+            layout = await run.io_bound(parse_layout, await event.file.read(), event.file.name)
         except HilserverError as error:
             self._say(str(error))
             return
-        await self._load(layout)
+        if layout is not None:  # else the program ends
+            await self._load(layout)
+
+
+def _content(file: Path) -> bytes | None:
+    """What is in the file; None if there is none that can be read."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
 
 
 async def asked(title: str, value: str) -> str | None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from hilserver.errors import HilserverError
 from hilserver.record.notes import LogNote
+from hilserver.viewer.layout_view import NO_RIGHT
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.store import OpenedLog
@@ -112,11 +113,13 @@ class NotesView:
         if not kept:
             return
         of, offset = placed[int(log.value)]
-        self._author = str(author.value or "")
+        by = str(author.value or "")
+        if note is None:  # of the next one, too; somebody else's note may be changed in between
+            self._author = by
         try:
             written = datetime.now(UTC).isoformat(timespec="seconds")
             moment = round(float(time.value) - offset, 6)
-            new = LogNote(time=moment, text=str(text.value or ""), author=self._author, written=written)
+            new = LogNote(time=moment, text=str(text.value or ""), author=by, written=written)
         except (ValidationError, TypeError):
             ui.notify("A note has a time, and between 1 and 2000 letters.", type="negative")
             return
@@ -124,6 +127,7 @@ class NotesView:
 
     async def _write(self, opened: OpenedLog, old: LogNote | None, new: LogNote | None) -> None:
         if not self._may_write():
+            ui.notify(f"Nothing was changed: {NO_RIGHT}", type="negative")
             return
         try:
             await run.io_bound(opened.change_note, old, new)

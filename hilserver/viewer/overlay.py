@@ -74,7 +74,8 @@ class DrawnSignal:
 class Overlay:
     """The logs of a page, how they are aligned, and the tabs with the signals that are chosen.
 
-    ``placed`` are the logs with what is added to their times, s. What reads samples may be called in another thread.
+    ``placed`` are the logs with what is added to their times, s. ``trigger`` is what was searched for last,
+    ``aligned_trigger`` by what the logs are aligned. What reads samples may be called in another thread.
     """
 
     def __init__(self, logs: Sequence[OpenedLog] = ()) -> None:
@@ -82,6 +83,7 @@ class Overlay:
         self.tabs = Tabs()
         self.aligned = ViewAlign()
         self.trigger: Trigger | None = None
+        self.aligned_trigger: Trigger | None = None
         self.found: list[tuple[OpenedLog, list[float]]] = []
         self._differences: dict[tuple[str, str, float, float], OpenedLog] = {}
         self._units = Units({"s": "s"})
@@ -96,7 +98,8 @@ class Overlay:
     @property
     def layout(self) -> ViewLayout:
         """What is shown, as it can be saved."""
-        return ViewLayout(align=self.aligned, trigger=self.trigger, tabs=self.tabs.all)
+        trigger = self.aligned_trigger if self.aligned.by == "trigger" else self.trigger
+        return ViewLayout(align=self.aligned, trigger=trigger, tabs=self.tabs.all)
 
     def load(self, layout: ViewLayout) -> None:
         """Show what a layout says. Signals that the logs lack are kept in it, but not drawn (see `missing`).
@@ -113,34 +116,37 @@ class Overlay:
 
     def add(self, opened: OpenedLog) -> None:
         """Add a log. Raises `HilserverError` if it can't be aligned with the others; it is not added then."""
-        self._set([*self.logs, opened], self.aligned)
+        self._place([*self.logs, opened], self.aligned, self.aligned_trigger)
 
     def remove(self, opened: OpenedLog) -> None:
-        """Remove a log."""
-        self._set([other for other in self.logs if other is not opened], self.aligned)
+        """Remove a log. The others stay where they are; nothing is read."""
+        self.placed = [(other, offset) for other, offset in self.placed if other is not opened]
+        self.found = [(other, times) for other, times in self.found if other is not opened]
+        self._differences.clear()
 
     def align(self, aligned: ViewAlign) -> None:
         """Align the logs (see `offsets`). Raises `HilserverError` if one can't be; nothing is changed then."""
-        self._set(self.logs, aligned)
+        self._place(self.logs, aligned, self.trigger)
 
-    def _set(self, logs: list[OpenedLog], aligned: ViewAlign) -> None:
+    def _place(self, logs: list[OpenedLog], aligned: ViewAlign, trigger: Trigger | None) -> None:
         measured = [opened.log for opened in logs]
-        found = offsets(measured, aligned.by, aligned.event, aligned.number, self.trigger)
-        self.placed, self.aligned = list(zip(logs, found, strict=True)), aligned
-        self.found = [(opened, times) for opened, times in self.found if opened in logs]
+        found = offsets(measured, aligned.by, aligned.event, aligned.number, trigger)
+        self.placed, self.aligned, self.aligned_trigger = list(zip(logs, found, strict=True)), aligned, trigger
         self._differences.clear()
 
     def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:
         """Search all logs for a trigger, which then also serves for aligning. Returns how often each is triggered.
 
-        Raises `HilserverError` if a log lacks its signal, unless another has it; nothing is changed then.
+        Once the result is not ``wanted`` any more, it is not kept. Raises `HilserverError` if a log lacks its signal,
+        unless another has it; nothing is changed then.
         """
         able = [opened for opened in self.logs if trigger.event or trigger.signal in opened.log.units]
         if not able and self.logs:
             self.logs[0].log.require(trigger.signal)
-        self.found = [(opened, occurrences(opened.log, trigger, wanted=wanted)) for opened in able]
-        self.trigger = trigger
-        counts = {id(opened): len(times) for opened, times in self.found}
+        found = [(opened, occurrences(opened.log, trigger, wanted=wanted)) for opened in able]
+        if wanted():
+            self.found, self.trigger = found, trigger
+        counts = {id(opened): len(times) for opened, times in found}
         return [counts.get(id(opened), 0) for opened in self.logs]
 
     def triggered(self, begin: float = -math.inf, end: float = math.inf) -> list[Moment]:
@@ -163,7 +169,7 @@ class Overlay:
     def choose(self, signals: Sequence[str]) -> None:
         """Show these signals in the selected plot, of all logs that have them.
 
-        Raises `HilserverError` if no log has one of them, unless it is there already.
+        Raises `HilserverError` if no log has one of them, unless it is there already, or if they are too many.
         """
         known = self.available()
         for signal in signals:
@@ -171,12 +177,12 @@ class Overlay:
                 if not self.logs:
                     raise HilserverError("No log is open.")
                 self.logs[0].log.require(signal)
-        self.tabs.change_plot(signals=tuple(dict.fromkeys(signals)))
+        self.tabs.choose(tuple(dict.fromkeys(signals)))
 
     def subtract(self, one: str, other: str) -> None:
         """Show the difference of two curves, given by their names, as long as both are shown; or stop showing it.
 
-        Raises `HilserverError` if they are not shown, or their quantities differ.
+        Raises `HilserverError` if they are not shown, their quantities differ, or there are too many differences.
         """
         first, second = self.find(one), self.find(other)
         if first is None or second is None or first.name == second.name:
@@ -186,7 +192,7 @@ class Overlay:
             raise HilserverError(f"{one} is in {units[0]}, {other} in {units[1]}.")
         kept = tuple(pair for pair in self.tabs.shown.differences if pair != (one, other))
         added = ((one, other),) if kept == self.tabs.shown.differences else ()
-        self.tabs.change(differences=kept + added)
+        self.tabs.subtract(kept + added)
 
     def shows_difference(self, one: str, other: str) -> bool:
         """Whether the difference of two curves is shown in this tab."""

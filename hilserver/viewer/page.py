@@ -8,25 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nicegui import background_tasks, run, ui
+from pydantic import ValidationError
 
-from hilserver.errors import HilserverError
+from hilserver.errors import HilserverError, problems_of
+from hilserver.record.export import FORMATS
 from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
-from hilserver.viewer.layout import ViewAlign, ViewLayout, read_layout
+from hilserver.viewer.layout import ViewAlign, ViewLayout
 from hilserver.viewer.layout_view import LayoutMenu, TabsView, ViewerFiles
+from hilserver.viewer.measurement import Moment
 from hilserver.viewer.notes_view import NotesView, notes_table
 from hilserver.viewer.overlay import Overlay, first_signals
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.span_export import export_span
 from hilserver.viewer.store import LogStore, OpenedLog
+from hilserver.viewer.trigger import MOST_OCCURRENCES
 from hilserver.viewer.trigger_view import TriggerView
 from hilserver.web.style import AppearanceChoice, add_style, heading
 
 LISTED = 150
 """Signals that are listed at a time; the others are found by searching."""
 MOST_EVENTS = 1000
-"""Events in the list of those that can be gone to."""
+"""Events in the list of those to jump to."""
 ALIGNMENTS = {"start": "start", "clock": "clock", "event": "event", "trigger": "trigger"}
 _CSS = """
 .time-plot { min-height: 380px; }
@@ -50,9 +54,10 @@ class ViewerPage:
         names: Sequence[str],
         files: ViewerFiles = ViewerFiles(),  # noqa: B008 - frozen
     ) -> None:
-        self._store, self._offered, self._files = store, offered, files
+        self._store, self._offered = store, offered
         self.overlay = Overlay()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._listed: list[Moment] = []
         self._setting = False
         add_style(_CSS)
         with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1900px] mx-auto"):
@@ -64,7 +69,7 @@ class ViewerPage:
             with ui.row().classes("w-full items-center gap-2"):
                 self._tabs = TabsView(self.overlay, self._rearranged)
                 ui.space()
-                LayoutMenu(self.overlay, files, self._load, self._say)
+                self._layouts = LayoutMenu(self.overlay, files, self._load, self._say)
             with ui.element("div").classes(
                 "grid grid-cols-1 lg:grid-cols-[19rem_minmax(0,1fr)] gap-3 w-full items-start"
             ):
@@ -98,7 +103,9 @@ class ViewerPage:
                 "outlined dense options-dense"
             )
             self._event.classes("w-48 event")
-            self._number = ui.number("no.", value=1, min=1, precision=0, on_change=self._align_otherwise)
+            self._number = ui.number(
+                "no.", value=1, min=1, max=MOST_OCCURRENCES, precision=0, on_change=self._align_otherwise
+            )
             self._number.props("outlined dense debounce=500").classes("w-20 number").tooltip("The first, the second, …")
             self._moments = ui.select({}, label="go to event or note", with_input=True, on_change=self._go_to)
             self._moments.props("outlined dense options-dense")
@@ -114,7 +121,7 @@ class ViewerPage:
             cursor.on_value_change(lambda event: self.plot.plot.run_method("choose", event.value))
             cursor.tooltip("A click into the plot sets this cursor; with Shift, the other one.")
             with ui.button("Export", icon="download").props("outline no-caps dense").classes("px-3"), ui.menu():
-                for kind in ("csv", "parquet", "mat", "xlsx"):
+                for kind in FORMATS:
                     ui.menu_item(f"{kind.upper()}: samples of the span", lambda kind=kind: self._export(kind))
                 ui.menu_item("Notes (CSV)", lambda: ui.download.content(notes_table(self.overlay), "notes.csv"))
                 for kind in ("png", "svg"):
@@ -125,12 +132,7 @@ class ViewerPage:
     async def _begin(self, names: Sequence[str]) -> None:
         """Open the logs, and the layout if one was given and exists."""
         await self._open(names)
-        file = self._files.layout
-        if file is not None and file.exists():
-            try:
-                await self._load(read_layout(file))
-            except HilserverError as error:
-                self._say(str(error))
+        await self._layouts.open_given()
 
     async def _load(self, layout: ViewLayout) -> None:
         """Show a layout, with the logs as they are."""
@@ -207,9 +209,9 @@ class ViewerPage:
 
     def _list_moments(self) -> None:
         """List the events and notes to go to, and mark them in the plot."""
-        moments = self.overlay.moments()[:MOST_EVENTS]
-        self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(moments)}, value=None)
-        self._moments.visible = bool(moments)
+        self._listed = self.overlay.moments()[:MOST_EVENTS]
+        self._moments.set_options({k: f"{m.time:.3f} s  {m.text}" for k, m in enumerate(self._listed)}, value=None)
+        self._moments.visible = bool(self._listed)
         self.plot.show_lines()
 
     def _list_logs(self) -> None:
@@ -258,9 +260,12 @@ class ViewerPage:
         by, event = self._align.value, str(self._event.value or "")
         if (by == "event" and not event) or not self._number.value:
             return
+        given = {"by": by, "event": event, "number": int(self._number.value)}
         try:
-            aligned = ViewAlign(by=by, event=event, number=int(self._number.value))
-            await run.io_bound(self.overlay.align, aligned)
+            await run.io_bound(self.overlay.align, ViewAlign.model_validate(given))
+        except ValidationError as error:
+            self._say(" ".join(map(str, problems_of(error, given, names=ViewAlign.model_fields))))
+            return
         except HilserverError as error:
             self._say(str(error))
             return
@@ -277,7 +282,7 @@ class ViewerPage:
     def _go_to(self) -> None:
         """Show the chosen event."""
         if self._moments.value is not None:
-            self._show_at(self.overlay.moments()[int(self._moments.value)].time)
+            self._show_at(self._listed[int(self._moments.value)].time)
 
     def _show_at(self, time: float) -> None:
         """Show a time in the middle: in a section as wide as now, at most a tenth of everything."""
@@ -304,7 +309,10 @@ class ViewerPage:
                 ui.label("No other signal has these words.").classes("text-xs text-slate-500")
 
     def _choose(self, name: str, wanted: bool) -> None:
-        self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
+        try:
+            self.overlay.choose([n for n in self.overlay.signals if n != name] + [name] * wanted)
+        except HilserverError as error:
+            self._say(str(error))
         self._list()
         self._show_tabs()
         self._draw()

@@ -1,27 +1,16 @@
-"""Signals of a span as CSV, Parquet, MAT or Excel, for other programs and for the viewer itself."""
+"""Signals of a span as CSV, Parquet, MDF4, MAT or Excel, for other programs and for the viewer itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from hilserver.errors import HilserverError
-from hilserver.record.excel import ExcelWriter
-from hilserver.record.mat import MatWriter
+from hilserver.record.export import FORMATS
 from hilserver.viewer.measurement import Measurement
 
-WRITERS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] = {
-    "csv": pa.csv.CSVWriter,
-    "parquet": pa.parquet.ParquetWriter,
-    "mat": MatWriter,
-    "xlsx": ExcelWriter,
-}
 CHUNK = 1 << 17
 """Rows that are held in memory and written together."""
 TIME = "time"
@@ -30,7 +19,7 @@ TIME = "time"
 def export_span(
     log: Measurement, signals: Sequence[str], begin: float, end: float, folder: Path, format: str
 ) -> list[Path]:
-    """Write the samples of these signals from time ``begin`` to ``end`` of the log, both included.
+    """Write the samples of these signals from time ``begin`` to ``end`` of the log, both included, as `FORMATS` has it.
 
     One row per sample, in SI units as in the log, with the column ``time``, s; every sample, not what is drawn. One
     file for each time base, usually one. All but CSV files state the units. Returns the files.
@@ -60,7 +49,7 @@ def _write(log: Measurement, names: Sequence[str], begin: float, end: float, fil
     units = {TIME: "s"} | {name: log.units[name] for name in names}
     fields = [pa.field(name, pa.float64(), metadata={"unit": unit} if unit else None) for name, unit in units.items()]
     schema = pa.schema(fields)
-    with WRITERS[format](str(file), schema) as sink:
+    with FORMATS[format](str(file), schema) as sink:
         for at in range(start, stop, CHUNK):
             until = min(at + CHUNK, stop)
             columns = [log.times(names[0])[at:until], *(log.read(name, at, until) for name in names)]

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from hilserver.viewer.layout import ViewAnalysis, ViewPlot, ViewTab
+from hilserver.errors import HilserverError
+from hilserver.viewer.layout import MOST_ANALYSES, MOST_PLOTS, MOST_SIGNALS, MOST_TABS, ViewAnalysis, ViewPlot, ViewTab
 
 T = TypeVar("T")
 
 
 class Tabs:
-    """The tabs, one of which is shown: ``place``. ``plot`` is the place of the selected plot in it."""
+    """The tabs, one of which is shown: ``place``. ``plot`` is the place of the selected plot in it.
+
+    What adds something raises `HilserverError` if a layout can't have more of it; nothing is changed then.
+    """
 
     def __init__(self, tabs: Sequence[ViewTab] = (ViewTab(),)) -> None:
         self.all: tuple[ViewTab, ...] = tuple(tabs)
@@ -37,7 +41,7 @@ class Tabs:
 
     def add(self) -> None:
         """Add a tab behind all others, and show it."""
-        self.all = (*self.all, ViewTab())
+        self.all = _at_most(MOST_TABS, "tabs", (*self.all, ViewTab()))
         self.show(len(self.all) - 1)
 
     def remove(self) -> None:
@@ -57,9 +61,17 @@ class Tabs:
         """Change fields of the selected plot."""
         self.change(plots=_replaced(self.shown.plots, self.plot, self.selected.model_copy(update=changes)))
 
+    def choose(self, signals: tuple[str, ...]) -> None:
+        """Show these signals in the selected plot."""
+        self.change_plot(signals=_at_most(MOST_SIGNALS, "signals in a plot", signals))
+
+    def subtract(self, differences: tuple[tuple[str, str], ...]) -> None:
+        """Show these differences in the tab."""
+        self.change(differences=_at_most(MOST_SIGNALS, "differences in a tab", differences))
+
     def add_plot(self) -> None:
         """Add a plot below all others of the tab, and select it."""
-        self.change(plots=(*self.shown.plots, ViewPlot()))
+        self.change(plots=_at_most(MOST_PLOTS, "plots in a tab", (*self.shown.plots, ViewPlot())))
         self.plot = len(self.shown.plots) - 1
 
     def remove_plot(self) -> None:
@@ -79,7 +91,7 @@ class Tabs:
 
     def add_analysis(self) -> None:
         """Add an analysis below all others of the tab."""
-        self.change(analyses=(*self.shown.analyses, ViewAnalysis()))
+        self.change(analyses=_at_most(MOST_ANALYSES, "analyses in a tab", (*self.shown.analyses, ViewAnalysis())))
 
     def remove_analysis(self, place: int) -> None:
         """Remove an analysis of the tab."""
@@ -88,6 +100,12 @@ class Tabs:
     def move_analysis(self, place: int, by: int) -> None:
         """Move an analysis of the tab down by so many places; up if negative."""
         self.change(analyses=_moved(self.shown.analyses, place, by)[0])
+
+
+def _at_most(most: int, what: str, items: tuple[T, ...]) -> tuple[T, ...]:
+    if len(items) > most:
+        raise HilserverError(f"A layout has at most {most} {what}.")
+    return items
 
 
 def _replaced(items: tuple[T, ...], place: int, item: T) -> tuple[T, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal, Self
 
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from hilserver.errors import HilserverError, as_sentence
 from hilserver.numerics.arrays import Floats
-from hilserver.units import to_si
+from hilserver.units import difference_to_si, to_si
 from hilserver.viewer.measurement import Measurement, event_name
 
 Edge = Literal["rising", "falling", "either"]
@@ -72,7 +73,8 @@ def occurrences(
         return [moment.time for moment in log.happened if event_name(moment) == trigger.event][:most]
     log.require(trigger.signal)
     si = log.units[trigger.signal]
-    level, hysteresis = (_in_si(value, si, word, log) for value, word in zip(_levels(trigger), _WORDS, strict=True))
+    level = _in_si(trigger.level, si, "level", log, to_si)
+    hysteresis = _in_si(trigger.hysteresis, si, "hysteresis", log, difference_to_si)
     if hysteresis < 0.0:
         raise HilserverError(f"hysteresis: {trigger.hysteresis} is below 0.")
     signs = {"rising": (1.0,), "falling": (-1.0,), "either": (1.0, -1.0)}[trigger.edge]
@@ -87,17 +89,13 @@ def occurrences(
     return found[:most]
 
 
-_WORDS = ("level", "hysteresis")
-
-
-def _levels(trigger: Trigger) -> tuple[str | float, str | float]:
-    return trigger.level, trigger.hysteresis
-
-
-def _in_si(value: str | float, si: str, word: str, log: Measurement) -> float:
+def _in_si(value: str | float, si: str, word: str, log: Measurement, converted: Callable[[str, str], float]) -> float:
     try:
         if isinstance(value, str):
-            return to_si(value, si)
+            number, _, unit = value.strip().partition(" ")
+            return (
+                to_si(number, "") if unit == si else converted(value, si)
+            )  # the log's unit may be one of another program
     except ValueError as error:
         raise HilserverError(f"{word}: {as_sentence(error)}") from None
     if si and value != 0.0:
@@ -143,18 +141,30 @@ def nth_occurrence(log: Measurement, trigger: Trigger, number: int) -> float:
 
 
 def level_text(text: str, shown: str, si: str) -> str | float:
-    """A level as a user enters it: a plain number is in the unit ``shown``.
+    """A level as a user enters it: a plain number is in the unit ``shown``; a comma is a decimal comma.
 
-    >>> level_text("120", "bar", "Pa"), level_text("1.2 MPa", "bar", "Pa"), level_text("0,5", "", "")
-    ('120 bar', '1.2 MPa', 0.5)
+    Raises `HilserverError` if commas separate thousands, or could.
+
+    >>> level_text("120", "bar", "Pa"), level_text("1,25 MPa", "bar", "Pa"), level_text("0,5", "", "")
+    ('120 bar', '1.25 MPa', 0.5)
     """
     text = text.strip()
+    if ambiguous := _THOUSANDS.match(text):
+        whole = ambiguous[0].replace(",", "")
+        decimal = f" or {ambiguous[0].replace(',', '.')}" if ambiguous[0].count(",") == 1 else ""
+        raise HilserverError(f"{ambiguous[0]}: thousands are not separated; write {whole}{decimal}.")
+    text = _DECIMAL_COMMA.sub(r"\1.", text)
     try:
-        number = float(text.replace(",", "."))
+        number = float(text)
     except ValueError:
         return text
-    unit = {"m³/h": "m^3/h", "US gal/min": "gpm", "m³/s": "m^3/s", "m³": "m^3"}.get(shown, shown)
-    return f"{number:g} {unit}" if si else number
+    unit = shown.replace("³", "^3").replace("²", "^2")  # as a log has it, and as it can be converted
+    return f"{number!r} {_SPELT.get(unit, unit)}".replace(".0 ", " ") if si else number
+
+
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+_DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(?=\d)")
+_SPELT = {"US gal/min": "gpm"}
 
 
 def times_text(counts: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from hilserver.viewer.trigger import EDGES, Trigger, level_text, times_text
 from hilserver.web.style import heading
 
 LISTED_OCCURRENCES = 2000
-"""Occurrences in the list of those that can be gone to."""
+"""Occurrences in the list of those to jump to."""
 
 
 class TriggerView:

@@ -48,3 +48,16 @@ def test_an_operator_is_recognised_even_if_the_server_is_busy_at_first(monkeypat
         return roles
 
     assert "viewer" in asyncio.run(run())
+
+
+def test_whom_the_broker_refuses_has_no_role_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as an operator whose account was removed while the broker was restarted."""
+
+    async def refuse(connection: Connection) -> None:
+        raise aiomqtt.MqttCodeError(5)
+
+    monkeypatch.setattr(Connection, "_connect", refuse)
+    panel = Connection(BrokerAddress(), "lab")
+    panel.role = "operator"
+    asyncio.run(panel.run())
+    assert (panel.refused is not None, panel.role) == (True, "unknown")

@@ -152,6 +152,23 @@ def test_quantities_know_their_si_unit() -> None:
         assert quantity(f"2 {unit}").unit == unit
 
 
+def test_the_unit_to_convert_to_may_be_any_text() -> None:
+    """As a layout or a log of another program has it: it is not evaluated either, and what pint raises is caught."""
+    assert to_si("2 l", "m3") == 0.002
+    assert to_si("300 K", "degC") == pytest.approx(26.85)
+    for unit in ("9**9**9", "m**9**9", "Foo", "(", "dB/", "N m\0", "m" * 100):
+        with pytest.raises(ValueError, match=r"not a unit that can be converted to|has no unit that can be read"):
+            to_si("1 bar", unit)
+
+
+@pytest.mark.parametrize("gap", ["  ", " / ", " * "])
+def test_no_text_takes_long_to_be_refused(gap: str) -> None:
+    """In so many gaps, there are more ways to match a part of the text than could be tried in a lifetime."""
+    text = f"1 m{gap}" + f"m{gap}" * ((76 - len(gap)) // (1 + len(gap)))
+    with pytest.raises(ValueError, match="has no unit that can be read"):
+        quantity(f"{text}!")
+
+
 def test_rates_have_the_unit_of_what_changes() -> None:
     assert quantity_per_second("250 bar/s") == Quantity(value=2.5e7, unit="Pa")
     assert quantity_per_second("6 mm/min") == Quantity(value=1e-4, unit="m")

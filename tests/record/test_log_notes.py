@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
+import fcntl
 import json
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +17,7 @@ from pages import only
 from viewer_bench import record
 
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.record import notes
 from hilserver.record.export import export
 from hilserver.record.notes import LogNote, change_note, notes_path, read_notes
 from hilserver.viewer.alignment import offsets
@@ -65,10 +69,34 @@ def test_a_note_that_somebody_else_has_changed_is_not_lost(log: Path) -> None:
 
 
 def test_notes_that_are_written_at_once_are_all_kept(log: Path) -> None:
-    notes = [LogNote(time=float(k), text=f"note {k}") for k in range(24)]
+    written = [LogNote(time=float(k), text=f"note {k}") for k in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda note: change_note(log, None, note), notes))
-    assert read_notes(log) == tuple(notes)
+        list(pool.map(lambda note: change_note(log, None, note), written))
+    assert read_notes(log) == tuple(written)
+
+
+def test_a_note_is_refused_while_another_program_changes_notes(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for ever for a program that hangs."""
+    monkeypatch.setattr(notes, "PATIENCE", 0.02)
+    handle = os.open(log.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(HilserverError, match="another program is changing notes of this folder: try again"):
+            change_note(log, None, EARLY)
+    finally:
+        os.close(handle)
+    assert change_note(log, None, EARLY) == (EARLY,)
+
+
+def test_notes_are_kept_on_a_file_system_without_locks(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On NFS, a folder can't be locked."""
+
+    def refused(handle: int, operation: int) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert change_note(log, None, EARLY) == (EARLY,)
+    assert read_notes(log) == (EARLY,)
 
 
 @pytest.mark.parametrize(

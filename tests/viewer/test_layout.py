@@ -87,9 +87,22 @@ def test_a_layout_is_not_written_elsewhere(tmp_path: Path, name: str) -> None:
             "[[tabs]]\n[[tabs.plots]]\nunits = {Pa = 'kN'}",
             r'f\.toml: tabs\[0\]\.plots\[0\]\.units: "kN" is no unit for values in Pa\. Such as bar, MPa, psi, Pa\.',
         ),
+        (
+            "[[tabs]]\n[[tabs.plots]]\nunits = {'9**9**9' = 'bar'}",
+            r'tabs\[0\]\.plots\[0\]\.units: "9\*\*9\*\*9" is not the SI unit of a quantity\. Known are 1/s, K, N',
+        ),
+        ("[[tabs]]\n[[tabs.plots]]\nunits = {Foo = 'bar'}", r'units: "Foo" is not the SI unit'),
         ("[[tabs]]\n[[tabs.analyses]]\naverages = 3", r"tabs\[0\]\.analyses\[0\]\.averages: 3 is not one of 1, 4, 8"),
         ("[align]\nby = 'even'", r"f\.toml: align\.by: \"even\" is not one of 'start', 'clock'"),
         ("tabs = [", r"f\.toml: is not valid TOML"),
+        ("[[tabs]]\n" * 51, r"f\.toml: tabs: .*at most 50"),
+        ("[[tabs]]\n" + "[[tabs.plots]]\n" * 21, r"f\.toml: tabs\[0\]\.plots: .*at most 20"),
+        ("[[tabs]]\n" + "[[tabs.analyses]]\n" * 21, r"f\.toml: tabs\[0\]\.analyses: .*at most 20"),
+        ("[[tabs]]\ndifferences = [" + '["a", "b"],' * 201 + "]", r"tabs\[0\]\.differences: .*at most 200"),
+        (
+            "[[tabs]]\n[[tabs.plots]]\nsignals = [" + '"a",' * 201 + "]",
+            r"f\.toml: tabs\[0\]\.plots\[0\]\.signals: .*at most 200",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_layout_is_named(text: str, expected: str) -> None:
@@ -197,3 +210,21 @@ def test_tabs_plots_and_analyses_are_added_named_moved_and_removed() -> None:
     page.remove()
     page.remove()
     assert (page.all, page.place) == ((ViewTab(),), 0)
+
+
+def test_no_more_is_added_than_a_layout_may_have() -> None:
+    """So that whatever is shown can be saved, and read again."""
+    page = Tabs()
+    for add, most in ((page.add, 50), (page.add_plot, 20), (page.add_analysis, 20)):
+        for _ in range(most - 1):
+            add()
+        with pytest.raises(HilserverError, match=f"A layout has at most {most} "):
+            add()
+    page.choose(tuple(f"s{k}" for k in range(200)))
+    page.subtract(tuple(("a", f"s{k}") for k in range(200)))
+    with pytest.raises(HilserverError, match="at most 200 signals in a plot"):
+        page.choose(tuple(f"s{k}" for k in range(201)))
+    with pytest.raises(HilserverError, match="at most 200 differences in a tab"):
+        page.subtract(tuple(("a", f"s{k}") for k in range(201)))
+    layout = ViewLayout(tabs=page.all)
+    assert parse_layout(layout_text(layout).encode(), "a.toml") == layout

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from viewer_bench import STARTED, record
 
+import hilserver.viewer.overlay
 from hilserver.errors import HilserverError
 from hilserver.viewer.layout import ViewAlign
 from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.store import LogStore
+from hilserver.viewer.trigger import Trigger
 
 BAR = 1e5
 
@@ -90,6 +92,30 @@ def test_what_has_no_difference_is_refused(folder: Path) -> None:
         one.subtract("channel.p_A", "channel.x")
     with pytest.raises(HilserverError, match="Choose two signals that are shown"):
         one.subtract("channel.p_A", "channel.p_A")
+
+
+def test_a_log_can_be_closed_however_it_is_aligned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read for it, on the event loop; and nothing can fail, as aligning by a trigger of other logs would."""
+    both = overlay(folder, "one.arrow", "two.arrow")
+    both.choose(["channel.x"])
+    first, second = both.logs
+    both.search(Trigger(signal="channel.x", level="50 mm"))
+    both.align(ViewAlign(by="trigger"))
+    before = both.placed
+    assert both.search(Trigger(signal="channel.x", level="5 m")) == [0, 0]
+    with pytest.raises(HilserverError, match="no occurrence"):
+        both.align(both.aligned)
+    assert (both.placed, both.layout.trigger) == (before, Trigger(signal="channel.x", level="50 mm"))
+    again = Overlay(both.logs)
+    again.load(both.layout)
+    assert again.placed == before
+    monkeypatch.setattr(hilserver.viewer.overlay, "offsets", None)
+    both.remove(first)
+    both.remove(first)
+    assert both.placed == before[1:]
+    assert [(c.name, c.opened) for c in both.curves()] == [("channel.x", second)]
+    both.remove(second)
+    assert (both.placed, both.extent()) == ([], (0.0, 1.0))
 
 
 def test_a_difference_goes_with_its_signals(folder: Path) -> None:

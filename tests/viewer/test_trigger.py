@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +16,12 @@ from viewer_bench import record
 
 import hilserver.viewer.trigger
 from hilserver.errors import HilserverError
+from hilserver.units import to_si
 from hilserver.viewer.layout import ViewAlign, ViewLayout, layout_text, parse_layout
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.store import LogStore, OpenedLog
 from hilserver.viewer.trigger import EDGES, Edge, Rising, Trigger, level_text, occurrences
+from hilserver.web.display import CHOICES, Units
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +103,17 @@ def test_hysteresis_tells_swings_from_noise(logs: list[OpenedLog]) -> None:
     assert counts[5] == counts[3] + counts[4]
 
 
+@pytest.mark.parametrize(("unit", "hysteresis"), [("K", "2 degC"), ("K", "2 K"), ("degC", "2 degC"), ("degC", "2 K")])
+def test_the_hysteresis_of_a_temperature_is_a_difference(tmp_path: Path, unit: str, hysteresis: str) -> None:
+    """From 50 °C, it rises through 60 °C twice; in between it falls to 59 °C, then to 57 °C."""
+    oil = np.array([50.0, 61.0, 59.0, 61.0, 57.0, 61.0]) + (273.15 if unit == "K" else 0.0)
+    schema = pa.schema([pa.field("time", pa.float64()), pa.field("oil", pa.float64(), metadata={"unit": unit})])
+    pq.write_table(pa.table({"time": np.arange(6.0), "oil": oil}, schema), tmp_path / "oil.parquet")
+    log = LogStore().open(tmp_path / "oil.parquet").log
+    found = occurrences(log, Trigger(signal="oil", level="60 degC", hysteresis=hysteresis))
+    assert found == pytest.approx([10 / 11, 4.75])
+
+
 def documented() -> Trigger:
     """The trigger of docs/viewing.md."""
     text = only("tested: tests/viewer/test_trigger.py::documented").text
@@ -142,6 +157,23 @@ def test_runs_are_aligned_by_an_occurrence(logs: list[OpenedLog]) -> None:
     assert again.placed == both.placed
 
 
+def test_a_search_that_is_not_wanted_any_more_leaves_the_newer_one(logs: list[OpenedLog]) -> None:
+    """The newer one ends first; the older one then has only a part of its occurrences."""
+    both, newer = Overlay(logs), Trigger(signal="channel.x", level="0 mm", edge="either")
+    wanted = iter([True, True])
+
+    def still_wanted() -> bool:
+        if next(wanted, False):
+            return True
+        if both.trigger is None:
+            both.search(newer)
+        return False
+
+    both.search(Trigger(signal="channel.p_A", level="100 bar"), still_wanted)
+    assert both.trigger == newer
+    assert len(both.triggered()) == 4
+
+
 @pytest.mark.parametrize(
     ("trigger", "expected"),
     [
@@ -183,8 +215,39 @@ def test_a_log_without_the_signal_is_left_out(logs: list[OpenedLog], tmp_path: P
     assert ViewLayout().trigger is None
 
 
+@pytest.mark.parametrize("unit", ["dB", "9**9**9", "Foo", "("])
+def test_the_signal_of_another_program_has_any_unit(tmp_path: Path, unit: str) -> None:
+    """A level in that very unit is understood; another one is refused."""
+    schema = pa.schema([pa.field("time", pa.float64()), pa.field("noise", pa.float64(), metadata={"unit": unit})])
+    pq.write_table(pa.table({"time": [0.0, 1.0, 2.0], "noise": [0.0, 4.0, 0.0]}, schema), tmp_path / "other.parquet")
+    log = LogStore().open(tmp_path / "other.parquet").log
+    level = level_text("3", unit, log.units["noise"])
+    assert occurrences(log, Trigger(signal="noise", level=level)) == [0.75]
+    for wrong in ("3 bar", f"nan {unit}"):
+        with pytest.raises(HilserverError, match="level: "):
+            occurrences(log, Trigger(signal="noise", level=wrong))
+
+
 def test_a_level_is_entered_in_the_unit_that_is_shown() -> None:
     assert level_text("120", "bar", "Pa") == "120 bar"
     assert level_text("30", "m³/h", "m^3/s") == "30 m^3/h"
     assert level_text("0,5", "", "") == 0.5
     assert level_text("soon", "bar", "Pa") == "soon"
+
+
+@pytest.mark.parametrize("si", ["Pa", "m^3/s", "m^3", "m", "m/s", "N*m", "kg/m^3", "m/s^2"])
+def test_a_level_is_that_number_in_every_unit_that_is_shown(si: str) -> None:
+    for shown in CHOICES.get(si, (Units().of(si),)):
+        for number in (20012345.0, 1.0 / 3.0, -1e-7):
+            level = level_text(f"{number!r}", shown.unit, si)
+            assert isinstance(level, str)
+            assert to_si(level, si) == pytest.approx(number * shown.factor, rel=1e-12)
+
+
+def test_a_comma_is_a_decimal_comma() -> None:
+    assert level_text("1,5 bar", "bar", "Pa") == "1.5 bar"
+    assert level_text("-0,125", "bar", "Pa") == "-0.125 bar"
+    assert level_text("12,3456", "bar", "Pa") == "12.3456 bar"
+    for text, expected in (("1,000", r"1000 or 1\.000"), ("-1,250 bar", r"-1250 or -1\.250"), ("1,000,000", "1000000")):
+        with pytest.raises(HilserverError, match=rf"thousands are not separated; write {expected}\.$"):
+            level_text(text, "bar", "Pa")
