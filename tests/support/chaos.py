@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiomqtt
 import numpy as np
@@ -25,6 +25,7 @@ from soak_logs import look_at_logs
 
 from hilserver.tick.row import header
 
+T = TypeVar("T")
 TO_END = 20.0
 """s in which a server that has lost its supervisor must have ended with all its processes."""
 TRANSMITTED = 1.0
@@ -116,9 +117,10 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
             await inject(chaos, steps)
             chaos.repair()
             times.append(time.monotonic())
-            if "supervisor" in chaos.server.alive():
-                async with asyncio.timeout(90.0):
-                    chaos.recorded = await run_again(chaos)
+            async with asyncio.timeout(90.0):
+                recorded = await unless_it_ends(chaos, run_again(chaos))
+            if recorded is not None:
+                chaos.recorded = recorded
             elif not {"supervisor", "loop", "device"} & {concerns(step.what) for step in steps}:
                 chaos.model.wrong.append("the server has ended by itself")
             times.append(time.monotonic())
@@ -151,23 +153,35 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
 
 async def inject(chaos: Chaos, steps: Steps) -> None:
     """Let the steps happen while the operator wants to go on; until the server ends, at most."""
-
-    async def server_ends() -> None:
-        while "supervisor" in chaos.server.alive():  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.1)
-
-    operating, ending, began = asyncio.create_task(operate(chaos)), asyncio.create_task(server_ends()), time.monotonic()
+    operating, began = asyncio.create_task(operate(chaos)), time.monotonic()
     happening = [asyncio.create_task(happen(chaos, step, began)) for step in steps]
 
     async def all_happened() -> None:
         await asyncio.gather(*happening)
 
-    waiting = asyncio.create_task(all_happened())
     try:
-        await asyncio.wait({waiting, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            waiting.result()
+        await unless_it_ends(chaos, all_happened())
     finally:
-        for task in (operating, ending, waiting, *happening):
+        for task in (operating, *happening):
             task.cancel()
-        await asyncio.gather(operating, ending, waiting, *happening, return_exceptions=True)
+        await asyncio.gather(operating, *happening, return_exceptions=True)
+
+
+async def unless_it_ends(chaos: Chaos, what: Coroutine[Any, Any, T]) -> T | None:
+    """The result of something that needs the server; None where the server ends before.
+
+    It may end some time after the faults: a loop ends when its supervisor was held for too long, and then the server.
+    """
+
+    async def server_ends() -> None:
+        while "supervisor" in chaos.server.alive():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.1)
+
+    doing, ending = asyncio.create_task(what), asyncio.create_task(server_ends())
+    try:
+        await asyncio.wait({doing, ending}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        for task in (doing, ending):
+            task.cancel()
+        await asyncio.gather(doing, ending, return_exceptions=True)
