@@ -129,9 +129,11 @@ class Overlay:
         self._place(self.logs, aligned, self.trigger)
 
     def _place(self, logs: list[OpenedLog], aligned: ViewAlign, trigger: Trigger | None) -> None:
-        measured = [opened.log for opened in logs]
-        found = offsets(measured, aligned.by, aligned.event, aligned.number, trigger)
-        self.placed, self.aligned, self.aligned_trigger = list(zip(logs, found, strict=True)), aligned, trigger
+        before = set(self.logs)
+        found = offsets([opened.log for opened in logs], aligned.by, aligned.event, aligned.number, trigger)
+        closed = before - set(self.logs)  # meanwhile, if this runs in another thread
+        self.placed = [(opened, offset) for opened, offset in zip(logs, found, strict=True) if opened not in closed]
+        self.aligned, self.aligned_trigger = aligned, trigger
         self._differences.clear()
 
     def search(self, trigger: Trigger, wanted: Callable[[], bool] = lambda: True) -> list[int]:

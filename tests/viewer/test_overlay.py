@@ -118,6 +118,23 @@ def test_a_log_can_be_closed_however_it_is_aligned(folder: Path, monkeypatch: py
     assert (both.placed, both.extent()) == ([], (0.0, 1.0))
 
 
+def test_a_log_that_is_closed_while_logs_are_aligned_stays_closed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = overlay(folder, "one.arrow", "two.arrow")
+    first, second = both.logs
+
+    def slowly(logs: list[object], *how: object) -> list[float]:
+        both.remove(first)
+        return [0.0 for _ in logs]
+
+    monkeypatch.setattr(hilserver.viewer.overlay, "offsets", slowly)
+    both.align(ViewAlign(by="clock"))
+    assert both.logs == [second]
+    both.add(first)
+    assert both.logs == [second, first], "opened again"
+
+
 def test_a_difference_goes_with_its_signals(folder: Path) -> None:
     one = overlay(folder, "one.arrow")
     one.choose(["channel.p_A", "circuit.supply.p"])
