@@ -146,12 +146,15 @@ class Page:
     async def _round(self) -> None:
         state = self.connection.state
         mode = (self.connection.online, state.mode if state is not None else "")
-        slow = self._slow if next(self._rounds) % SLOW == 0 or mode != self._mode else []  # a new mode is shown at once
-        self._mode = mode
+        is_new, self._mode = (
+            mode != self._mode,
+            mode,
+        )  # a new mode is shown at once, and what the page knows of the link
+        slow = self._slow if next(self._rounds) % SLOW == 0 or is_new else []
         for tab, action in (*slow, *self._fast):
             if tab in ("", self.tab):
                 action()
-        if self._message or not self.is_seen(LONGEST_SILENCE):
+        if self._message or is_new or not self.is_seen(LONGEST_SILENCE):
             message, self._message = self._message, {}
             await self._channel.send(message | {"link": self._link()})
 

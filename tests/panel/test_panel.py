@@ -407,9 +407,7 @@ def ended(server: Server) -> Iterator[Path]:
 def test_recordings_are_viewed(anna: User, ended: Path, url: str) -> None:
     """An ended one with the one being written beside it; no file outside of the folder can be opened."""
     anna.opens("Recordings")
-    with anna.page.expect_popup() as popup:
-        anna.page.locator(".recordings tr", has_text=ended.name).get_by_role("button", name="View").click()
-    viewer = popup.value
+    viewer = anna.views(ended.name)
     expect(viewer.locator(".log-name")).to_have_text(ended.name)
     expect(viewer.locator(".figures")).to_contain_text(re.compile(r"channel\.p_A\s*bar"))
     expect(viewer.locator(".figures tbody tr").first).to_contain_text(re.compile(r"50\d$"))

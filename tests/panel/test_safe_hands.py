@@ -269,7 +269,7 @@ def is_lost(page: Page, why: str, mode: str) -> None:
 def is_back(page: Page) -> None:
     expect(page.locator("#lost-link")).to_be_hidden()
     expect(page.locator("#stop")).to_be_enabled()
-    assert page.evaluate("[...document.body.children].every((part) => !part.inert)")
+    page.wait_for_function("[...document.body.children].every((part) => !part.inert)")
 
 
 @contextmanager
@@ -316,6 +316,7 @@ def test_a_panel_that_stands_still_or_is_killed_cannot_be_overlooked(
             expect(page.locator(".mode.ARMED, .mode.SAFE")).to_be_visible()  # no longer what it showed before
             run(rig)
             expect(page.locator(".mode.RUNNING")).to_be_visible()
+            page.wait_for_timeout(1000)  # until it knows what it will be the last to know
             process.kill()
             process.wait()
             is_lost(page, "No connection to the panel", "RUNNING")

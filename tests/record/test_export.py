@@ -131,7 +131,7 @@ def test_a_torn_log_is_exported_as_far_as_it_goes(tmp_path: Path, run: tuple[Pat
 @pytest.mark.parametrize(
     ("out", "options", "reason"),
     [
-        ("run.xlsx", {}, "xlsx is not an export format. Allowed: csv, mat, mf4, parquet"),
+        ("run.xls", {}, "xls is not an export format. Did you mean xlsx?"),
         ("run", {}, "no suffix is not an export format"),
         ("run.csv", {"columns": ["raw.p_B"]}, "has no column raw.p_B. Did you mean raw.p_A?"),
         ("run.csv", {"every": 0}, "every must be a whole number"),

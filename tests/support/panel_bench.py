@@ -193,6 +193,16 @@ class User:
                 return
         raise AssertionError(f"the replay of {recording} was not opened")
 
+    def views(self, recording: str) -> Page:
+        """Press View in the row of a recording, as above; returns the page that opens."""
+        button = self.page.locator(".recordings tr", has_text=recording).get_by_role("button", name="View")
+        for _ in range(10):
+            with contextlib.suppress(PlaywrightTimeout):
+                with self.page.expect_popup(timeout=10_000) as popup:
+                    button.click()
+                return popup.value
+        raise AssertionError(f"the view of {recording} was not opened")
+
     def points(self) -> list[list[float]]:
         """What the first plot in view shows of its first channel: times in ms and values."""
         script = """() => {
