@@ -146,10 +146,8 @@ class Page:
     async def _round(self) -> None:
         state = self.connection.state
         mode = (self.connection.online, state.mode if state is not None else "")
-        is_new, self._mode = (
-            mode != self._mode,
-            mode,
-        )  # a new mode is shown at once, and what the page knows of the link
+        is_new = mode != self._mode  # shown at once, also as the last known mode
+        self._mode = mode
         slow = self._slow if next(self._rounds) % SLOW == 0 or is_new else []
         for tab, action in (*slow, *self._fast):
             if tab in ("", self.tab):
