@@ -313,10 +313,7 @@ def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
     time.sleep(12 if screenshots else 0)
     picture(anna, "panel-plots", screenshots)
     anna.presses("Pause")
-    time.sleep(0.5)
-    held = anna.points()[-1]
-    time.sleep(1.0)
-    assert anna.points()[-1] == held
+    held = anna.last_point_held()
     anna.presses("1 min")
     eventually(lambda: anna.points()[0][0] < held[0] - 1000, 60)
     assert anna.points()[-1] == held, "another window of what is held"

@@ -203,6 +203,16 @@ class User:
                 return popup.value
         raise AssertionError(f"the view of {recording} was not opened")
 
+    def last_point_held(self) -> list[float]:
+        """The last point of the first plot, once it has been the last one for a second."""
+        last = self.points()[-1]
+        for _ in range(30):
+            time.sleep(1.0)
+            before, last = last, self.points()[-1]
+            if last == before:
+                return last
+        raise AssertionError("the plot goes on")
+
     def points(self) -> list[list[float]]:
         """What the first plot in view shows of its first channel: times in ms and values."""
         script = """() => {
