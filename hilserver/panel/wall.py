@@ -16,7 +16,8 @@ from hilserver.web.style import AppearanceChoice
 
 SECONDS = (5, 600)
 """Shortest and longest time that its plots show."""
-MOST_PLOTS = 4
+DEFAULT_SECONDS = 60
+MOST_CHANNELS, MOST_PLOTS = 50, 4
 
 
 def build_wall(connection: Connection, units: Units, channels: Sequence[str], seconds: int) -> None:

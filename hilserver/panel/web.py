@@ -21,7 +21,7 @@ from hilserver.panel.connection import Connection, Login
 from hilserver.panel.page import WALL, assets, build
 from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
 from hilserver.panel.settings import PanelSettings
-from hilserver.panel.wall import build_wall
+from hilserver.panel.wall import DEFAULT_SECONDS, MOST_CHANNELS, build_wall
 from hilserver.record.folder import SUFFIX
 from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.opening import logs_in
@@ -126,8 +126,9 @@ class Panel:
         if not isinstance(session, UserSession):
             return session
         seconds = request.query_params.get("seconds", "")
-        channels = request.query_params.getlist("channel")
-        build_wall(session.connection, session.units, channels, int(seconds) if seconds.isdecimal() else 60)
+        channels = request.query_params.getlist("channel")[:MOST_CHANNELS]
+        shown = int(seconds) if seconds.isdecimal() and len(seconds) < 6 else DEFAULT_SECONDS
+        build_wall(session.connection, session.units, channels, shown)
         return None
 
     async def _index(self, request: Request) -> Response | None:
