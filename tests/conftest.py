@@ -52,18 +52,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONGEST = (
-    "panel/test_panel.py",
     "docs/test_offline_commands.py",
-    "docs/test_driving_commands.py",
-    "docs/test_live_commands.py",
-    "service/test_soak.py",
-    "docs/test_measuring_commands.py",
+    "panel/test_panel.py",
+    "service/test_service.py",
     "tick/test_port_family.py",
-    "identify/test_identify.py",
-    "service/test_lost_processes.py",
+    "realtime/test_worker.py",
+    "panel/test_safe_hands.py",
+    "docs/test_reference.py",
+    "commissioning/test_deployment.py",
+    "realtime/test_slow_devices_in_a_run.py",
+    "service/test_soak.py",
+    "docs/test_driving_commands.py",
     "tick/test_stiff_restrictions.py",
+    "docs/test_live_commands.py",
+    "tick/test_bridge_lowering.py",
+    "panel/test_hold_to_run.py",
+    "service/test_lost_processes.py",
+    "service/test_terminal.py",
+    "circuit/test_ready_circuits.py",
+    "service/test_arming_check.py",
+    "simulation/test_change_points.py",
+    "studies/test_studies_of_rigs.py",
+    "service/test_operator_link.py",
+    "panel/test_panel_and_others.py",
+    "fidelity/test_vary.py",
+    "tick/test_bridge_parts.py",
+    "studies/test_sizing.py",
+    "commissioning/test_driving.py",
+    "docs/test_measuring_commands.py",
+    "sequences/test_ci_workflow.py",
+    "service/test_confirmed_outputs.py",
+    "identify/test_identify.py",
+    "viewer/test_viewer_page.py",
 )
-"""The modules that take a minute or more, the longest first."""
+"""The modules that take 40 s or more, the longest first."""
 
 
 TOGETHER = {

@@ -17,6 +17,7 @@ from hilserver.protocol.published import Answer
 
 PUBLISHED_WITHIN = 5.0
 """Seconds within which a circuit is expected once the server has said that it is active."""
+UNANSWERED = "No answer came. The values shown here are those that run: if they are the old ones, try again."
 
 
 def picture(kind: str, values: Mapping[str, Any]) -> str:
@@ -216,6 +217,7 @@ class ComponentDialog:
         try:
             answer = await self.page.command(command, quiet=True)
             if answer is None:
+                self._refuse(UNANSWERED)
                 return False
             if not answer.ok:
                 self._refuse("\n".join(answer.problems) or str(answer.reason))

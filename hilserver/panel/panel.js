@@ -114,6 +114,7 @@ window.panel = (() => {
       drawn.setOption(chart.options, true);
       if (zoom) drawn.dispatchAction({ type: "dataZoom", start: zoom.start, end: zoom.end });
       drawn.group = chart.group;
+      drawn.getZr().setSleepAfterStill(1); // its usual ten frames without a change would never end
       chart.options = null;
     }
     const time = isNaN(chart.last) ? {} : { min: chart.last - 1000 * chart.seconds, max: chart.last };

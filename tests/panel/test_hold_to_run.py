@@ -81,6 +81,7 @@ def test_the_input_is_at_rest_within_the_stated_time(
     ):
         mine = browser.browser_type.launch(executable_path=CHROMIUM, args=options)
         page = mine.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(WITHIN)
         page.goto(url)
         expect(page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"\d bar"), timeout=WITHIN)
         if rig.state.mode == "SAFE":

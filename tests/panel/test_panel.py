@@ -183,8 +183,7 @@ def test_a_component_is_changed_live(
     expect(anna.page.locator(".schematic-view.zoomed")).to_be_visible()
     anna.clicks_component("relief")
     anna.types("opening_pressure", "120 bar")
-    anna.applies()
-    expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+    anna.applies_live()
     expect(anna.page.locator(".circuit-version")).to_have_text(f"version {before + 1}")
     now = circuit_of(server, broker, folder)
     assert now.version == before + 1
@@ -221,9 +220,7 @@ def test_another_type_takes_the_place(anna: User, server: Server, broker: Broker
     anna.clicks_component("relief")
     anna.page.get_by_label("Type").click()
     anna.page.get_by_role("option", name="static_relief_valve", exact=True).click()
-    button = anna.page.get_by_role("button", name="Switch to static_relief_valve")
-    button.click()
-    expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+    anna.switches_to("static_relief_valve")
     anna.closes_component()
     relief = component_of(server, broker, folder, "relief")
     assert relief["type"] == "static_relief_valve"
@@ -243,8 +240,7 @@ def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, bro
         anna.page.get_by_role("option", name="annular_gap", exact=True).click()
         for key in ("gap", "length", "diameter"):  # an orifice has a diameter too: not before its form has gone
             anna.types(key, GAP[key])
-        anna.page.get_by_role("button", name="Switch to annular_gap").click()
-        expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+        anna.switches_to("annular_gap")
 
         def leak() -> Any:
             components: Any = client.circuit.source["components"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, chromium, printed_address, served
+from panel_bench import CHROMIUM, WITHIN, becomes_active, chromium, printed_address, served
 from playwright.sync_api import Browser, Page, expect
 from service_harness import Server
 
@@ -46,6 +46,7 @@ def url(folder: Path, attended: Server) -> Iterator[str]:
 def relief(folder: Path, url: str, browser: Browser) -> Iterator[Page]:
     """The page with the dialog of the relief valve."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context.set_default_timeout(WITHIN)
     page = context.new_page()
     page.goto(printed_address(folder, url))
     page.locator('[data-part="relief"] .hit').first.click(timeout=WITHIN)
@@ -76,8 +77,7 @@ def test_a_change_is_taken_back(relief: Page, other: Client) -> None:
     expect(now).to_have_text(before)
     for value in ("111 bar", "112 bar"):
         relief.locator('input[data-field="opening_pressure"]').fill(value)
-        relief.locator(".apply").click()
-        expect(relief.locator(".applied")).to_contain_text("Active since tick")
+        becomes_active(relief, relief.locator(".apply"))
         expect(now).to_have_text(value)
         other.wait(partial(opens_at, other, value), 60.0)
         expect(relief.locator(".changed-by-others")).to_be_hidden()
@@ -100,8 +100,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_shown(relief: Page, other: 
     expect(notice).to_contain_text(f"Somebody else changed this meanwhile:\nopening pressure *: {before} → 130 bar")
     expect(relief.locator(".datasheet .now").first).to_have_text("130 bar")
     expect(field).to_have_value("140 bar")
-    relief.locator(".apply").click()
-    expect(relief.locator(".applied")).to_contain_text("Active since tick")
+    becomes_active(relief, relief.locator(".apply"))
     other.wait(lambda _: opening_pressure(other) == "140 bar", 60.0)
     late = Switch(component="relief", set={"opening_pressure": "99 bar"}, version=version)
     with pytest.raises(CommandRefused, match="somebody else has changed the circuit meanwhile"):
@@ -132,6 +131,7 @@ def test_the_wall_view_shows_the_rig_and_has_no_command_but_stop(
 ) -> None:
     """Its address chooses channels; without any it shows all that are measured."""
     context = browser.new_context(viewport={"width": 1920, "height": 1080})
+    context.set_default_timeout(WITHIN)
     page, admitted = context.new_page(), printed_address(folder, url)
     page.goto(admitted.replace("/?", "/wall?channel=p_A&seconds=10&"))
     assert page.url.endswith("/wall?channel=p_A&seconds=10"), "the token is not left in the address"
@@ -156,6 +156,7 @@ def test_the_wall_view_shows_the_rig_and_has_no_command_but_stop(
 def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, attended: Server, browser: Browser) -> None:
     with served(folder, attended.port, attended) as url, connect(attended.name, f"127.0.0.1:{attended.port}") as client:
         context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        context.set_default_timeout(WITHIN)
         page = context.new_page()
         page.goto(printed_address(folder, url))
         page.get_by_role("button", name="Arm", exact=True).click(timeout=WITHIN)

@@ -107,6 +107,17 @@ def run(rig: Client) -> None:
     rig.wait(lambda state: state.mode == "RUNNING", 60.0)
 
 
+LENGTHS = """() => {
+    window.lengths = []
+    let down = 0
+    document.addEventListener("keydown", () => down = performance.now(), true)
+    document.addEventListener("keyup", () => lengths.push(performance.now() - down), true)
+}"""
+"""How long each key was pressed, ms, as the page has seen it."""
+SHORT = 300.0
+"""ms; a busy browser can see a short press as a longer one, and stops after 400."""
+
+
 def middle_of_stop(page: Page) -> tuple[float, float]:
     box = page.locator("#stop").bounding_box()
     assert box is not None
@@ -193,12 +204,17 @@ def test_who_presses_twice_at_once_is_not_refused(browser: Browser, url: str, ri
 def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(browser: Browser, url: str, rig: Client) -> None:
     with shown(browser, url) as page:
         for key in ("Space", "Escape"):
-            run(rig)
-            expect(page.locator(".mode.RUNNING")).to_be_visible()
-            component(page)
             field = page.locator('input[data-field="opening_pressure"]')
-            field.fill("150")
-            page.keyboard.press(key)
+            for _ in range(5):
+                run(rig)
+                expect(page.locator(".mode.RUNNING")).to_be_visible()
+                component(page)
+                field.fill("150")
+                page.evaluate(LENGTHS)
+                page.keyboard.press(key)
+                if page.evaluate("lengths.at(-1) ?? 1e9") < SHORT:
+                    break
+                page.reload()
             page.wait_for_timeout(800)
             assert rig.state.mode == "RUNNING"
             if key == "Space":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mosquitto_lab import PROGRAM_PATH, passwd
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from service_harness import Server, eventually, listens
 
@@ -123,6 +123,19 @@ def printed_address(folder: Path, url: str) -> str:
     return found[0]
 
 
+def becomes_active(page: Page, button: Locator) -> None:
+    """Press a button of the component's dialog, and see that the change is active.
+
+    Pressed again where a busy server has not answered in time, as the dialog says.
+    """
+    for _ in range(5):
+        button.click()
+        expect(page.locator(".applied:visible, .refusal-reason:visible")).to_have_count(1)
+        if not page.locator(".refusal-reason:visible", has_text="No answer came").count():
+            break
+    expect(page.locator(".applied")).to_contain_text("Active since tick")
+
+
 class User:
     """Somebody at the panel. What goes wrong in the page goes wrong in the test."""
 
@@ -172,6 +185,12 @@ class User:
 
     def applies(self) -> None:
         self.page.locator(".apply").click()
+
+    def applies_live(self) -> None:
+        becomes_active(self.page, self.page.locator(".apply"))
+
+    def switches_to(self, kind: str) -> None:
+        becomes_active(self.page, self.page.get_by_role("button", name=f"Switch to {kind}"))
 
     def runs(self) -> None:
         """Let the rig run, wherever it is; also after a test that left it tripped."""
