@@ -38,7 +38,7 @@ class Channel(ui.element, component="channel.js"):
         super().__init__()
         self.taken_at = -math.inf
         """Monotonic time at which the browser has accepted the last message, s."""
-        self._number, self._taken = itertools.count(), asyncio.Event()
+        self._taken = asyncio.Event()
         self.on("taken", self._accepted)
 
     def _accepted(self) -> None:
@@ -48,8 +48,7 @@ class Channel(ui.element, component="channel.js"):
     async def send(self, message: dict[str, Any]) -> None:
         """Send a message; returns when the browser has accepted it, or after a timeout."""
         self._taken.clear()
-        self._props["message"] = json.dumps({"number": next(self._number), **message})
-        self.update()
+        self.client.outbox.enqueue_message("panel", {"text": json.dumps(message)}, self.client.id)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._taken.wait(), PATIENCE)
 

@@ -63,7 +63,7 @@ def broker(folder: Path) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iterator[Server]:
-    login = f'user = "server"\npassword_file = "{folder / "server"}"\ntelemetry_batch = "100 ms"'
+    login = f'user = "server"\npassword_file = "{folder / "server"}"\ntelemetry_batch = "500 ms"'
     changes = {
         "embedded =": "embedded = false",
         "port = 0": f"port = {broker.port}\n{login}",

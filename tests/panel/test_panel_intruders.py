@@ -34,7 +34,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
     """A rig whose broker admits everybody."""
-    changes = {"max_age": 'max_age = "5 s"', "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"'}
+    changes = {
+        "max_age": 'max_age = "5 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+        "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
+    }
     with Server(folder, changes=changes) as server:
         yield server
 

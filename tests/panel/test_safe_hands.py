@@ -37,7 +37,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
     """A rig that survives processes that are held for some seconds."""
-    changes = {"max_age": 'max_age = "60 s"', "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "60 s"'}
+    changes = {
+        "max_age": 'max_age = "60 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "60 s"',
+        "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
+    }
     with Server(folder, changes=changes) as server:
         yield server
 

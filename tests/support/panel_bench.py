@@ -146,7 +146,7 @@ class User:
         self.context.set_default_timeout(WITHIN)
         self.page: Page = self.context.new_page()
         self.errors: list[str] = []
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(f"{error}\n{error.stack}"))
         self.page.goto(url)
         self.page.wait_for_function("window.did_handshake")  # before that, the page doesn't tell what is typed
         self.page.get_by_label("User").fill(name)
