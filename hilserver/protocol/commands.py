@@ -227,10 +227,54 @@ class Cycle(Command):
     )
 
 
+class React(Command):
+    """Arm a reaction: where the condition `when` is met, the loop acts in the same tick. It ends with the run.
+
+    It acts in RUNNING only, and replaces an armed one of the same name.
+    """
+
+    name = "react"
+    reaction: Name = Field(description="name of the reaction, in events and in the log")
+    when: Name = Field(
+        description="condition: a channel as in telemetry, > or <, and a value with its unit, such as p_A > 200 bar"
+    )
+    then: Literal["set", "hold", "stop", "trip"] = Field(
+        description="set: set or ramp an `input`; hold: keep the valves' commands while the condition holds; stop: "
+        "RUNNING to ARMED; trip: FAULT. After stop, `release` it before the next start"
+    )
+    input: Name | None = Field(default=None, description="set: name of the operator input")
+    value: float | None = Field(default=None, description="set: its new value, within its range")
+    ramp: Name | None = Field(default=None, description="set: time in which it moves there, such as 0.5 s; default: 0")
+    hold: Name | None = Field(default=None, description="time for which the condition must hold, such as 20 ms")
+    hysteresis: Name | None = Field(
+        default=None, description="distance from the level, such as 5 bar, at which a condition that was met ends"
+    )
+    edge: bool = Field(default=False, description="true: the condition must not hold at first, and then be met")
+    repeat: bool = Field(default=False, description="set: true: it fires again whenever the condition is met again")
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "React":
+        for key in ("input", "value", "ramp"):
+            given = getattr(self, key) is not None
+            if given and self.then != "set":
+                raise ValueError(f"{key} is not used with {self.then}: remove it.")
+            if not given and self.then == "set" and key != "ramp":
+                raise ValueError(f"set requires {key}.")
+        return self
+
+
+class Release(Command):
+    """Disarm a reaction, or all. One that has stopped the run no longer prevents the next start."""
+
+    name = "release"
+    reaction: Name | None = Field(default=None, description="name of the reaction; default: all")
+
+
 COMMANDS: Mapping[str, type[Command]] = {
     model.name: model
     for model in (
-        Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog, Cycle
+        Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog,
+        Cycle, React, Release,
     )
 }  # fmt: skip
 """Every command by name."""

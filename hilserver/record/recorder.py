@@ -33,6 +33,7 @@ from hilserver.realtime.reports import arguments, send_report
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import Event, LogHeader, RecordError, decode
+from hilserver.record.reactions import ReactionEvents, with_reactions
 from hilserver.record.run import command_event, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.tick.codes import CommandKind
@@ -85,6 +86,7 @@ class LogRecorder:
         self._rows = np.empty((ROWS, memory.ring.width))
         self._cursor = 0
         self._sequence = -1
+        self._reactions = ReactionEvents(writer.header.columns)
         self._flushed = time.monotonic()
 
     def step(self) -> int:
@@ -100,7 +102,7 @@ class LogRecorder:
             events = self._commands(rows)
             if lost:
                 events.setdefault(0, []).append({"kind": "lost", "rows": lost})
-            self._writer.append(rows, events)
+            self._writer.append(rows, with_reactions(events, self._reactions.find(rows, events)))
             self._tick = int(header(rows[-1]).tick)
         if time.monotonic() - self._flushed > FLUSH_EVERY:
             self._flushed = time.monotonic()
@@ -194,7 +196,7 @@ def message_events(message: Message) -> list[Event]:
     order = command_in(record)
     order.sequence = message.sequence + 1
     if order.kind != CommandKind.SWAP:
-        return [command_event(record)]
+        return [command_event(record, json.loads(message.payload.tobytes() or b"{}"))]
     index, value, carried = read_swap_payload(message.payload)
     about = json.loads(read_swap_text(message.payload))
     return swap_events(record, {**about, "index": index, "value": value, "carried": carried})

@@ -17,6 +17,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.notes import read_notes
+from hilserver.record.reactions import REACTION, reaction_text
 from hilserver.record.reader import Batch, LogReader
 from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
@@ -191,6 +192,8 @@ class _Run:
             if kind in COMMAND_NAMES:
                 refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
                 self.events.add(Listed(time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
+        elif event.get("kind") == REACTION:
+            self.events.add(Listed(time, tick, reaction_text(event)))
         elif event.get("kind") == "lost":
             self.events.add(Listed(time, tick, "the rows before this one were lost", "warning"))
 

@@ -70,6 +70,12 @@ class LoopSettings(Datasheet):
     heartbeat_timeout: Time = Field(
         default="1 s", gt=0, description="ramp to null if the supervisor is silent for this long"
     )
+    reactions: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="number of reactions that can be armed at the same time (`react`); each takes 120 bytes of a row",
+    )
     priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
     cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(
         default=(), description="CPUs the loop may use; empty: any"

@@ -26,8 +26,10 @@ from hilserver.protocol.published import (
 from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
+from hilserver.record.reactions import ReactionEvents, reaction_text
 from hilserver.rig.build import Rig
 from hilserver.service.devices import DeviceReports
+from hilserver.service.reactions import ENDING, ReactionTable
 from hilserver.service.strategies import offered_strategies, present_strategies
 from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, Saturation
@@ -78,6 +80,8 @@ class TelemetryReader:
         self._timing = LoopTiming(1.0 / rig.clock_rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = channel_columns(rig)
+        self.reactions = ReactionTable(rig, self._channels)
+        self._fired = ReactionEvents(rig.layout.names)
         self._demands = UtilisationMeter(rig)
         self._outputs = {output.limit: output for output in rig.layout.outputs if output.max_age is not None}
 
@@ -170,6 +174,8 @@ class TelemetryReader:
         """Outputs that are not confirmed, violated limits, saturated valves and other problems, as sentences."""
         yield from self.unconfirmed(row)
         yield from self.troubles.values()
+        for name in self.reactions.ended(row):
+            yield f"reaction {name} has ended the run: release it before the next start (command release)"
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
             if row[column] > 0 and name not in self._outputs:
@@ -254,6 +260,7 @@ class TelemetryReader:
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
         found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
+        found += [_event(kind, text, rows[row], **about) for row, kind, text, about in self._reaction_events(rows)]
         found += [self._switch_event(row) for row in rows[change[:, 1] != 0]]
         found += [self._enable_event(row) for row in rows[change[:, 2] != 0][-1:]]
         for number, name in enumerate(limits, 3):
@@ -265,6 +272,12 @@ class TelemetryReader:
             text = f"{headers(missed)['missed'].sum():.0f} ticks missed and compensated"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
+
+    def _reaction_events(self, rows: Floats) -> Iterator[tuple[int, Literal["warning", "info"], str, dict[str, Any]]]:
+        """The reactions that have fired in these rows: row, kind of event, text, details."""
+        for row, event in self._fired.find(rows, {0: self.reactions.news()}):
+            about = {"reaction": event["name"], "then": event["then"]}
+            yield row, "warning" if event["then"] in ENDING else "info", reaction_text(event), about
 
     def _enabled(self, rows: Floats) -> Floats:
         """1 in the rows in which the local enable is on."""

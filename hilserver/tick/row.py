@@ -162,22 +162,43 @@ class CylinderState(Struct):
     volume_B: float = value("m^3", "oil that has entered B since the start")
 
 
+class ReactionMemory(Struct):
+    """A reaction: its condition, its action, and how far it has come. Of free ones the other fields have no meaning."""
+
+    state: int = value("", "0 free, 1 armed, 2 watching, 3 moves its input, 4 holds, 5 done, 6 has ended the run")
+    column: int = value("", "column of the row that its condition is about")
+    direction: int = value("", "+1: fires above the level, -1: below it")
+    level: float = value("SI", "level of the condition")
+    hysteresis: float = value("SI", "distance from the level at which a condition that was met ends")
+    hold: float = value("s", "time for which the condition must hold")
+    action: int = value("", "1 set an input, 2 hold the commands, 3 stop, 4 trip")
+    input: int = value("", "number of the input that it sets")
+    target: float = value("", "value to which the input is set")
+    ramp: float = value("s", "time in which the input moves there")
+    rate: float = value("1/s", "speed of the input on the way")
+    repeats: int = value("", "1 if it can fire again, when the condition has ended in between")
+    primed: int = value("", "0 if the condition must first end before it can fire")
+    held: float = value("s", "time for which the condition has been met; -1: it is not")
+    count: int = value("", "how often the reactions with this number have fired")
+
+
 class CommandRecord(Struct):
     """A command as passed through the mailbox to the loop, and stored in the log's events."""
 
     kind: int = value("", "kind of the command (hilserver.tick.codes.CommandKind)")
     a: float = value("", "first argument")
     b: float = value("", "second argument")
-    spare_1: float = value("", "not used")
-    spare_2: float = value("", "not used")
-    spare_3: float = value("", "not used")
-    spare_4: float = value("", "not used")
+    c: float = value("", "third argument; of reactions only, as the following ones")
+    d: float = value("", "fourth argument")
+    e: float = value("", "fifth argument")
+    f: float = value("", "sixth argument")
     sequence: int = value("", "number of the command, from 1")
 
 
 COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
 """Columns of the header's fields."""
 HEADER_CELLS, MESSAGE_CELLS = RowHeader.cells(), CommandRecord.cells()
+REACTION_CELLS = ReactionMemory.cells()
 VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS, READING_CELLS = (
     ValveState.cells(),
     CylinderState.cells(),
@@ -229,6 +250,12 @@ def valve_state(plan: Plan, row: Floats, i: int) -> int:
 def cylinder_state(plan: Plan, row: Floats, c: int) -> int:
     """A cylinder's block of the row."""
     return plan.layout[0].cylinder + c * CYLINDER_CELLS
+
+
+@record_at(ReactionMemory)
+def reaction_memory(plan: Plan, row: Floats, i: int) -> int:
+    """Reaction ``i``."""
+    return plan.layout[0].reaction + i * REACTION_CELLS
 
 
 @record_at(CylinderState)
@@ -349,6 +376,7 @@ SECTIONS = {
     "cylinder": _records("cylinders", "cylinder.*.<field>", CylinderState),
     "valve_past": Section("valves", "valve.*.<field>_<k>", _PAST),
     "cylinder_past": Section("cylinders", "cylinder.*.<field>_<k>", _PASTS),
+    "reaction": _records("reactions", "reaction.*.<field>", ReactionMemory),
 }
 """The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`.
 

@@ -29,6 +29,11 @@ VALID: dict[str, list[dict[str, Any]]] = {
     ],
     "jog": [{"valve": "main", "command": -0.05}],
     "cycle": [{"action": "start"}, {"action": "stop"}],
+    "react": [
+        {"reaction": "overload", "when": "p_A > 200 bar", "then": "stop", "hold": "5 ms", "hysteresis": "5 bar"},
+        {"reaction": "end", "when": "x > 0.4 m", "then": "set", "input": "joystick", "value": -0.5, "ramp": "0.2 s"},
+    ],
+    "release": [{"reaction": "overload"}, {}],
 }
 """Every command with payloads that are right."""
 

@@ -30,6 +30,9 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
     CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
     CommandKind.SWAP: [(D, None)] * 6,
     CommandKind.ESTOP: [(D, Mode.FAULT)] * 6,
+    CommandKind.REACT_WHEN: [(W, None), (W, None), (D, None), (D, None), (W, None), (W, None)],
+    CommandKind.REACT_THEN: [(W, None), (W, None), (D, None), (D, None), (W, None), (W, None)],
+    CommandKind.RELEASE: [(D, None)] * 6,
     99: [(ResultCode.UNKNOWN_COMMAND, None)] * 6,
 }
 
@@ -37,7 +40,8 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("command", list(TABLE))
 def test_every_command_in_every_mode(command: int, mode: int) -> None:
-    machine = bench(cycle=CYCLE, valves={"main": {"max_age": "10 ms", "unconfirmed": "warn"}})
+    valves = {"main": {"max_age": "10 ms", "unconfirmed": "warn"}}
+    machine = bench(cycle=CYCLE, valves=valves, loop={"reactions": 1})
     header(machine.row).mode = mode
     if mode == Mode.SAFE_NOT_CONFIRMED:
         machine.confirmed_ages["valve.main"] = inf

@@ -1,0 +1,196 @@
+"""Reactions of a rig: what a command says of them -> records for the loop, which knows them by their numbers only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.numerics.arrays import Floats
+from hilserver.protocol.commands import React, Release
+from hilserver.record.reactions import REACTION
+from hilserver.rig.build import Rig
+from hilserver.service.loop_commands import LoopCommand, invalid
+from hilserver.tick.codes import CommandKind, Reacting, ReactionState
+from hilserver.tick.row import is_whole, reaction_memory, unit_of_column
+from hilserver.units import Quantity, difference, quantity, unit_of_value
+
+_CONDITION = re.compile(r"\s*(?P<signal>\S+)\s*(?P<sign>[<>])(?P<equal>=?)\s*(?P<level>\S.*?)\s*")
+_CIRCUIT = "circuit."
+ENDING = ("stop", "trip")
+"""The actions of reactions that end the run."""
+EDGE, REPEAT = 1.0, 2.0
+"""The options of a reaction: bits of the last argument of its second command."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition: a column of the row, +1 above the level or -1 below it, in SI."""
+
+    column: int
+    direction: float
+    level: Quantity
+
+
+class ReactionTable:
+    """The names of the rig's reactions, by number. ``channels``: the row's columns by the channels' names."""
+
+    def __init__(self, rig: Rig, channels: Mapping[str, str]) -> None:
+        self.names: dict[int, str] = {}
+        self._news: list[dict[str, Any]] = []
+        self._rig = rig
+        self._channels = {name: column for name, column in channels.items() if not is_whole(column)}
+
+    def prepare(self, command: React, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
+        """The two commands that arm a reaction. Raises ConfigurationError if a value is wrong, or no number is free."""
+        condition = self._condition(command.when, packed)
+        hysteresis = _converted("hysteresis", command.hysteresis, difference) if command.hysteresis else None
+        if hysteresis is not None and hysteresis.unit != condition.level.unit:
+            raise invalid("hysteresis", f"has another unit than the level, {condition.level.unit or 'a plain number'}.")
+        width = hysteresis.value if hysteresis is not None else 0.0
+        if width < 0.0:
+            raise invalid("hysteresis", f"{shown(command.hysteresis)} is below 0.")
+        hold, ramp = _seconds("hold", command.hold), _seconds("ramp", command.ramp)
+        number, value = self._target(command)
+        options = EDGE * command.edge + REPEAT * command.repeat
+        if command.repeat and command.then != "set":
+            raise invalid("repeat", f"is not used with {command.then}: remove it.")
+        free = self._free_number(command.reaction, row)
+        about = {"number": free, "name": command.reaction, "text": reaction_line(command), "then": command.then}
+        self.names[free] = command.reaction
+        self._news.append({REACTION: about})
+        place, needs = float(free), "ARMED or RUNNING"
+        when = (condition.direction, condition.level.value, width, hold)
+        action = float(Reacting[command.then.upper()])
+        return [
+            LoopCommand(needs, CommandKind.REACT_WHEN, place, float(condition.column), when),
+            LoopCommand(
+                needs, CommandKind.REACT_THEN, place, action, (number, value, ramp, options), {REACTION: about}
+            ),
+        ]
+
+    def release(self, command: Release, row: Floats) -> list[LoopCommand]:
+        """The commands that disarm a reaction, or all. Raises ConfigurationError if there is none of this name."""
+        used = {number: self.name(number) for number in range(self._count) if self._state(row, number)}
+        if command.reaction is not None:
+            used = {number: name for number, name in used.items() if name == command.reaction}
+        if not used:
+            text = f'no reaction "{command.reaction}" is armed.' if command.reaction else "no reaction is armed."
+            raise invalid(REACTION, text)
+        return [LoopCommand("", CommandKind.RELEASE, float(number)) for number in used]
+
+    def news(self) -> list[dict[str, Any]]:
+        """What the log notes of the reactions that were armed since the last call."""
+        news, self._news = self._news, []
+        return news
+
+    def name(self, number: int) -> str:
+        """The name of a reaction."""
+        return self.names.get(number, f"{number}")
+
+    def ended(self, row: Floats) -> list[str]:
+        """The names of the reactions that have ended the run and are not released yet."""
+        found = range(self._count)
+        return [self.name(number) for number in found if self._state(row, number) == ReactionState.ENDED]
+
+    @property
+    def _count(self) -> int:
+        return self._rig.settings.loop.reactions
+
+    def _state(self, row: Floats, number: int) -> int:
+        return int(reaction_memory(self._rig.plan, row, number).state)
+
+    def _free_number(self, name: str, row: Floats) -> int:
+        if self._count == 0:
+            text = "the rig has no reactions: set their number in the rig file, such as [loop] reactions = 4."
+            raise invalid(REACTION, text)
+        used = [number for number in range(self._count) if self._state(row, number)]
+        same = [number for number in used if self.names.get(number) == name]
+        free = [*same, *(number for number in range(self._count) if number not in used)]
+        if not free:
+            text = f"all {self._count} reactions of the rig are armed: release one, or raise [loop] reactions."
+            raise invalid(REACTION, text)
+        return free[0]
+
+    def _condition(self, text: str, packed: PackedCircuit) -> Condition:
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            raise invalid("when", f'{shown(text)} is not a condition; write it like "p_A > 200 bar".')
+        if match["equal"]:
+            raise invalid("when", f"{shown(text)}: write > or <, not {match['sign']}=.")
+        column, unit, zero = self._signal(match["signal"], packed)
+        level = _converted("when", match["level"], lambda given: quantity(_plain(given)))
+        if unit is not None and unit != level.unit:
+            wanted, given = unit or "no unit", level.unit or "no unit"
+            raise invalid("when", f"{match['signal']} is measured in {wanted}, not in {given}.")
+        level = level.model_copy(update={"value": level.value - zero})
+        return Condition(column, 1.0 if match["sign"] == ">" else -1.0, level)
+
+    def _signal(self, name: str, packed: PackedCircuit) -> tuple[int, str | None, float]:
+        """Column, unit (None: any) and zero of a channel."""
+        layout, circuit = self._rig.layout, [f"{_CIRCUIT}{value}" for value in packed.names]
+        if name in self._channels:
+            settings = self._rig.settings.channels.get(name)
+            column = self._channels[name]
+            unit = settings.unit if settings is not None else unit_of_column(column)
+            return layout.column(column), unit, settings.zero if settings is not None else 0.0
+        if name in circuit:
+            unit = unit_of_value(name.removeprefix(_CIRCUIT))
+            return len(layout.names) + circuit.index(name), unit or None, 0.0
+        raise invalid("when", f'"{name}" is not a channel.' + did_you_mean(name, [*self._channels, *circuit]))
+
+    def _target(self, command: React) -> tuple[float, float]:
+        """Number and value of the input that a reaction sets."""
+        if command.input is None or command.value is None:
+            return 0.0, 0.0
+        inputs = self._rig.settings.inputs
+        if command.input not in inputs:
+            raise invalid("input", f'the rig has no input "{command.input}".' + did_you_mean(command.input, inputs))
+        settings = inputs[command.input]
+        low, high = settings.range
+        if not low <= command.value <= high:
+            raise invalid("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
+        if settings.hold_to_run is not None and command.value != settings.initial:
+            text = f"{command.input} must be held by a person (hold_to_run): a reaction can only set it to "
+            raise invalid("value", f"{text}{settings.initial:g}.")
+        return float(list(inputs).index(command.input)), command.value
+
+
+def reaction_line(command: React) -> str:
+    """A reaction in one line: its condition and its action.
+
+    >>> reaction_line(React(reaction="end", when="x > 400 mm", then="set", input="joystick", value=-0.5, ramp="0.1 s"))
+    'x > 400 mm: set joystick to -0.5 in 0.1 s'
+    """
+    action: str = command.then
+    if command.input is not None and command.value is not None:
+        action = f"set {command.input} to {command.value:g}" + (f" in {command.ramp}" if command.ramp else "")
+    return f"{command.when}: {action}"
+
+
+def _converted(key: str, text: str, convert: Any) -> Quantity:
+    try:
+        found: Quantity = convert(text)
+    except ValueError as error:
+        raise ConfigurationError([Problem(str(error), key)]) from None
+    return found
+
+
+def _plain(text: str) -> str | float:
+    """A level without a unit is a plain number."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _seconds(key: str, text: str | None) -> float:
+    if text is None:
+        return 0.0
+    found = _converted(key, text, quantity)
+    if found.unit != "s" or found.value < 0.0:
+        raise invalid(key, f'{shown(text)} is not a time from 0 s on, such as "20 ms".')
+    return found.value
