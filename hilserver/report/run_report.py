@@ -194,6 +194,8 @@ class _Run:
                 self.events.add(Listed(time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
         elif event.get("kind") == REACTION:
             self.events.add(Listed(time, tick, reaction_text(event)))
+        elif event.get("kind") == "trigger":
+            self.events.add(Listed(time, tick, f"trigger {event['name']}: {event['text']}"))
         elif event.get("kind") == "lost":
             self.events.add(Listed(time, tick, "the rows before this one were lost", "warning"))
 

@@ -22,6 +22,7 @@ from hilserver.rig.references import (
     Text,
 )
 from hilserver.rig.scale import Scale
+from hilserver.rig.triggers import TriggerSettings
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.units import (
     AnyQuantity,
@@ -361,6 +362,10 @@ class RecordingSettings(Datasheet):
         default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
     )
     keep: KeepSettings = KeepSettings()
+    triggers: dict[Name, TriggerSettings] = Field(
+        default_factory=dict,
+        description="windows of the log that are kept in files of their own, by name, in the folder cuts",
+    )
     buffer: Time | None = Field(
         default=None,
         examples=["60 s"],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hilserver.circuit.pack import PackedCircuit
@@ -13,26 +11,17 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import React, Release
 from hilserver.record.reactions import REACTION
 from hilserver.rig.build import Rig
+from hilserver.rig.conditions import Condition, condition
+from hilserver.rig.triggers import CIRCUIT, signal_unit, signal_zero
 from hilserver.service.loop_commands import LoopCommand, invalid
 from hilserver.tick.codes import CommandKind, Reacting, ReactionState
-from hilserver.tick.row import is_whole, reaction_memory, unit_of_column
+from hilserver.tick.row import is_whole, reaction_memory
 from hilserver.units import Quantity, difference, quantity, unit_of_value
 
-_CONDITION = re.compile(r"\s*(?P<signal>\S+)\s*(?P<sign>[<>])(?P<equal>=?)\s*(?P<level>\S.*?)\s*")
-_CIRCUIT = "circuit."
 ENDING = ("stop", "trip")
 """The actions of reactions that end the run."""
 EDGE, REPEAT = 1.0, 2.0
 """The options of a reaction: bits of the last argument of its second command."""
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A condition: a column of the row, +1 above the level or -1 below it, in SI."""
-
-    column: int
-    direction: float
-    level: Quantity
 
 
 class ReactionTable:
@@ -46,10 +35,15 @@ class ReactionTable:
 
     def prepare(self, command: React, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
         """The two commands that arm a reaction. Raises ConfigurationError if a value is wrong, or no number is free."""
-        condition = self._condition(command.when, packed)
+        try:
+            wanted = condition(command.when)
+            column = self._column(wanted, packed)
+        except ValueError as error:
+            raise invalid("when", str(error)) from None
+        level = wanted.level.value - signal_zero(self._rig.settings, wanted.signal)
         hysteresis = _converted("hysteresis", command.hysteresis, difference) if command.hysteresis else None
-        if hysteresis is not None and hysteresis.unit != condition.level.unit:
-            raise invalid("hysteresis", f"has another unit than the level, {condition.level.unit or 'a plain number'}.")
+        if hysteresis is not None and hysteresis.unit != wanted.level.unit:
+            raise invalid("hysteresis", f"has another unit than the level, {wanted.level.unit or 'a plain number'}.")
         width = hysteresis.value if hysteresis is not None else 0.0
         if width < 0.0:
             raise invalid("hysteresis", f"{shown(command.hysteresis)} is below 0.")
@@ -63,10 +57,10 @@ class ReactionTable:
         self.names[free] = command.reaction
         self._news.append({REACTION: about})
         place, needs = float(free), "ARMED or RUNNING"
-        when = (condition.direction, condition.level.value, width, hold)
+        when = (wanted.direction, level, width, hold)
         action = float(Reacting[command.then.upper()])
         return [
-            LoopCommand(needs, CommandKind.REACT_WHEN, place, float(condition.column), when),
+            LoopCommand(needs, CommandKind.REACT_WHEN, place, float(column), when),
             LoopCommand(
                 needs, CommandKind.REACT_THEN, place, action, (number, value, ramp, options), {REACTION: about}
             ),
@@ -115,32 +109,18 @@ class ReactionTable:
             raise invalid(REACTION, text)
         return free[0]
 
-    def _condition(self, text: str, packed: PackedCircuit) -> Condition:
-        match = _CONDITION.fullmatch(text)
-        if match is None:
-            raise invalid("when", f'{shown(text)} is not a condition; write it like "p_A > 200 bar".')
-        if match["equal"]:
-            raise invalid("when", f"{shown(text)}: write > or <, not {match['sign']}=.")
-        column, unit, zero = self._signal(match["signal"], packed)
-        level = _converted("when", match["level"], lambda given: quantity(_plain(given)))
-        if unit is not None and unit != level.unit:
-            wanted, given = unit or "no unit", level.unit or "no unit"
-            raise invalid("when", f"{match['signal']} is measured in {wanted}, not in {given}.")
-        level = level.model_copy(update={"value": level.value - zero})
-        return Condition(column, 1.0 if match["sign"] == ">" else -1.0, level)
-
-    def _signal(self, name: str, packed: PackedCircuit) -> tuple[int, str | None, float]:
-        """Column, unit (None: any) and zero of a channel."""
-        layout, circuit = self._rig.layout, [f"{_CIRCUIT}{value}" for value in packed.names]
+    def _column(self, wanted: Condition, packed: PackedCircuit) -> int:
+        """Column of the row that a condition is about. Raises ValueError if there is none, or in another unit."""
+        layout, circuit, settings = self._rig.layout, [f"{CIRCUIT}{v}" for v in packed.names], self._rig.settings
+        name = wanted.signal
         if name in self._channels:
-            settings = self._rig.settings.channels.get(name)
-            column = self._channels[name]
-            unit = settings.unit if settings is not None else unit_of_column(column)
-            return layout.column(column), unit, settings.zero if settings is not None else 0.0
+            wanted.require_unit(signal_unit(settings, name, self._channels[name]))
+            return layout.column(self._channels[name])
         if name in circuit:
-            unit = unit_of_value(name.removeprefix(_CIRCUIT))
-            return len(layout.names) + circuit.index(name), unit or None, 0.0
-        raise invalid("when", f'"{name}" is not a channel.' + did_you_mean(name, [*self._channels, *circuit]))
+            if unit := unit_of_value(name.removeprefix(CIRCUIT)):
+                wanted.require_unit(unit)
+            return len(layout.names) + circuit.index(name)
+        raise ValueError(f'"{name}" is not a channel.' + did_you_mean(name, [*self._channels, *circuit]))
 
     def _target(self, command: React) -> tuple[float, float]:
         """Number and value of the input that a reaction sets."""
@@ -177,14 +157,6 @@ def _converted(key: str, text: str, convert: Any) -> Quantity:
     except ValueError as error:
         raise ConfigurationError([Problem(str(error), key)]) from None
     return found
-
-
-def _plain(text: str) -> str | float:
-    """A level without a unit is a plain number."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _seconds(key: str, text: str | None) -> float:

@@ -54,6 +54,8 @@ class MomentList:
                 self.found.append(Moment(time, "switch", text))
             elif kind == REACTION:
                 self.found.append(Moment(time, "reaction", reaction_text(event)))
+            elif kind == "trigger":
+                self.found.append(Moment(time, "trigger", f"trigger {event['name']}: {event['text']}"))
             elif kind == "lost":
                 self.found.append(Moment(time, "lost", "the rows before this one were lost"))
             elif kind == "note":  # of an exported log, at its own time
