@@ -270,11 +270,57 @@ class Release(Command):
     reaction: Name | None = Field(default=None, description="name of the reaction; default: all")
 
 
+class Play(Command):
+    """Play a sine on an operator input, and control its amplitude and phase to the response of a channel.
+
+    The sine is that of the tick's number: two playouts of the same frequency have the same phase reference. It ends
+    after its cycles, or when the amplitude of the response deviates by more than its tolerance; the input then goes to
+    its mean within a cycle.
+    """
+
+    name = "play"
+    playout: Name = Field(description="name of the playout, in events, in the state and in the log")
+    input: Name = Field(description="name of the operator input that is moved")
+    channel: Name = Field(description="channel whose response is controlled, as in telemetry")
+    amplitude: Name = Field(description="amplitude of the response that is wanted, such as 10 bar")
+    frequency: Name = Field(description="frequency, such as 2 Hz; the period is rounded to whole ticks")
+    cycles: int = Field(ge=1, le=10**12, description="number of cycles, after which it ends")
+    counted: int = Field(default=0, ge=0, description="cycles of them that were done before: a test that is continued")
+    phase: float = Field(default=0.0, description="phase of the response that is wanted, degrees")
+    mean: float = Field(default=0.0, description="mean of the input")
+    drive: float = Field(default=0.05, gt=0, description="amplitude of the input at first")
+    limit: float | None = Field(
+        default=None, gt=0, description="largest amplitude of the input; default: as far as its range allows"
+    )
+    gain: float = Field(default=0.5, ge=0, lt=2, description="share of the error that is corrected at a time; 0: none")
+    tolerance: float = Field(
+        default=0.1, gt=0, description="largest deviation of the response's amplitude, as a fraction of that wanted"
+    )
+    block: int = Field(default=4, ge=2, le=1_000_000, description="cycles from one correction to the next")
+    centre: Name | None = Field(default=None, description="mean of the response that is held, such as 300 mm")
+    centre_per: Name | None = Field(
+        default=None, description="with centre: deviation of the mean for which the input's mean is moved by 1"
+    )
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> "Play":
+        if (self.centre is None) != (self.centre_per is None):
+            raise ValueError("centre and centre_per: give both or neither.")
+        return self
+
+
+class EndPlayout(Command):
+    """End a playout, or all: the input goes to its mean within a cycle."""
+
+    name = "end_playout"
+    playout: Name | None = Field(default=None, description="name of the playout; default: all")
+
+
 COMMANDS: Mapping[str, type[Command]] = {
     model.name: model
     for model in (
         Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog,
-        Cycle, React, Release,
+        Cycle, React, Release, Play, EndPlayout,
     )
 }  # fmt: skip
 """Every command by name."""

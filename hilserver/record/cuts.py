@@ -16,7 +16,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import CIRCUIT, Event, LogHeader, RecordError, is_circuit
-from hilserver.record.reactions import REACTION
+from hilserver.record.row_events import REACTION
 from hilserver.record.writer import LogWriter
 from hilserver.tick.row import header, headers
 

@@ -34,7 +34,7 @@ from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.cuts import FOLDER, CutTrigger, TriggeredCuts
 from hilserver.record.format import Event, LogHeader, RecordError, decode
-from hilserver.record.reactions import ReactionEvents, with_reactions
+from hilserver.record.row_events import RowEvents, with_row_events
 from hilserver.record.run import command_event, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.tick.codes import CommandKind
@@ -90,7 +90,7 @@ class LogRecorder:
         self._rows = np.empty((ROWS, memory.ring.width))
         self._cursor = 0
         self._sequence = -1
-        self._reactions = ReactionEvents(writer.header.columns)
+        self._reactions = RowEvents(writer.header.columns)
         self._cuts = TriggeredCuts(writer.path.parent / FOLDER, writer.header, triggers)
         self._flushed = time.monotonic()
 
@@ -107,7 +107,7 @@ class LogRecorder:
             events = self._commands(rows)
             if lost:
                 events.setdefault(0, []).append({"kind": "lost", "rows": lost})
-            events = with_reactions(events, self._reactions.find(rows, events))
+            events = with_row_events(events, self._reactions.find(rows, events))
             self._writer.append(rows, events)
             self._cuts.take(rows, events, self._writer.file)
             self._tick = int(header(rows[-1]).tick)

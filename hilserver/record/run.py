@@ -26,6 +26,9 @@ COMMAND_NAMES: dict[int, str] = {
     CommandKind.ESTOP: "trip",
     CommandKind.REACT_WHEN: "react (condition)",
     CommandKind.REACT_THEN: "react",
+    CommandKind.PLAY_TARGET: "play (target)",
+    CommandKind.PLAY_DRIVE: "play (drive)",
+    CommandKind.PLAY_END: "end_playout",
 }
 """Commands that are listed as events of a run; new values of inputs are in a column."""
 

@@ -77,6 +77,12 @@ class LoopSettings(Datasheet):
         le=16,
         description="number of reactions that can be armed at the same time (`react`); each takes 120 bytes of a row",
     )
+    playouts: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=8,
+        description="number of playouts at the same time (`play`); each takes 256 bytes of a row",
+    )
     priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
     cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(
         default=(), description="CPUs the loop may use; empty: any"

@@ -75,7 +75,7 @@ def judged(sequence: Sequence, recorded: RecordedChannels, effects: Mapping[str,
     for number, expectation in enumerate(sequence.settings.expect, 1):
         title, after = title_of(expectation, number), expectation.after
         if after in reactions and after not in effects:
-            verdicts.append(Verdict(title, FAILED, f"the reaction {after} has not fired."))
+            verdicts.append(Verdict(title, FAILED, f"the reaction {after} has not fired, or the playout not ended."))
         else:
             verdicts.append(_judged(title, expectation, recorded, effects))
     return verdicts

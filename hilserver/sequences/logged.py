@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.protocol.commands import CircuitCommand, React, Release, SetInput
+from hilserver.protocol import commands
+from hilserver.protocol.commands import CircuitCommand, SetInput
 from hilserver.record.format import Event
-from hilserver.record.reactions import REACTION, ReactionEvents
 from hilserver.record.reader import LogReader
+from hilserver.record.row_events import PLAYOUT, REACTION, RowEvents
 from hilserver.record.run import recorded_command
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
@@ -37,7 +38,7 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     began = time.perf_counter()
     collected: list[Collector] = []
     rigs: list[Rig] = []
-    reactions: list[ReactionEvents] = []
+    reactions: list[RowEvents] = []
 
     commands, names = _commands(log)
     reacted: list[tuple[float, Event]] = []
@@ -46,7 +47,7 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
         if not collected:
             collected.append(Collector(computed.rig, sequence))
             rigs.append(computed.rig)
-            reactions.append(ReactionEvents(computed.rig.layout.names))
+            reactions.append(RowEvents(computed.rig.layout.names))
         armed = names.get(int(command_in(computed.command).sequence))
         fired = reactions[0].find(computed.rows, {0: [armed]} if armed is not None else {})
         reacted.extend((float(header(computed.rows[row]).tick), event) for row, event in fired)
@@ -69,7 +70,7 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
         play.note(step, (tick - first) * dt, "")
     for tick, event in reacted:
         if tick >= first:
-            play.note_reaction(event, (tick - first) * dt)
+            play.note_event(event, (tick - first) * dt)
     for step in sequence.steps:
         if step.refused:
             text = "refused commands are not always logged."
@@ -94,7 +95,7 @@ def _commands(log: Path) -> tuple[list[Command], dict[int, Event]]:
                 if order.kind != CommandKind.SET_INPUT:
                     kind = tuple(map(float, (order.kind, order.a, order.b)))
                     found.append((float(ticks[row - batch.start]), kind))
-                    if REACTION in event:
+                    if REACTION in event or PLAYOUT in event:
                         reactions[int(order.sequence)] = event
     return found, reactions
 
@@ -125,12 +126,20 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
     return []
 
 
+_KINDS: dict[str, int] = {
+    commands.React.name: CommandKind.REACT_THEN,
+    commands.Release.name: CommandKind.RELEASE,
+    commands.Play.name: CommandKind.PLAY,
+    commands.EndPlayout.name: CommandKind.PLAY_END,
+}
+"""The last command to the loop, for those that are several."""
+
+
 def _record(step: Step, rig: Rig) -> tuple[float, ...]:
-    """What the loop receives of a step; of a switch and of a reaction only its kind."""
-    kinds = {React: CommandKind.REACT_THEN, Release: CommandKind.RELEASE}
+    """What the loop receives of a step; of switches, reactions and playouts only the kind."""
     if isinstance(step.command, CircuitCommand):
         return (float(CommandKind.SWAP),)
-    if (kind := kinds.get(type(step.command))) is not None:
+    if (kind := _KINDS.get(step.command.name)) is not None:
         return (float(kind),)
     record = loop_command(rig, step.command)
     return (float(record.kind), record.first, record.second)

@@ -21,7 +21,7 @@ from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.reactions import ENDING
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import header
 from hilserver.tick.signals import cycle_value
 
@@ -164,12 +164,16 @@ class Play:
         self.effects |= {fault.name: at} if fault.name else {}
         self.moments.append((at, fault.name or what))
 
-    def note_reaction(self, event: Mapping[str, Any], at: float) -> None:
-        """Note that a reaction has fired; ``event``: its name, and what it does (``then``)."""
-        name = str(event["name"])
-        self.effects.setdefault(name, at)
-        self.moments.append((at, name))
-        if event["then"] in ENDING:
+    def note_event(self, event: Mapping[str, Any], at: float) -> None:
+        """Note that a reaction has fired, or that a playout has come to a new state, by its name.
+
+        `after` refers to the first time that a reaction has fired, and to the end of a playout.
+        """
+        name, state = str(event["name"]), event.get("state", "")
+        self.moments.append((at, f"{name}: {state}" if state else name))
+        if state != PlayoutState.CONTROLLED.name:
+            self.effects.setdefault(name, at)
+        if event.get("then") in ENDING:
             self.halted = f"reaction {name} has ended the run at {at:.4g} s."
 
     def skips(self, action: Action) -> bool:

@@ -12,12 +12,14 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import CircuitCommand, Command, React, Release
+from hilserver.protocol.commands import CircuitCommand, Command
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Fault, Sequence
 from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
-from hilserver.service.loop_commands import LoopCommand, loop_command, refusal_text
+from hilserver.service.loop_commands import refusal_text
+from hilserver.service.loop_orders import loop_orders
+from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import channel_columns
@@ -82,7 +84,7 @@ class _Bench:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
-        self._reactions = ReactionTable(rig, channel_columns(rig))
+        self._tables = ReactionTable(rig, channel_columns(rig)), PlayoutTable(rig, channel_columns(rig))
         self._noted = 0
         self._whole: dict[tuple[str, str, int], np.void] = {}
 
@@ -112,9 +114,9 @@ class _Bench:
             self.collector.add(self.run.packed.names, self.run.run(ticks))
 
     def note_reactions(self, play: Play) -> None:
-        """Note the reactions that have fired since the last call."""
+        """Note the reactions that have fired, and what playouts have done, since the last call."""
         for tick, event in self.run.reacted[self._noted :]:
-            play.note_reaction(event, (tick - self.first_tick) * self.dt)
+            play.note_event(event, (tick - self.first_tick) * self.dt)
         self._noted = len(self.run.reacted)
 
     def execute(self, command: Command) -> str:
@@ -126,7 +128,7 @@ class _Bench:
                 circuit = new.circuit
                 run.swap(new.circuit, new.packed)
             else:
-                orders = self._orders(command)
+                orders = loop_orders(self.rig, command, run.packed, run.row, *self._tables)
                 needs, ticks = orders[0].needs, len(orders)
                 for order in orders:
                     run.command(order.kind, order.first, order.second, *order.further, about=order.about)
@@ -141,13 +143,6 @@ class _Bench:
             return refusal_text(command, needs, result, mode_of(self.run.row))
         self.circuit = circuit
         return ""
-
-    def _orders(self, command: Command) -> list[LoopCommand]:
-        if isinstance(command, React):
-            return self._reactions.prepare(command, self.run.packed, self.run.row)
-        if isinstance(command, Release):
-            return self._reactions.release(command, self.run.row)
-        return [loop_command(self.rig, command)]
 
     # --- faults ------------------------------------------------------------------------------------------------------
 

@@ -17,12 +17,13 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol.commands import Arm, CircuitCommand, Command, React, Release
+from hilserver.protocol.commands import Arm, CircuitCommand, Command
 from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
+from hilserver.service.loop_commands import LoopCommand, invalid, refusal_text
+from hilserver.service.loop_orders import loop_orders
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
@@ -120,14 +121,12 @@ class Operator:
 
     def _orders(self, command: Command) -> list[LoopCommand]:
         """The records of a command that leaves the circuit as it is."""
-        if not isinstance(command, React | Release):
-            return [loop_command(self._rig, command)]
-        row, reactions = self._telemetry.latest(), self._telemetry.reactions
+        row = self._telemetry.latest()
         if row is None:
             raise HilserverError(NOT_RUNNING)
-        if isinstance(command, Release):
-            return reactions.release(command, row)
-        return reactions.prepare(command, self.ran(int(header(row).circuit_version)).packed, row)
+        packed = self.ran(int(header(row).circuit_version)).packed
+        reactions, playouts = self._telemetry.reactions, self._telemetry.playouts
+        return loop_orders(self._rig, command, packed, row, reactions, playouts)
 
     async def _check_before_arming(self, arm: Arm) -> None:
         """Raises HilserverError if there is a reason not to arm, or the rig was stopped during the check."""

@@ -9,9 +9,9 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import React, Release
-from hilserver.record.reactions import REACTION
+from hilserver.record.row_events import REACTION
 from hilserver.rig.build import Rig
-from hilserver.rig.conditions import Condition, condition
+from hilserver.rig.conditions import condition
 from hilserver.rig.triggers import CIRCUIT, signal_unit, signal_zero
 from hilserver.service.loop_commands import LoopCommand, invalid
 from hilserver.tick.codes import CommandKind, Reacting, ReactionState
@@ -37,11 +37,13 @@ class ReactionTable:
         """The two commands that arm a reaction. Raises ConfigurationError if a value is wrong, or no number is free."""
         try:
             wanted = condition(command.when)
-            column = self._column(wanted, packed)
+            column, unit = signal_column(self._rig, self._channels, wanted.signal, packed)
+            if unit is not None:
+                wanted.require_unit(unit)
         except ValueError as error:
             raise invalid("when", str(error)) from None
         level = wanted.level.value - signal_zero(self._rig.settings, wanted.signal)
-        hysteresis = _converted("hysteresis", command.hysteresis, difference) if command.hysteresis else None
+        hysteresis = converted("hysteresis", command.hysteresis, difference) if command.hysteresis else None
         if hysteresis is not None and hysteresis.unit != wanted.level.unit:
             raise invalid("hysteresis", f"has another unit than the level, {wanted.level.unit or 'a plain number'}.")
         width = hysteresis.value if hysteresis is not None else 0.0
@@ -109,19 +111,6 @@ class ReactionTable:
             raise invalid(REACTION, text)
         return free[0]
 
-    def _column(self, wanted: Condition, packed: PackedCircuit) -> int:
-        """Column of the row that a condition is about. Raises ValueError if there is none, or in another unit."""
-        layout, circuit, settings = self._rig.layout, [f"{CIRCUIT}{v}" for v in packed.names], self._rig.settings
-        name = wanted.signal
-        if name in self._channels:
-            wanted.require_unit(signal_unit(settings, name, self._channels[name]))
-            return layout.column(self._channels[name])
-        if name in circuit:
-            if unit := unit_of_value(name.removeprefix(CIRCUIT)):
-                wanted.require_unit(unit)
-            return len(layout.names) + circuit.index(name)
-        raise ValueError(f'"{name}" is not a channel.' + did_you_mean(name, [*self._channels, *circuit]))
-
     def _target(self, command: React) -> tuple[float, float]:
         """Number and value of the input that a reaction sets."""
         if command.input is None or command.value is None:
@@ -139,6 +128,19 @@ class ReactionTable:
         return float(list(inputs).index(command.input)), command.value
 
 
+def signal_column(rig: Rig, channels: Mapping[str, str], name: str, packed: PackedCircuit) -> tuple[int, str | None]:
+    """Column and SI unit (None: any) of a channel, or of a value of the circuit. Raises ValueError if it is none.
+
+    ``channels``: the row's columns by the channels' names.
+    """
+    circuit = [f"{CIRCUIT}{value}" for value in packed.names]
+    if name in channels:
+        return rig.layout.column(channels[name]), signal_unit(rig.settings, name, channels[name])
+    if name in circuit:
+        return len(rig.layout.names) + circuit.index(name), unit_of_value(name.removeprefix(CIRCUIT)) or None
+    raise ValueError(f'"{name}" is not a channel.' + did_you_mean(name, [*channels, *circuit]))
+
+
 def reaction_line(command: React) -> str:
     """A reaction in one line: its condition and its action.
 
@@ -151,7 +153,8 @@ def reaction_line(command: React) -> str:
     return f"{command.when}: {action}"
 
 
-def _converted(key: str, text: str, convert: Any) -> Quantity:
+def converted(key: str, text: str, convert: Any) -> Quantity:
+    """A quantity from a text. Raises ConfigurationError that names the key."""
     try:
         found: Quantity = convert(text)
     except ValueError as error:
@@ -162,7 +165,7 @@ def _converted(key: str, text: str, convert: Any) -> Quantity:
 def _seconds(key: str, text: str | None) -> float:
     if text is None:
         return 0.0
-    found = _converted(key, text, quantity)
+    found = converted(key, text, quantity)
     if found.unit != "s" or found.value < 0.0:
         raise invalid(key, f'{shown(text)} is not a time from 0 s on, such as "20 ms".')
     return found.value

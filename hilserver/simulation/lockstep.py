@@ -20,7 +20,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import Event, LogHeader
-from hilserver.record.reactions import ReactionEvents, with_reactions
+from hilserver.record.row_events import RowEvents, with_row_events
 from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
@@ -92,7 +92,7 @@ class LockstepRun:
         self._traces: dict[str, list[Floats]] | None = {name: [] for name in self.plants} if trace else None
         self.reacted: list[tuple[int, Event]] = []
         """The reactions that have fired so far: tick and event of the log."""
-        self._reactions = ReactionEvents(rig.layout.names)
+        self._reactions = RowEvents(rig.layout.names)
         self._queue: deque[_Command] = deque()
         self._sequence = 0
         self._late = 0
@@ -257,7 +257,7 @@ class LockstepRun:
             if self._pacing is not None:
                 self._pacing.computed(count, self.row)
             if self._writer is not None:
-                self._writer.append(block, with_reactions(events, fired))
+                self._writer.append(block, with_row_events(events, fired))
             done += count
 
     def _next_command(self) -> dict[int, list[Event]]:

@@ -67,6 +67,10 @@ class CommandKind(IntEnum):
     REACT_WHEN = 12
     REACT_THEN = 13
     RELEASE = 14
+    PLAY_TARGET = 15
+    PLAY_DRIVE = 16
+    PLAY = 17
+    PLAY_END = 18
 
 
 class ResultCode(Explained):
@@ -115,6 +119,24 @@ class ReactionState(IntEnum):
     HOLDING = 4
     DONE = 5
     ENDED = 6
+
+
+class PlayoutState(IntEnum):
+    """The state of a playout. WAITING: for the next cycle; LEARNING: not within its tolerance yet; FADING: to its mean.
+
+    COMPLETED: all cycles are done; DEVIATED: the response was out of tolerance; ENDED: by a command; ABORTED: by the
+    end of the run, by the circuit's switch, or because its input was set otherwise.
+    """
+
+    FREE = 0
+    WAITING = 1
+    LEARNING = 2
+    CONTROLLED = 3
+    FADING = 4
+    COMPLETED = 5
+    DEVIATED = 6
+    ENDED = 7
+    ABORTED = 8
 
 
 class Watched(IntEnum):

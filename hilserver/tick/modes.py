@@ -11,6 +11,7 @@ from hilserver.tick.bridge.ladder import STRATEGY_NAMES, follows, needs_flow_sen
 from hilserver.tick.bridge.strategies import set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
 from hilserver.tick.plan import Plan, ValveRecord
+from hilserver.tick.playout import end_playouts, forget_responses
 from hilserver.tick.reactions import command_reaction, end_ramps, forget_circuit, has_ended
 from hilserver.tick.readings import allow_run_up
 from hilserver.tick.row import CommandRecord, ValveState, command_in, header, reading_state, valve_state
@@ -58,6 +59,7 @@ def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> int
     if kind == CommandKind.SWAP:  # the circuit itself was replaced just before this tick
         head.circuit_version = int(a)
         forget_circuit(plan, row)
+        forget_responses(plan, row)
         return ResultCode.DONE
     return command_reaction(plan, row, taken)
 
@@ -151,6 +153,7 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
     i = int(number)
     row[plan.layout[0].input + i] = clip(value, plan.input[i].low, plan.input[i].high)
     end_ramps(plan, row, i)
+    end_playouts(plan, row, i)
     return ResultCode.DONE
 
 

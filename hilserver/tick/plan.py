@@ -51,6 +51,7 @@ class LoopRecord(Struct):
     enable_max_age: float = value("s", "largest age of its samples")
     enable_action: Action = value("", "action when the local enable is switched off")
     reactions: int = value("", "number of reactions that can be armed")
+    playouts: int = value("", "number of playouts at the same time")
 
 
 class Layout(Struct):
@@ -77,6 +78,7 @@ class Layout(Struct):
     valve_past: int = value("", "the valves' last commands")
     cylinder_past: int = value("", "the cylinders' last states")
     reaction: int = value("", "reactions: one record each")
+    playout: int = value("", "playouts: one record each")
     circuit: int = value("", "values of the virtual circuit")
     circuit_space: int = value("", "columns that the circuit may take")
     valve_past_ticks: int = value("", "number of ticks for which a valve's commands are stored")

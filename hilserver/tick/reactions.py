@@ -13,6 +13,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, CommandKind, FaultCode, Mode, Reacting, ReactionState, ResultCode
 from hilserver.tick.plan import Plan
+from hilserver.tick.playout import command_playout, end_playouts
 from hilserver.tick.row import CommandRecord, ReactionMemory, header, reaction_memory
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -20,13 +21,15 @@ from hilserver.tick.row import CommandRecord, ReactionMemory, header, reaction_m
 
 @compilable
 def command_reaction(plan: Plan, row: Floats, given: CommandRecord) -> int:
-    """Carry out one of the commands that arm and disarm reactions; returns its result."""
+    """Carry out one of the commands of reactions and playouts; returns its result."""
     if given.kind == CommandKind.REACT_WHEN:
         return set_condition(plan, row, given)
     if given.kind == CommandKind.REACT_THEN:
         return arm_reaction(plan, row, given)
     if given.kind == CommandKind.RELEASE:
         return release_reaction(plan, row, given.a)
+    if CommandKind.PLAY_TARGET <= given.kind <= CommandKind.PLAY_END:
+        return command_playout(plan, row, given)
     return ResultCode.UNKNOWN_COMMAND
 
 
@@ -138,6 +141,8 @@ def react(plan: Plan, row: Floats, elapsed: float, action: int) -> int:
         watch_condition(plan, row, r, elapsed)
         if r.state == ReactionState.WATCHING and r.primed > 0 and r.held >= r.hold - 0.5 * plan.loop[0].dt:
             fire(row, r, row[plan.layout[0].input + r.input])
+            if r.action == Reacting.SET:
+                end_playouts(plan, row, r.input)
         if r.state == ReactionState.RAMPING:
             move_input(plan, row, r, elapsed)
         elif r.state == ReactionState.HOLDING:

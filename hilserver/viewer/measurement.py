@@ -20,8 +20,8 @@ from hilserver.record.notes import LogNote
 class Moment:
     """Something that happened: its time in the log, s.
 
-    ``kind`` is "switch", "mode", "fault", "command", "reaction", "lost", "note" if a person has written it, "trigger"
-    if it was found by searching.
+    ``kind`` is "switch", "mode", "fault", "command", "reaction", "playout", "lost", "note" if a person has written it,
+    "trigger" if it was found by searching.
     """
 
     time: float

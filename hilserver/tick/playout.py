@@ -1,0 +1,215 @@
+"""Part of the tick: playouts. Sines on operator inputs, whose drives are controlled to the response that is wanted.
+
+The drive is D·sin(ωt + φ), the measured response of a channel at its frequency a complex amplitude R, that which is
+wanted T. Once per block of cycles the drive is multiplied by 1 + g (T/R - 1): for a linear plant, R approaches T
+whatever the plant's gain and phase at this frequency are, if 0 < g < 2. A block consists of a cycle in which the drive
+moves to its new value, cycles in which the plant settles, and one that is measured.
+"""
+
+from __future__ import annotations
+
+from math import cos, hypot, isfinite, pi, sin
+
+from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
+from hilserver.numerics.shape import clip
+from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
+from hilserver.tick.plan import Plan
+from hilserver.tick.row import CommandRecord, PlayoutMemory, header, playout_memory
+
+LEAST_TICKS = 20
+"""Ticks per cycle, at least."""
+LEARNING = 60
+"""Blocks within which the response must first be within its tolerance."""
+PATIENCE = 2
+"""Consecutive blocks out of tolerance that end a playout."""
+LEAST_RESPONSE = 1e-4
+"""Response, as a fraction of that wanted, below which there is none: the drive is not changed."""
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@compilable
+def command_playout(plan: Plan, row: Floats, given: CommandRecord) -> int:
+    """Carry out one of the commands of playouts: three that begin one, and one that ends it; returns its result."""
+    if not 0.0 <= given.a < plan.loop[0].playouts:
+        return ResultCode.BAD_VALUE
+    p = playout_memory(plan, row, int(given.a))
+    if given.kind == CommandKind.PLAY_END:
+        if not is_playing(p):
+            return ResultCode.WRONG_MODE
+        fade_out(p, PlayoutState.ENDED.value)
+        return ResultCode.DONE
+    if is_playing(p) or header(row).mode != Mode.RUNNING:
+        return ResultCode.WRONG_MODE
+    if not (isfinite(given.b) and isfinite(given.c) and isfinite(given.d) and isfinite(given.e) and isfinite(given.f)):
+        return ResultCode.BAD_VALUE
+    if given.kind == CommandKind.PLAY_TARGET:
+        return set_target(plan, p, given)
+    if given.kind == CommandKind.PLAY_DRIVE:
+        return set_drive(p, given)
+    return begin_playout(p, given)
+
+
+@compilable
+def set_target(plan: Plan, p: PlayoutMemory, given: CommandRecord) -> int:
+    """The first one: number, input, column of the response, ticks per cycle, amplitude wanted, its phase."""
+    place = plan.layout[0]
+    is_known = 0.0 <= given.b < plan.input.shape[0] and 0.0 <= given.c < place.circuit + place.circuit_space
+    if not (is_known and LEAST_TICKS <= given.d < 1e9 and given.e > 0.0):
+        return ResultCode.BAD_VALUE
+    p.state, p.input, p.column, p.ticks = PlayoutState.FREE.value, int(given.b), int(given.c), int(given.d)
+    p.wanted_sin, p.wanted_cos = given.e * cos(given.f), given.e * sin(given.f)
+    return ResultCode.DONE
+
+
+@compilable
+def set_drive(p: PlayoutMemory, given: CommandRecord) -> int:
+    """The second one: number, mean, first amplitude, largest amplitude, gain, tolerance of the response's amplitude."""
+    if not (0.0 <= given.c <= given.d and 0.0 <= given.e < 2.0 and given.f > 0.0):
+        return ResultCode.BAD_VALUE
+    p.drive_mean, p.drive_sin, p.drive_cos, p.limit = given.b, given.c, 0.0, given.d
+    p.mean_set, p.gain, p.tolerance = given.b, given.e, given.f
+    return ResultCode.DONE
+
+
+@compilable
+def begin_playout(p: PlayoutMemory, given: CommandRecord) -> int:
+    """The third one: number, cycles, those done before, cycles per block, centre of the response, gain for it."""
+    if not (p.ticks >= LEAST_TICKS and 0.0 <= given.c < given.b < 1e15 and 2.0 <= given.d <= 1e6):
+        return ResultCode.BAD_VALUE
+    p.cycles, p.count, p.block = int(given.b), int(given.c), int(given.d)
+    p.centre, p.centre_gain = given.e, given.f
+    p.place = p.learning = p.outside = p.outcome = 0
+    p.from_sin = p.from_cos = p.measured_sin = p.measured_cos = p.measured_mean = 0.0
+    p.state = PlayoutState.WAITING.value
+    return ResultCode.DONE
+
+
+@compilable
+def end_playouts(plan: Plan, row: Floats, number: int) -> None:
+    """A command or a reaction sets input ``number``: no playout moves it any further."""
+    for i in range(plan.loop[0].playouts):
+        p = playout_memory(plan, row, i)
+        if is_playing(p) and p.input == number:
+            p.state = PlayoutState.ABORTED.value
+
+
+@compilable
+def forget_responses(plan: Plan, row: Floats) -> None:
+    """The circuit is another one: end the playouts that measure its values, which are in other columns now."""
+    for i in range(plan.loop[0].playouts):
+        p = playout_memory(plan, row, i)
+        if is_playing(p) and p.column >= plan.layout[0].circuit:
+            fade_out(p, PlayoutState.ABORTED.value)
+
+
+@compilable
+def is_playing(p: PlayoutMemory) -> bool:
+    """Whether a playout moves its input, or is about to."""
+    return PlayoutState.WAITING <= p.state <= PlayoutState.FADING
+
+
+# --- in every tick ---------------------------------------------------------------------------------------------------
+
+
+@compilable
+def play(plan: Plan, row: Floats) -> None:
+    """Move the inputs of all playouts. All with the same number of ticks per cycle have the same phase reference."""
+    head = header(row)
+    for i in range(plan.loop[0].playouts):
+        p = playout_memory(plan, row, i)
+        if not is_playing(p):
+            continue
+        if head.mode != Mode.RUNNING:
+            p.state = PlayoutState.ABORTED.value
+            continue
+        k = int(head.tick) % p.ticks
+        if k <= head.missed:  # a cycle begins in this tick, or has begun in a missed one
+            begin_cycle(p, row[plan.layout[0].input + p.input])
+        if p.state == PlayoutState.WAITING or not is_playing(p):
+            continue
+        s, c = sin(2.0 * pi * k / p.ticks), cos(2.0 * pi * k / p.ticks)
+        response = row[p.column]
+        p.sum_sin += response * s
+        p.sum_cos += response * c
+        p.sum_mean += response
+        p.samples += 1
+        share = (k + 1.0) / p.ticks if p.place == 0 else 1.0
+        d_sin, d_cos = p.from_sin + share * (p.drive_sin - p.from_sin), p.from_cos + share * (p.drive_cos - p.from_cos)
+        value = p.from_mean + share * (p.drive_mean - p.from_mean) + d_sin * s + d_cos * c
+        entry = plan.input[p.input]
+        row[plan.layout[0].input + p.input] = clip(value, entry.low, entry.high)
+
+
+@compilable
+def begin_cycle(p: PlayoutMemory, now: float) -> None:
+    """A cycle is over, or the first one begins; ``now``: present value of the input."""
+    if p.state == PlayoutState.WAITING:
+        p.state, p.from_mean = PlayoutState.LEARNING.value, now
+    else:
+        end_cycle(p)
+    p.sum_sin = p.sum_cos = p.sum_mean = 0.0
+    p.samples = 0
+
+
+@compilable
+def end_cycle(p: PlayoutMemory) -> None:
+    """Count a cycle, evaluate it if it is the last one of its block, end the playout when it is done."""
+    if p.state == PlayoutState.FADING:
+        p.state = p.outcome
+        return
+    p.count += 1
+    p.place += 1
+    is_whole = p.samples == p.ticks  # not with missed ticks
+    if is_whole:
+        scale = 2.0 / p.ticks
+        p.measured_sin, p.measured_cos = scale * p.sum_sin, scale * p.sum_cos
+        p.measured_mean = 0.5 * scale * p.sum_mean
+    if p.count >= p.cycles:
+        fade_out(p, PlayoutState.COMPLETED.value)
+    elif p.place >= p.block:
+        p.place = 0
+        p.from_sin, p.from_cos, p.from_mean = p.drive_sin, p.drive_cos, p.drive_mean
+        if is_whole:
+            evaluate(p)
+
+
+@compilable
+def evaluate(p: PlayoutMemory) -> None:
+    """Compare the response with that which is wanted, and correct the drive."""
+    wanted, measured = hypot(p.wanted_sin, p.wanted_cos), hypot(p.measured_sin, p.measured_cos)
+    if abs(measured - wanted) <= p.tolerance * wanted:
+        p.state, p.outside = PlayoutState.CONTROLLED.value, 0
+    elif p.state == PlayoutState.CONTROLLED:
+        p.outside += 1
+    else:
+        p.learning += 1
+    if p.outside >= PATIENCE or p.learning >= LEARNING or not isfinite(measured):
+        fade_out(p, PlayoutState.DEVIATED.value)
+        return
+    p.drive_mean = p.mean_set + p.centre_gain * (p.centre - p.measured_mean)
+    if measured <= LEAST_RESPONSE * wanted:
+        return
+    # T/R - 1, at most 1: the drive is at most doubled
+    square = measured * measured
+    re = (p.wanted_sin * p.measured_sin + p.wanted_cos * p.measured_cos) / square - 1.0
+    im = (p.wanted_cos * p.measured_sin - p.wanted_sin * p.measured_cos) / square
+    step = p.gain / max(hypot(re, im), 1.0)
+    re, im = 1.0 + step * re, step * im
+    new_sin, new_cos = p.drive_sin * re - p.drive_cos * im, p.drive_sin * im + p.drive_cos * re
+    share = min(p.limit / max(hypot(new_sin, new_cos), 1e-12), 1.0)
+    p.drive_sin, p.drive_cos = share * new_sin, share * new_cos
+
+
+@compilable
+def fade_out(p: PlayoutMemory, outcome: int) -> None:
+    """Bring the drive to its mean within the next cycle; at once if it has not begun."""
+    if p.state == PlayoutState.WAITING:
+        p.state = outcome
+        return
+    if p.state == PlayoutState.FADING:
+        return
+    p.state, p.outcome, p.place = PlayoutState.FADING.value, outcome, 0
+    p.from_sin, p.from_cos, p.from_mean = p.drive_sin, p.drive_cos, p.drive_mean
+    p.drive_sin = p.drive_cos = 0.0
