@@ -8,7 +8,7 @@ moves to its new value, cycles in which the plant settles, and one that is measu
 
 from __future__ import annotations
 
-from math import cos, hypot, isfinite, pi, sin
+from math import cos, hypot, isfinite, nan, pi, sin, tan
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
@@ -81,7 +81,8 @@ def begin_playout(p: PlayoutMemory, given: CommandRecord) -> int:
     p.cycles, p.count, p.block = int(given.b), int(given.c), int(given.d)
     p.centre, p.centre_gain = given.e, given.f
     p.place = p.learning = p.outside = p.outcome = 0
-    p.from_sin = p.from_cos = p.measured_sin = p.measured_cos = p.measured_mean = 0.0
+    p.from_sin = p.from_cos = p.measured_sin = p.measured_cos = 0.0
+    p.measured_mean = nan
     p.state = PlayoutState.WAITING.value
     return ResultCode.DONE
 
@@ -163,9 +164,9 @@ def end_cycle(p: PlayoutMemory) -> None:
     p.place += 1
     is_whole = p.samples == p.ticks  # not with missed ticks
     if is_whole:
-        scale = 2.0 / p.ticks
-        p.measured_sin, p.measured_cos = scale * p.sum_sin, scale * p.sum_cos
-        p.measured_mean = 0.5 * scale * p.sum_mean
+        measure(p)
+    else:
+        p.measured_mean = nan
     if p.count >= p.cycles:
         fade_out(p, PlayoutState.COMPLETED.value)
     elif p.place >= p.block:
@@ -173,6 +174,19 @@ def end_cycle(p: PlayoutMemory) -> None:
         p.from_sin, p.from_cos, p.from_mean = p.drive_sin, p.drive_cos, p.drive_mean
         if is_whole:
             evaluate(p)
+
+
+@compilable
+def measure(p: PlayoutMemory) -> None:
+    """The fundamental of the last cycle, without the drift from the mean of the cycle before to that of this one.
+
+    A line of the slope b per tick has the sums -b n/2 cot(pi/n) with the sine and -b n/2 with the cosine.
+    """
+    scale, mean = 2.0 / p.ticks, p.sum_mean / p.ticks
+    slope = (mean - p.measured_mean) / p.ticks if isfinite(p.measured_mean) else 0.0
+    p.measured_sin = scale * p.sum_sin + slope / tan(pi / p.ticks)
+    p.measured_cos = scale * p.sum_cos + slope
+    p.measured_mean = mean
 
 
 @compilable

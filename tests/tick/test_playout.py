@@ -165,6 +165,19 @@ def test_the_centre_of_the_response_is_held() -> None:
     assert machine["playout.0.measured_mean"] == pytest.approx(51 * BAR, rel=1e-4)
 
 
+def test_a_drift_does_not_count_as_a_response() -> None:
+    """An eighth of the amplitude per cycle would otherwise be an error of 4 %: 1/(8π)."""
+    plant = Plant()
+    plant.mean = 35 * BAR
+    machine = Played(plant)
+    machine.play(2 * BAR)
+    for _ in range(20 * 8 * N):
+        plant.mean += 0.005 * BAR
+        machine.ticks(1)
+    assert machine.state == PlayoutState.CONTROLLED
+    assert abs(machine.complex_of("drive") - 2 * BAR / plant.response()) < 1e-5 * abs(machine.complex_of("drive"))
+
+
 def test_missed_ticks_do_not_spoil_the_control() -> None:
     machine = Played(Plant())
     machine.play(2 * BAR)
