@@ -270,7 +270,7 @@ class Release(Command):
     reaction: Name | None = Field(default=None, description="name of the reaction; default: all")
 
 
-class Play(Command):
+class BeginPlayout(Command):
     """Play a sine on an operator input, and control its amplitude and phase to the response of a channel.
 
     The sine is that of the tick's number: two playouts of the same frequency have the same phase reference. It ends
@@ -303,7 +303,7 @@ class Play(Command):
     )
 
     @model_validator(mode="after")
-    def _both_or_none(self) -> "Play":
+    def _both_or_none(self) -> "BeginPlayout":
         if (self.centre is None) != (self.centre_per is None):
             raise ValueError("centre and centre_per: give both or neither.")
         return self
@@ -320,7 +320,7 @@ COMMANDS: Mapping[str, type[Command]] = {
     model.name: model
     for model in (
         Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog,
-        Cycle, React, Release, Play, EndPlayout,
+        Cycle, React, Release, BeginPlayout, EndPlayout,
     )
 }  # fmt: skip
 """Every command by name."""

@@ -129,7 +129,7 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
 _KINDS: dict[str, int] = {
     commands.React.name: CommandKind.REACT_THEN,
     commands.Release.name: CommandKind.RELEASE,
-    commands.Play.name: CommandKind.PLAY,
+    commands.BeginPlayout.name: CommandKind.PLAY,
     commands.EndPlayout.name: CommandKind.PLAY_END,
 }
 """The last command to the loop, for those that are several."""

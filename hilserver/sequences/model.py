@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.protocol.commands import Command, Play, React
+from hilserver.protocol.commands import BeginPlayout, Command, React
 from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
@@ -205,7 +205,9 @@ class Sequence:
 def _named_by(step: Step) -> str:
     """The name of the reaction or playout that a step begins."""
     command = step.command
-    return command.reaction if isinstance(command, React) else command.playout if isinstance(command, Play) else ""
+    if isinstance(command, React):
+        return command.reaction
+    return command.playout if isinstance(command, BeginPlayout) else ""
 
 
 def load_sequence(path: Path) -> Sequence:

@@ -25,7 +25,7 @@ def loop_orders(
             return reactions.prepare(command, packed, row)
         case commands.Release():
             return reactions.release(command, row)
-        case commands.Play():
+        case commands.BeginPlayout():
             return playouts.prepare(command, packed, row)
         case commands.EndPlayout():
             return playouts.end(command, row)

@@ -11,7 +11,7 @@ import numpy as np
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import EndPlayout, Play
+from hilserver.protocol.commands import BeginPlayout, EndPlayout
 from hilserver.protocol.published import PlayoutStatus
 from hilserver.record.row_events import PLAYOUT
 from hilserver.rig.build import Rig
@@ -35,7 +35,7 @@ class PlayoutTable:
         self._rig = rig
         self._channels = {name: column for name, column in channels.items() if not is_whole(column)}
 
-    def prepare(self, command: Play, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
+    def prepare(self, command: BeginPlayout, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
         """The three commands that begin a playout. Raises ConfigurationError if a value is wrong, or none is free."""
         try:
             column, unit = signal_column(self._rig, self._channels, command.channel, packed)
@@ -120,7 +120,7 @@ class PlayoutTable:
             raise invalid("frequency", f"{text} is too fast for this loop: at most {fastest:g} Hz.")
         return ticks
 
-    def _input(self, command: Play) -> tuple[float, float]:
+    def _input(self, command: BeginPlayout) -> tuple[float, float]:
         """Number of the input, and the largest amplitude of its drive."""
         inputs = self._rig.settings.inputs
         if command.input not in inputs:
@@ -137,7 +137,7 @@ class PlayoutTable:
             raise invalid("limit", f"{limit:g} about the mean leaves the input's range {low:g} … {high:g}.")
         return float(list(inputs).index(command.input)), limit
 
-    def _centre(self, command: Play, unit: str | None) -> tuple[float, float]:
+    def _centre(self, command: BeginPlayout, unit: str | None) -> tuple[float, float]:
         if command.centre is None:
             return 0.0, 0.0
         centre = converted("centre", command.centre, quantity)

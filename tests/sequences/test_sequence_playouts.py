@@ -13,7 +13,7 @@ from service_harness import rig_text
 
 from hilserver.errors import ConfigurationError
 from hilserver.fidelity.measures import sine_at
-from hilserver.protocol.commands import EndPlayout, Play
+from hilserver.protocol.commands import BeginPlayout, EndPlayout
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
@@ -119,7 +119,7 @@ def test_wrong_playouts_are_refused(change: dict[str, Any], problem: str, rig: R
     right = {"playout": "shake", "input": "joystick", "channel": "x", "amplitude": "6 mm", "frequency": "4 Hz"}
     table, row = PlayoutTable(rig, channel_columns(rig)), first_row(rig.layout, rig.plan, rig.packed)
     with pytest.raises(ConfigurationError, match=problem):
-        table.prepare(Play(**{**right, "cycles": 80, **change}), rig.packed, row)
+        table.prepare(BeginPlayout(**{**right, "cycles": 80, **change}), rig.packed, row)
 
 
 def test_only_a_playout_that_runs_can_be_ended(rig: Rig) -> None:
