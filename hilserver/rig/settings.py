@@ -81,7 +81,7 @@ class LoopSettings(Datasheet):
         default=0,
         ge=0,
         le=8,
-        description="number of playouts at the same time (`play`); each takes 256 bytes of a row",
+        description="number of playouts at the same time (`play`); each takes 264 bytes of a row",
     )
     priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
     cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(

@@ -17,7 +17,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol.commands import Arm, CircuitCommand, Command
+from hilserver.protocol.commands import Arm, BeginPlayout, CircuitCommand, Command, React
 from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
@@ -39,6 +39,7 @@ DIVERGENCE_LIMIT = 1e12
 BUDGET = 0.5
 """Largest share of the tick for a circuit; above it a switch is refused, since it would cause missed ticks."""
 NOT_RUNNING = "the real-time loop is not running yet."
+SWITCHING = "the last switch is still waiting for the real-time loop."
 WATCHED = 0.05
 """Seconds after a switch for which the movement of the commands is reported."""
 
@@ -124,6 +125,8 @@ class Operator:
         row = self._telemetry.latest()
         if row is None:
             raise HilserverError(NOT_RUNNING)
+        if self._posted is not None and isinstance(command, React | BeginPlayout):
+            raise HilserverError(SWITCHING)
         packed = self.ran(int(header(row).circuit_version)).packed
         reactions, playouts = self._telemetry.reactions, self._telemetry.playouts
         return loop_orders(self._rig, command, packed, row, reactions, playouts)
@@ -170,7 +173,7 @@ class Operator:
     async def _switch(self, command: CircuitCommand) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and report how far the commands moved."""
         if self._posted is not None:
-            raise HilserverError("the last switch is still waiting for the real-time loop.")
+            raise HilserverError(SWITCHING)
         if command.version not in (None, self.running.version):
             raise HilserverError(
                 f"somebody else has changed the circuit meanwhile: version {self.running.version} is active, and this "
@@ -181,9 +184,10 @@ class Operator:
         prepared = time.monotonic() - began
         cursor = self._telemetry.published
         self._telemetry.expect(new.version, new.packed)
+        stays = float(new.packed.names == self.running.packed.names)
         self._posted = new
         try:
-            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version)), payload)
+            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version), stays), payload)
         except NotTaken:
             raise
         except HilserverError:

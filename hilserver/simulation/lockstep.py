@@ -178,9 +178,11 @@ class LockstepRun:
 
     def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
         """Queue a switch to another circuit, packed or not. Raises ConfigurationError if the rig can't run it."""
-        swaps = sum(waiting.circuit is not None for waiting in self._queue)
-        record = self._record(CommandKind.SWAP, header(self.row).circuit_version + swaps + 1)
-        self._queue.append(_Command(record, circuit, packed or self.rig.pack(circuit)))
+        waiting = [command.packed for command in self._queue if command.packed is not None]
+        before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
+        version = header(self.row).circuit_version + len(waiting) + 1
+        record = self._record(CommandKind.SWAP, version, float(new.names == before.names))
+        self._queue.append(_Command(record, circuit, new))
 
     def miss(self, ticks: int) -> None:
         """Delay the next tick by this number of ticks."""

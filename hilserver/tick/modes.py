@@ -58,8 +58,9 @@ def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> int
         return start_jog(plan, row, a, b)
     if kind == CommandKind.SWAP:  # the circuit itself was replaced just before this tick
         head.circuit_version = int(a)
-        forget_circuit(plan, row)
-        forget_responses(plan, row)
+        if not b > 0.0:  # its values are in other columns
+            forget_circuit(plan, row)
+            forget_responses(plan, row)
         return ResultCode.DONE
     return command_reaction(plan, row, taken)
 
@@ -159,13 +160,20 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
 
 @compilable
 def run_cycle(plan: Plan, row: Floats, start: float) -> int:
-    """Start or restart the work cycle, or end it, in which case the inputs keep their values."""
+    """Start or restart the work cycle, or end it, in which case the inputs keep their values.
+
+    Nothing else moves the inputs of a cycle that starts.
+    """
     head = header(row)
     if head.mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
     if plan.cycle.shape[0] == 0:
         return ResultCode.BAD_VALUE
     head.cycle_time = 0.0 if start > 0.0 else -1.0
+    if start > 0.0:
+        for k in range(plan.cycle.shape[0]):
+            end_ramps(plan, row, plan.cycle[k].input)
+            end_playouts(plan, row, plan.cycle[k].input)
     return ResultCode.DONE
 
 

@@ -38,7 +38,7 @@ def command_playout(plan: Plan, row: Floats, given: CommandRecord) -> int:
     if given.kind == CommandKind.PLAY_END:
         if not is_playing(p):
             return ResultCode.WRONG_MODE
-        fade_out(p, PlayoutState.ENDED.value)
+        leave_now(row, p, PlayoutState.ENDED.value)
         return ResultCode.DONE
     if is_playing(p) or header(row).mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
@@ -89,7 +89,7 @@ def begin_playout(p: PlayoutMemory, given: CommandRecord) -> int:
 
 @compilable
 def end_playouts(plan: Plan, row: Floats, number: int) -> None:
-    """A command or a reaction sets input ``number``: no playout moves it any further."""
+    """Something else sets input ``number`` now: no playout moves it any further."""
     for i in range(plan.loop[0].playouts):
         p = playout_memory(plan, row, i)
         if is_playing(p) and p.input == number:
@@ -98,11 +98,11 @@ def end_playouts(plan: Plan, row: Floats, number: int) -> None:
 
 @compilable
 def forget_responses(plan: Plan, row: Floats) -> None:
-    """The circuit is another one: end the playouts that measure its values, which are in other columns now."""
+    """The circuit's values are in other columns now: end the playouts that measure them."""
     for i in range(plan.loop[0].playouts):
         p = playout_memory(plan, row, i)
         if is_playing(p) and p.column >= plan.layout[0].circuit:
-            fade_out(p, PlayoutState.ABORTED.value)
+            leave_now(row, p, PlayoutState.ABORTED.value)
 
 
 @compilable
@@ -126,21 +126,36 @@ def play(plan: Plan, row: Floats) -> None:
             p.state = PlayoutState.ABORTED.value
             continue
         k = int(head.tick) % p.ticks
-        if k <= head.missed:  # a cycle begins in this tick, or has begun in a missed one
+        if k <= head.missed and p.state != PlayoutState.FADING:  # a cycle begins, or has begun in a missed tick
             begin_cycle(p, row[plan.layout[0].input + p.input])
-        if p.state == PlayoutState.WAITING or not is_playing(p):
+        if p.state == PlayoutState.WAITING:
             continue
         s, c = sin(2.0 * pi * k / p.ticks), cos(2.0 * pi * k / p.ticks)
-        response = row[p.column]
-        p.sum_sin += response * s
-        p.sum_cos += response * c
-        p.sum_mean += response
-        p.samples += 1
+        add_sample(p, row[p.column], s, c)
         share = (k + 1.0) / p.ticks if p.place == 0 else 1.0
-        d_sin, d_cos = p.from_sin + share * (p.drive_sin - p.from_sin), p.from_cos + share * (p.drive_cos - p.from_cos)
-        value = p.from_mean + share * (p.drive_mean - p.from_mean) + d_sin * s + d_cos * c
-        entry = plan.input[p.input]
+        if p.state == PlayoutState.FADING:
+            p.faded += head.missed + 1
+            share = min(p.faded / p.ticks, 1.0)
+            if p.faded >= p.ticks:
+                p.state = p.outcome
+        d_sin, d_cos = between(p.from_sin, p.drive_sin, share), between(p.from_cos, p.drive_cos, share)
+        entry, value = plan.input[p.input], between(p.from_mean, p.drive_mean, share) + d_sin * s + d_cos * c
         row[plan.layout[0].input + p.input] = clip(value, entry.low, entry.high)
+
+
+@compilable
+def add_sample(p: PlayoutMemory, response: float, s: float, c: float) -> None:
+    """Add a sample of the response to the sums of this cycle."""
+    p.sum_sin += response * s
+    p.sum_cos += response * c
+    p.sum_mean += response
+    p.samples += 1
+
+
+@compilable
+def between(first: float, last: float, share: float) -> float:
+    """The value at this share of the way from ``first`` to ``last``."""
+    return first + share * (last - first)
 
 
 @compilable
@@ -156,24 +171,23 @@ def begin_cycle(p: PlayoutMemory, now: float) -> None:
 
 @compilable
 def end_cycle(p: PlayoutMemory) -> None:
-    """Count a cycle, evaluate it if it is the last one of its block, end the playout when it is done."""
-    if p.state == PlayoutState.FADING:
-        p.state = p.outcome
-        return
+    """Count a cycle, evaluate it if it is the last one of its block, end the playout when it is done.
+
+    A block ends with a whole cycle: one without missed ticks.
+    """
     p.count += 1
     p.place += 1
-    is_whole = p.samples == p.ticks  # not with missed ticks
+    is_whole = p.samples == p.ticks
     if is_whole:
         measure(p)
     else:
         p.measured_mean = nan
     if p.count >= p.cycles:
         fade_out(p, PlayoutState.COMPLETED.value)
-    elif p.place >= p.block:
+    elif p.place >= p.block and is_whole:
         p.place = 0
         p.from_sin, p.from_cos, p.from_mean = p.drive_sin, p.drive_cos, p.drive_mean
-        if is_whole:
-            evaluate(p)
+        evaluate(p)
 
 
 @compilable
@@ -218,12 +232,25 @@ def evaluate(p: PlayoutMemory) -> None:
 
 @compilable
 def fade_out(p: PlayoutMemory, outcome: int) -> None:
-    """Bring the drive to its mean within the next cycle; at once if it has not begun."""
+    """At the end of a cycle: bring the input to the playout's mean in the time of a cycle.
+
+    This mean is the one of the command, not that which holds the centre: nothing holds it from now on.
+    """
+    p.from_sin, p.from_cos, p.from_mean = p.drive_sin, p.drive_cos, p.drive_mean
+    p.drive_sin, p.drive_cos, p.drive_mean = 0.0, 0.0, p.mean_set
+    p.state, p.outcome, p.faded = PlayoutState.FADING.value, outcome, 0
+
+
+@compilable
+def leave_now(row: Floats, p: PlayoutMemory, outcome: int) -> None:
+    """Within a cycle: fade out from the drive as it is now; at once if it has not begun."""
     if p.state == PlayoutState.WAITING:
         p.state = outcome
-        return
-    if p.state == PlayoutState.FADING:
-        return
-    p.state, p.outcome, p.place = PlayoutState.FADING.value, outcome, 0
-    p.from_sin, p.from_cos, p.from_mean = p.drive_sin, p.drive_cos, p.drive_mean
-    p.drive_sin = p.drive_cos = 0.0
+    elif p.state != PlayoutState.FADING:
+        head = header(row)
+        k = int(head.tick) % p.ticks
+        if p.place == 0 and k > head.missed:  # the drive is on its way to its new value
+            share = k / p.ticks
+            p.drive_sin, p.drive_cos = between(p.from_sin, p.drive_sin, share), between(p.from_cos, p.drive_cos, share)
+            p.drive_mean = between(p.from_mean, p.drive_mean, share)
+        fade_out(p, outcome)

@@ -14,7 +14,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, CommandKind, FaultCode, Mode, Reacting, ReactionState, ResultCode
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import command_playout, end_playouts
-from hilserver.tick.row import CommandRecord, ReactionMemory, header, reaction_memory
+from hilserver.tick.row import CommandRecord, ReactionMemory, header, playout_memory, reaction_memory
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
@@ -29,7 +29,10 @@ def command_reaction(plan: Plan, row: Floats, given: CommandRecord) -> int:
     if given.kind == CommandKind.RELEASE:
         return release_reaction(plan, row, given.a)
     if CommandKind.PLAY_TARGET <= given.kind <= CommandKind.PLAY_END:
-        return command_playout(plan, row, given)
+        result = command_playout(plan, row, given)
+        if given.kind == CommandKind.PLAY and result == ResultCode.DONE:
+            end_ramps(plan, row, playout_memory(plan, row, int(given.a)).input)
+        return result
     return ResultCode.UNKNOWN_COMMAND
 
 
@@ -101,7 +104,7 @@ def has_ended(plan: Plan, row: Floats) -> bool:
 
 @compilable
 def end_ramps(plan: Plan, row: Floats, number: int) -> None:
-    """A command sets input ``number``: no reaction moves it any further."""
+    """Something else sets input ``number`` now: no reaction moves it any further."""
     for i in range(plan.loop[0].reactions):
         r = reaction_memory(plan, row, i)
         if r.state == ReactionState.RAMPING and r.input == number:
@@ -110,10 +113,17 @@ def end_ramps(plan: Plan, row: Floats, number: int) -> None:
 
 @compilable
 def forget_circuit(plan: Plan, row: Floats) -> None:
-    """The circuit is another one: disarm the reactions to its values, which are in other columns now."""
+    """The circuit's values are in other columns now: disarm the reactions to them.
+
+    One that has fired completes its ramp: the input must not remain halfway.
+    """
     for i in range(plan.loop[0].reactions):
         r = reaction_memory(plan, row, i)
-        if r.column >= plan.layout[0].circuit and r.state != ReactionState.ENDED:
+        if r.column < plan.layout[0].circuit or r.state == ReactionState.ENDED:
+            continue
+        if r.state == ReactionState.RAMPING:
+            r.repeats = 0
+        else:
             r.state = ReactionState.FREE.value
 
 
@@ -125,14 +135,16 @@ def react(plan: Plan, row: Floats, elapsed: float, action: int) -> int:
     """Evaluate all reactions; returns the action of the limits, or hold if a reaction demands it and it is more severe.
 
     A condition sees the channels of this tick, and of all that the tick computes later the values of the last one.
-    Reactions end with the run.
+    All that are met in a tick act, whatever their order: a trip is no less one because another reaction has stopped the
+    run, and of two that set the same input the last one does. Reactions end with the run.
     """
     head = header(row)
+    running = head.mode == Mode.RUNNING
     for i in range(plan.loop[0].reactions):
         r = reaction_memory(plan, row, i)
         if r.state == ReactionState.FREE or r.state == ReactionState.ENDED:
             continue
-        if head.mode != Mode.RUNNING:
+        if not running:
             if r.state != ReactionState.ARMED or head.mode != Mode.ARMED:
                 r.state = ReactionState.FREE.value
             continue
@@ -140,9 +152,10 @@ def react(plan: Plan, row: Floats, elapsed: float, action: int) -> int:
             r.state = ReactionState.WATCHING.value
         watch_condition(plan, row, r, elapsed)
         if r.state == ReactionState.WATCHING and r.primed > 0 and r.held >= r.hold - 0.5 * plan.loop[0].dt:
-            fire(row, r, row[plan.layout[0].input + r.input])
             if r.action == Reacting.SET:
+                end_ramps(plan, row, r.input)
                 end_playouts(plan, row, r.input)
+            fire(row, r, row[plan.layout[0].input + r.input])
         if r.state == ReactionState.RAMPING:
             move_input(plan, row, r, elapsed)
         elif r.state == ReactionState.HOLDING:
@@ -155,11 +168,15 @@ def react(plan: Plan, row: Floats, elapsed: float, action: int) -> int:
 
 @compilable
 def watch_condition(plan: Plan, row: Floats, r: ReactionMemory, elapsed: float) -> None:
-    """``held``: time for which the condition holds, -1 if it does not; it ends below the level by the hysteresis."""
+    """``held``: time for which the condition holds, -1 if it does not; it ends below the level by the hysteresis.
+
+    A value that is not finite meets no condition, but says as little about its end: no reaction fires again after it.
+    """
     beyond = r.direction * (row[r.column] - r.level)
     if not isfinite(beyond):
         r.held = -1.0
-    elif r.held >= 0.0:
+        return
+    if r.held >= 0.0:
         r.held = r.held + elapsed if beyond > -r.hysteresis else -1.0
     elif beyond > 0.0:
         r.held = 0.0
@@ -180,7 +197,8 @@ def fire(row: Floats, r: ReactionMemory, now: float) -> None:
     elif r.action == Reacting.HOLD:
         r.state = ReactionState.HOLDING.value
     elif r.action == Reacting.STOP:
-        head.mode = Mode.ARMED
+        if head.mode == Mode.RUNNING:  # not after a trip in the same tick
+            head.mode = Mode.ARMED
         r.state = ReactionState.ENDED.value
     else:
         head.mode, head.fault = Mode.FAULT, FaultCode.REACTION

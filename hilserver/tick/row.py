@@ -216,6 +216,7 @@ class PlayoutMemory(Struct):
     samples: int = value("", "number of samples in these sums")
     learning: int = value("", "blocks before the response was first within its tolerance")
     outside: int = value("", "consecutive blocks out of tolerance")
+    faded: int = value("", "ticks for which it fades out")
     outcome: int = value("", "state when it has faded out")
 
 

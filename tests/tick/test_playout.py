@@ -163,6 +163,9 @@ def test_the_centre_of_the_response_is_held() -> None:
     machine.play(2 * BAR, centre=53 * BAR, centre_gain=0.5 / (20 * BAR))
     machine.ticks(40 * 8 * N)
     assert machine["playout.0.measured_mean"] == pytest.approx(51 * BAR, rel=1e-4)
+    machine.ticks(1, CommandKind.PLAY_END, 0)
+    machine.ticks(N)
+    assert machine["input.flow"] == 0.0  # what held the centre would move the machine away, now that nobody looks
 
 
 def test_a_drift_does_not_count_as_a_response() -> None:
@@ -193,6 +196,20 @@ def test_missed_ticks_do_not_spoil_the_control() -> None:
     assert machine["playout.0.count"] == cycles + 20
 
 
+def test_a_block_whose_last_cycle_has_missed_ticks_is_evaluated_one_cycle_later() -> None:
+    machine = Played(Plant())
+    machine.play(2 * BAR, block=3)
+    machine.ticks(N - 1 - int(machine["tick"]) % N + 1 + 2 * N + 10)
+    machine.missed = 3
+    machine.ticks(1)
+    machine.missed = 0
+    before = machine.complex_of("drive")
+    machine.ticks(N)
+    assert machine.complex_of("drive") == before
+    machine.ticks(N)
+    assert machine.complex_of("drive") != before
+
+
 @pytest.mark.parametrize("command", [(CommandKind.SET_INPUT, 0, 0.2), (CommandKind.STOP,), (CommandKind.ESTOP,)])
 def test_a_person_goes_first(command: tuple[float, ...]) -> None:
     machine = Played(Plant())
@@ -216,17 +233,21 @@ def test_a_reaction_that_sets_the_input_ends_it() -> None:
     assert (machine.state, machine["input.flow"]) == (PlayoutState.ABORTED, -0.4)
 
 
-def test_the_end_by_a_command_is_smooth() -> None:
+@pytest.mark.parametrize("cycles", [0, 3, 8])
+def test_the_end_by_a_command_is_smooth(cycles: int) -> None:
+    """In the middle of a cycle: in the first one, in one of a constant drive, and after a correction."""
     machine = Played(Plant())
-    machine.play(2 * BAR)
-    machine.ticks(8 * N + N // 4)
-    machine.ticks(1, CommandKind.PLAY_END, 0)
-    values = []
-    for _ in range(2 * N):
-        machine.ticks(1)
+    machine.play(2 * BAR, mean=0.3, drive=0.2, gain=0.2)
+    before = N - 1 - int(machine["tick"]) % N + cycles * N + N // 4
+    machine.ticks(before)
+    values = [machine["input.flow"]]
+    for k in range(2 * N):
+        machine.ticks(1, CommandKind.PLAY_END if k == 0 else CommandKind.NOTHING, 0)
         values.append(machine["input.flow"])
     assert machine.state == PlayoutState.ENDED
-    assert values[-1] == pytest.approx(0.0)
+    assert values[-1] == pytest.approx(0.3)
+    steepest = 2 * pi / N * 0.2 + 0.5 / N  # of the sine, and of mean and amplitude on their way
+    assert np.abs(np.diff(values)).max() < steepest
 
 
 def test_playouts_of_the_same_frequency_have_the_same_phase_reference() -> None:
@@ -241,13 +262,24 @@ def test_playouts_of_the_same_frequency_have_the_same_phase_reference() -> None:
     assert machine["input.flow"] == pytest.approx(0.1 * np.sin(2 * pi * (N // 4) / N))
 
 
-def test_it_drives_its_input_while_a_work_cycle_runs() -> None:
+def test_a_work_cycle_that_starts_takes_over_its_inputs() -> None:
+    """As any other command for an input does: at the end of a playout, the input would jump to the cycle."""
     machine = Played(Plant(), cycle=CYCLE)
     machine.play(2 * BAR)
     machine.ticks(2 * N)
     machine.ticks(1, CommandKind.CYCLE, 1.0)
     machine.ticks(20)
-    assert abs(machine["input.flow"]) < 0.9
+    assert (machine.state, machine["input.flow"]) == (PlayoutState.ABORTED, pytest.approx(1.0))
+
+
+def test_a_playout_ends_the_ramp_of_a_reaction() -> None:
+    machine = Played(Plant())
+    column = machine.rig.layout.column("channel.p_A")
+    machine.ticks(1, CommandKind.REACT_WHEN, 0, column, 1.0, 10 * BAR, 0.0, 0.0)
+    machine.ticks(1, CommandKind.REACT_THEN, 0, Reacting.SET, 0, -0.4, 10.0)
+    machine.play(2 * BAR, cycles=2)
+    machine.ticks(6 * N)
+    assert (machine.state, machine["input.flow"]) == (PlayoutState.COMPLETED, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,36 @@ def test_trip_is_a_fault() -> None:
     assert machine.tick(CommandKind.ARM) == ResultCode.DONE
 
 
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_a_trip_acts_although_another_reaction_stops_the_run_in_the_same_tick(numbers: tuple[int, int]) -> None:
+    machine = reacting()
+    arm(machine, Reacting.STOP, number=numbers[0])
+    arm(machine, Reacting.TRIP, number=numbers[1])
+    assert run(machine, [61, 61], "mode", "fault") == [(Mode.FAULT, FaultCode.REACTION)] * 2
+    assert machine[f"reaction.{numbers[0]}.state"] == ReactionState.ENDED
+
+
+def test_of_two_that_ramp_the_same_input_the_last_one_does() -> None:
+    """To and fro: both ramps of 10 ms; the way back begins while the way there is not over."""
+    machine = reacting()
+    arm(machine, Reacting.SET, value=0.5, ramp=10e-3, options=REPEAT)
+    arm(machine, Reacting.SET, number=1, above=40.0, direction=-1, value=-0.5, ramp=10e-3, options=REPEAT)
+    run(machine, [61] * 4)
+    assert run(machine, [39] * 12, "input.flow")[-1] == (-0.5,)
+    run(machine, [39] * 2 + [50])
+    assert run(machine, [61] * 12, "input.flow")[-1] == (0.5,)
+
+
+def test_a_work_cycle_that_starts_ends_a_ramp() -> None:
+    """Otherwise the input would go on to the reaction's value when the cycle is over."""
+    machine = reacting(cycle=CYCLE)
+    arm(machine, Reacting.SET, value=-0.5, ramp=1.0)
+    run(machine, [61] * 3)
+    machine.tick(CommandKind.CYCLE, 1.0)
+    assert machine["reaction.0.state"] == ReactionState.DONE
+    assert run(machine, [61] * 20, "input.flow")[-1] == (pytest.approx(1.0),)
+
+
 # --- limits and commands go first ------------------------------------------------------------------------------------
 
 
@@ -203,18 +233,34 @@ def test_a_switch_of_the_circuit_disarms_reactions_to_its_values() -> None:
     for number, place in ((0, column), (1, column - 1)):
         machine.tick(WHEN, number, place, 1.0, 1e9, 0.0, 0.0)
         machine.tick(THEN, number, Reacting.STOP)
-    machine.tick(CommandKind.SWAP, 2.0)
+    machine.tick(CommandKind.SWAP, 2.0, 1.0)  # other parameters: the values keep their columns
+    assert machine["reaction.0.state"] == ReactionState.WATCHING
+    machine.tick(CommandKind.SWAP, 3.0)
     states = [machine[f"reaction.{number}.state"] for number in (0, 1)]
     assert states == [ReactionState.FREE, ReactionState.WATCHING]
 
 
-def test_a_value_that_is_not_finite_meets_no_condition() -> None:
+def test_a_switch_of_the_circuit_does_not_stop_a_ramp_halfway() -> None:
     machine = reacting()
-    machine.tick(WHEN, 0, machine.rig.layout.column("valve.main.fade"), -1.0, 1.0, 0.0, 0.0)
-    machine.tick(THEN, 0, Reacting.STOP)
-    machine.row[machine.rig.layout.column("valve.main.fade")] = np.nan
-    machine.tick()
-    assert machine["reaction.0.held"] in (-1.0, 0.0)
+    machine.tick(WHEN, 0, machine.rig.plan.layout[0].circuit, 1.0, -1e9, 0.0, 0.0)
+    machine.tick(THEN, 0, Reacting.SET, 0, 0.5, 10e-3, REPEAT)
+    machine.tick(CommandKind.SWAP, 2.0)
+    assert run(machine, [50] * 12, "input.flow")[-1] == (0.5,)
+    assert machine["reaction.0.state"] == ReactionState.DONE  # what is in this column now is something else
+
+
+def test_a_value_that_is_not_finite_meets_no_condition_and_ends_none() -> None:
+    """It fires once at 1 > 0; after the gap the value is still above the level, which is no second time."""
+    machine = reacting()
+    column = len(machine.row) - 1  # of the space for circuits: this one does not use it
+    machine.tick(WHEN, 0, column, 1.0, 0.0, 0.0, 0.0)
+    machine.tick(THEN, 0, Reacting.SET, 0, 0.5, 0.0, REPEAT)
+    counts = []
+    for value in (np.nan, 1.0, np.nan, 1.0, 0.0, 1.0):
+        machine.row[column] = value
+        machine.tick()
+        counts.append(int(machine["reaction.0.count"]))
+    assert counts == [0, 1, 1, 1, 1, 2]
 
 
 @pytest.mark.parametrize(
