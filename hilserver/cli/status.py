@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -230,7 +231,8 @@ def smallest(margins: list[float | None], calculated: bool = True) -> str:
 
 def played(name: str, playout: PlayoutStatus) -> str:
     """Cycles, amplitude and phase of a playout."""
-    ratio = f"{100.0 * playout.amplitude / playout.target:.1f} % of the amplitude, {playout.phase_error:+.1f}°"
+    amplitude, phase = (math.nan if known is None else known for known in (playout.amplitude, playout.phase_error))
+    ratio = f"{100.0 * amplitude / playout.target:.1f} % of the amplitude, {phase:+.1f}°"
     cycles = f"{playout.cycles} of {playout.wanted} cycles at {playout.frequency:.4g} Hz"
     return f"playout {name}: {playout.state}, {cycles}, {ratio}, drive {playout.drive:.3g}"
 

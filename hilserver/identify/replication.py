@@ -61,18 +61,23 @@ class NextDrive:
 def next_drive(period: Period, target: Floats, highest: float, gain: float = 1.0) -> NextDrive:
     """The drive of the next attempt, corrected from the first harmonic up to ``highest``, Hz; the mean is kept.
 
-    Raises HilserverError if target or drive do not move.
+    Raises HilserverError if target, drive or response do not move.
     """
     size = float(np.std(target))
     if size == 0.0:
         raise HilserverError("the target does not move.")
     frequency: Floats = np.fft.rfftfreq(len(target), period.dt).astype(np.float64)
     used = np.flatnonzero((frequency > 0.0) & (frequency <= highest))
+    if len(used) == 0:
+        lowest = 1.0 / period.length
+        raise HilserverError(f"the highest frequency is below {lowest:.4g} Hz, the first harmonic of the cycle.")
     u, y, wanted = (np.fft.rfft(values)[used] for values in (period.drive, period.response, target))
     largest = float(np.abs(u).max(initial=0.0))
     if largest <= 1e-9 * len(target):
         raise HilserverError("the drive does not move: begin with one that moves the machine a little.")
     machine = _between(frequency[used], y, u, np.abs(u) >= LEAST_LINE * largest)
+    if not float(np.abs(machine).max()) > 0.0:  # also where the channel has no samples
+        raise HilserverError("the response does not move: is this the channel that the input drives?")
     strong = np.abs(machine) >= LEAST_GAIN * float(np.abs(machine).max())
     change = np.zeros(len(frequency), dtype=np.complex128)
     change[used[strong]] = gain * (wanted[strong] - y[strong]) / machine[strong]
@@ -125,6 +130,8 @@ def read_target(path: Path, period: Period) -> tuple[Floats, str]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             head, *lines = [line for line in csv.reader(file) if any(map(str.strip, line))]
         times, values = np.array([[float(cell) for cell in line] for line in lines]).T
+        if not np.isfinite([times, values]).all() or len(head) != 2:
+            raise ValueError("a cell is no finite number, or the header has not two columns")
     except FileNotFoundError:
         raise HilserverError(f"{path}: no such file.") from None
     except (OSError, ValueError, csv.Error) as error:
@@ -142,12 +149,18 @@ def read_target(path: Path, period: Period) -> tuple[Floats, str]:
 
 
 def write_cycle(path: Path, name: str, period: Period, drive: Floats, limits: tuple[float, float]) -> bool:
-    """Write a drive as a work cycle that repeats, within the limits of its input; whether it reaches them."""
+    """Write a drive as a work cycle that repeats, within the limits of its input; whether it reaches them.
+
+    Raises HilserverError if the file can't be written.
+    """
     count = min(POINTS, len(drive))
     places = np.arange(count + 1) * len(drive) / count
     values = np.interp(places, np.arange(len(drive) + 1), [*drive, drive[0]])
     kept = np.clip(values, *limits)
     points = [[f"{t:.6g} s", round(float(v), 9)] for t, v in zip(places * period.dt, kept, strict=True)]
     table = {"description": "drive of an iteration (hilserver replicate)", "repeat": True}
-    path.write_text(tomlkit.dumps({**table, "inputs": {name: {"points": points}}}))
+    try:
+        path.write_text(tomlkit.dumps({**table, "inputs": {name: {"points": points}}}))
+    except OSError as error:
+        raise HilserverError(f"{path}: can't be written: {error.strerror}.") from None
     return bool((kept != values).any())

@@ -239,7 +239,7 @@ class React(Command):
         description="condition: a channel as in telemetry, > or <, and a value with its unit, such as p_A > 200 bar"
     )
     then: Literal["set", "hold", "stop", "trip"] = Field(
-        description="set: set or ramp an `input`; hold: keep the valves' commands while the condition holds; stop: "
+        description="set: set or ramp an `input`; hold: keep the valves' commands until the condition ends; stop: "
         "RUNNING to ARMED; trip: FAULT. After stop, `release` it before the next start"
     )
     input: Name | None = Field(default=None, description="set: name of the operator input")
@@ -250,7 +250,7 @@ class React(Command):
         default=None, description="distance from the level, such as 5 bar, at which a condition that was met ends"
     )
     edge: bool = Field(default=False, description="true: the condition must not hold at first, and then be met")
-    repeat: bool = Field(default=False, description="set: true: it fires again whenever the condition is met again")
+    repeat: bool = Field(default=False, description="set, hold: true: it fires again whenever the condition is met again")
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> "React":

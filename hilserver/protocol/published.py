@@ -186,9 +186,11 @@ class PlayoutStatus(Published):
     cycles: int = Field(description="cycles done")
     wanted: int = Field(description="cycles after which it ends")
     frequency: float = Field(description="frequency, Hz")
-    amplitude: float = Field(description="amplitude of the response in the last whole cycle")
+    amplitude: float | None = Field(
+        description="amplitude of the response in the last whole cycle; null: it was not a number"
+    )
     target: float = Field(description="amplitude that is wanted")
-    phase_error: float = Field(description="phase of the response minus that wanted, degrees")
+    phase_error: float | None = Field(description="phase of the response minus that wanted, degrees; null likewise")
     drive: float = Field(description="amplitude of the input")
 
 

@@ -22,8 +22,9 @@ from hilserver.tick.row import header, headers
 
 FOLDER = "cuts"
 """Folder of the cuts, within that of the recordings: there, they do not count for `keep`."""
-MOST = 1000
-"""Cuts of one recorder; a condition that is met again and again must not fill the disk."""
+MOST, LONGEST = 1000, 10
+"""Cuts of one recorder, and length of one in windows of its trigger; a condition that is met again and again must not
+fill the disk."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,12 @@ class _Rows:
 
 @dataclass
 class _Open:
-    """A cut that is being written: the next row, and the row behind the last one."""
+    """A cut that is being written: the next row, the row behind the last one, and where that is at the latest."""
 
     writer: LogWriter
     next: int
     end: int
+    latest: int
 
 
 class TriggeredCuts:
@@ -111,9 +113,9 @@ class TriggeredCuts:
         if self._open is not None:
             try:
                 self._open.writer.flush()
-            except RecordError as error:
+            except (RecordError, OSError) as error:
                 self.trouble = f"triggered recordings end here: {error}"
-                self._open = None
+                self.close()
 
     def close(self) -> None:
         """End the cut that is being written, as far as it has come."""
@@ -123,7 +125,7 @@ class TriggeredCuts:
         try:
             done.writer.close()
             self.written.append(str(done.writer.path))
-        except RecordError as error:
+        except (RecordError, OSError) as error:
             self.trouble = f"triggered recordings end here: {error}"
 
     def _by_circuit(self, rows: Floats, events: Mapping[int, Sequence[Event]]) -> Iterator[_Rows]:
@@ -150,7 +152,7 @@ class TriggeredCuts:
                 return
             self._open = self._begin(max(number - trigger.before, self._past[0].first), part.rows[row], trigger, source)
             self._count += 1
-        self._open.end = max(self._open.end, number + trigger.after + 1)
+        self._open.end = min(max(self._open.end, number + trigger.after + 1), self._open.latest)
         part.events.setdefault(row, []).append({"kind": "trigger", "name": trigger.name, "text": trigger.text})
 
     def _begin(self, first: int, row: Floats, trigger: CutTrigger, source: Path) -> _Open:
@@ -159,7 +161,8 @@ class TriggeredCuts:
         place = {"part": 1, "first_row": first, "first_circuit": start.circuit, "previous": source.name}
         extra = {**start.header.extra, "cut": {"trigger": trigger.name, "tick": int(header(row).tick)}}
         path = self._free_name(float(header(row).utc), trigger.name)
-        return _Open(LogWriter(path, start.header.model_copy(update={**place, "extra": extra})), first, first)
+        writer = LogWriter(path, start.header.model_copy(update={**place, "extra": extra}))
+        return _Open(writer, first, first, first + LONGEST * (trigger.before + trigger.after + 1))
 
     def _free_name(self, utc: float, trigger: str) -> Path:
         stamp = datetime.fromtimestamp(utc, UTC).strftime("%Y-%m-%dT%H-%M-%S")
@@ -183,7 +186,7 @@ class TriggeredCuts:
                 for row, happened in part.events.items()
                 if begin <= part.first + row < end
             }
-            if part.first + min(part.events, default=0) == begin == cut.writer.header.first_row and 0 in events:
+            if begin == cut.writer.header.first_row and 0 in events:
                 events[0] = [event for event in events[0] if not is_circuit(event)]  # it is that of the header
             cut.writer.append(part.rows[begin - part.first : end - part.first], events)
             cut.next = end
@@ -210,20 +213,22 @@ class _Finder:
         states = self._states(part)
         before = states[:1] if self._before is None else self._before
         self._before = states[-1:]
-        found: list[int] = np.flatnonzero(np.diff(states, prepend=before) > 0).tolist()
+        begins = np.any(np.diff(states, axis=0, prepend=before) > 0, axis=1)
+        found: list[int] = np.flatnonzero(begins).tolist()
         return found
 
     def _states(self, part: _Rows) -> Integers:
-        """1 in the rows in which it holds, otherwise 0."""
+        """1 in the rows in which it holds, otherwise 0; a column for each limit, otherwise only one."""
         trigger, rows = self.trigger, part.rows
-        if trigger.mode >= 0:
-            return np.asarray(headers(rows)["mode"] == trigger.mode, dtype=np.int64)
-        if trigger.event == "missed":
-            return np.asarray(headers(rows)["missed"] > 0, dtype=np.int64)
         if trigger.event == "limit":
-            violated: Integers = np.count_nonzero(rows[:, self._limits] > 0.0, axis=1).astype(np.int64)
-            return violated
-        return self._beyond(part)
+            return np.asarray(rows[:, self._limits] > 0.0, dtype=np.int64)
+        if trigger.mode >= 0:
+            holds = np.asarray(headers(rows)["mode"] == trigger.mode, dtype=np.int64)
+        elif trigger.event == "missed":
+            holds = np.asarray(headers(rows)["missed"] > 0, dtype=np.int64)
+        else:
+            holds = self._beyond(part)
+        return holds[:, np.newaxis]
 
     def _beyond(self, part: _Rows) -> Integers:
         """Beyond the level; not until the value has returned by the hysteresis."""
@@ -235,7 +240,7 @@ class _Finder:
             return np.zeros(len(part.rows), dtype=np.int64)
         way = trigger.direction * (part.rows[:, column] - trigger.level)
         sides = np.where(way > 0.0, 1, np.where(way <= -trigger.hysteresis, 0, -1))
-        first = 0 if self._before is None else int(self._before[0])
+        first = 0 if self._before is None else int(self._before[0, 0])
         known = np.concatenate([[first], sides])
         places = np.maximum.accumulate(np.where(known >= 0, np.arange(len(known)), 0))
         states: Integers = known[places][1:]

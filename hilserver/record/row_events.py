@@ -9,44 +9,65 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event
-from hilserver.tick.codes import PlayoutState
-from hilserver.tick.row import as_whole
+from hilserver.tick.codes import Mode, PlayoutState, ReactionState
+from hilserver.tick.row import as_whole, headers
 
 REACTION, PLAYOUT = "reaction", "playout"
 """Kinds of the events, and keys of what a command's event notes of the reaction or playout that it begins."""
+DISARMED = "disarmed"
+"""Kind of the event of a reaction that a switch of the circuit has disarmed."""
+ROW_EVENTS = (REACTION, PLAYOUT, DISARMED)
+"""All kinds."""
 TOLD = {
     PlayoutState.CONTROLLED: "the response is within its tolerance",
     PlayoutState.COMPLETED: "all cycles are done",
     PlayoutState.DEVIATED: "ended: the response is out of its tolerance",
     PlayoutState.ENDED: "ended by a command",
-    PlayoutState.ABORTED: "aborted: the run has ended, or its input was set",
+    PlayoutState.ABORTED: "aborted: the run has ended, its input was set, or the circuit was switched",
 }
 """The states of playouts that are events."""
+WAITING = (ReactionState.ARMED, ReactionState.WATCHING, ReactionState.HOLDING)
+"""The states of reactions that a switch can end."""
 
 
 class RowEvents:
     """Follows the rows of a run, from any one on. ``columns``: names of the row's fixed part."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._fields = [_Followed(columns, REACTION, "count"), _Followed(columns, PLAYOUT, "state")]
+        self._counts, self._states = _Followed(columns, REACTION, "count"), _Followed(columns, REACTION, "state")
+        self._playouts = _Followed(columns, PLAYOUT, "state")
+        self._version: int | None = None
         self._cycles = {name: column for column, name in enumerate(columns) if name.startswith(f"{PLAYOUT}.")}
 
     def find(self, rows: Floats, events: Mapping[int, Sequence[Event]]) -> list[tuple[int, Event]]:
-        """Each reaction that has fired, and each new state of a playout, in these rows: the row, and the event.
+        """Each reaction that has fired or was disarmed by a switch, and each new state of a playout: row and event.
 
         ``events`` are those of the rows; the commands among them tell the names.
         """
-        reactions, playouts = (field.changes(rows, events) for field in self._fields)
         found: list[tuple[int, Event]] = []
-        for row, before, now, about in reactions:
+        for row, before, now, about in self._counts.changes(rows, events):
             if now > before:
                 found.append((row, {"kind": REACTION, **about}))
-        for row, _, now, about in playouts:
+        switches = self._switches(rows)
+        for row, before, now, about in self._states.changes(rows, events):
+            if row in switches and before in WAITING and now == ReactionState.FREE:
+                found.append((row, {"kind": DISARMED, **about}))
+        for row, _, now, about in self._playouts.changes(rows, events):
             if now in TOLD:
                 place = self._cycles[f"{PLAYOUT}.{about['number']}.count"]
                 cycles = int(as_whole(rows)[row, place])
                 found.append((row, {"kind": PLAYOUT, **about, "state": PlayoutState(now).name, "cycles": cycles}))
         return sorted(found, key=lambda entry: entry[0])
+
+    def _switches(self, rows: Floats) -> set[int]:
+        """The rows with another circuit than the row before, in which reactions may still be armed."""
+        if len(rows) == 0:
+            return set()
+        head = headers(rows)
+        versions = head["circuit_version"]
+        new = np.diff(versions, prepend=versions[0] if self._version is None else self._version) != 0
+        self._version = int(versions[-1])
+        return set(np.flatnonzero(new & np.isin(head["mode"], (Mode.ARMED, Mode.RUNNING))).tolist())
 
 
 class _Followed:
@@ -104,4 +125,6 @@ def row_event_text(event: Event) -> str:
     """
     if event["kind"] == PLAYOUT:
         return f"playout {event['name']}: {TOLD[PlayoutState[event['state']]]}; {event['cycles']} cycles"
+    if event["kind"] == DISARMED:
+        return f"reaction {event['name']} is disarmed: it watched a value of the circuit that was switched"
     return f"reaction {event['name']}" + (f": {event['text']}" if event["text"] else "")

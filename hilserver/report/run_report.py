@@ -18,7 +18,7 @@ from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.notes import read_notes
 from hilserver.record.reader import Batch, LogReader
-from hilserver.record.row_events import PLAYOUT, REACTION, row_event_text
+from hilserver.record.row_events import DISARMED, PLAYOUT, ROW_EVENTS, row_event_text
 from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
@@ -208,8 +208,9 @@ class _Run:
             if kind in COMMAND_NAMES:
                 refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
                 self.events.add(Listed(time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
-        elif event.get("kind") in (REACTION, PLAYOUT):
-            self.events.add(Listed(time, tick, row_event_text(event)))
+        elif event.get("kind") in ROW_EVENTS:
+            level = ("warning",) if event["kind"] == DISARMED else ()
+            self.events.add(Listed(time, tick, row_event_text(event), *level))
         elif event.get("kind") == "trigger":
             self.events.add(Listed(time, tick, f"trigger {event['name']}: {event['text']}"))
         elif event.get("kind") == "lost":

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CIRCUIT = "circuit."
 """Beginning of the names of the circuit's values."""
+MOST_ROWS = 60_000
+"""Ticks before a trigger that the recorder can keep: some 100 MB."""
 MODES = tuple(mode.name for mode in Mode)
 if TYPE_CHECKING:
     ModeName = str
@@ -88,8 +90,11 @@ def signal_zero(settings: RigSettings, name: str) -> float:
 
 def trigger_problems(settings: RigSettings, triggers: Mapping[str, TriggerSettings]) -> Iterator[Problem]:
     """Conditions about what the rig does not have, or in another unit. (A circuit may be switched later.)"""
-    known = signal_columns(settings)
+    known, longest = signal_columns(settings), MOST_ROWS / settings.loop.rate
     for name, trigger in triggers.items():
+        if trigger.before > longest:
+            text = f"{trigger.before:g} s are more than {MOST_ROWS} ticks, which are kept in memory: at most {longest:g} s."
+            yield Problem(text, f"recording.triggers.{name}.before")
         if trigger.when is None:
             continue
         wanted, key = condition(trigger.when), f"recording.triggers.{name}.when"

@@ -14,7 +14,7 @@ from hilserver.client import RequestFailed, Session, TelemetryRecorder
 from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
-from hilserver.record.row_events import PLAYOUT, REACTION
+from hilserver.record.row_events import ROW_EVENTS
 from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
@@ -85,14 +85,16 @@ class _Run:
 
     def hear(self, event: published.Event) -> None:
         """Take an event of the server: those of reactions and playouts count."""
-        if event.details.keys() & {REACTION, PLAYOUT}:
+        if event.details.keys() & set(ROW_EVENTS):
             self._reacted.append(event)
 
     def _note_reactions(self) -> None:
         while self._reacted and self.tick is not None:
             event = self._reacted.pop(0)
-            name = event.details.get(REACTION) or event.details.get(PLAYOUT)
-            self.play.note_event({"name": name, **event.details}, (event.tick - self.tick) * self.period)
+            kind = next(kind for kind in ROW_EVENTS if kind in event.details)
+            if event.tick >= self.tick:
+                about = {**event.details, "kind": kind, "name": event.details[kind]}
+                self.play.note_event(about, (event.tick - self.tick) * self.period)
 
     async def carry_out(self, todo: list[Action]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""

@@ -15,6 +15,7 @@ from hilserver.protocol.commands import SetInput
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_objects
+from hilserver.record.row_events import DISARMED
 from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Fault, Step
@@ -165,11 +166,14 @@ class Play:
         self.moments.append((at, fault.name or what))
 
     def note_event(self, event: Mapping[str, Any], at: float) -> None:
-        """Note that a reaction has fired, or that a playout has come to a new state, by its name.
+        """Note that a reaction has fired or was disarmed, or that a playout has come to a new state, by its name.
 
         `after` refers to the first time that a reaction has fired, and to the end of a playout.
         """
         name, state = str(event["name"]), event.get("state", "")
+        if event["kind"] == DISARMED:
+            self.moments.append((at, f"{name} is disarmed by a switch of the circuit"))
+            return
         self.moments.append((at, f"{name}: {state}" if state else name))
         if state != PlayoutState.CONTROLLED.name:
             self.effects.setdefault(name, at)

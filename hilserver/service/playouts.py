@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import did_you_mean
+from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import BeginPlayout, EndPlayout
 from hilserver.protocol.published import PlayoutStatus
 from hilserver.record.row_events import PLAYOUT
 from hilserver.rig.build import Rig
 from hilserver.rig.triggers import signal_zero
-from hilserver.service.loop_commands import LoopCommand, invalid
+from hilserver.service.loop_commands import LoopCommand, invalid, refusal_text
 from hilserver.service.reactions import converted, signal_column
-from hilserver.tick.codes import CommandKind, PlayoutState
-from hilserver.tick.playout import LEAST_TICKS
-from hilserver.tick.row import is_whole, playout_memory
+from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
+from hilserver.tick.playout import LEAST_TICKS, MOST_TICKS
+from hilserver.tick.row import header, is_whole, playout_memory
 from hilserver.units import difference, quantity
 
 ACTIVE = (PlayoutState.WAITING, PlayoutState.LEARNING, PlayoutState.CONTROLLED, PlayoutState.FADING)
@@ -36,7 +36,10 @@ class PlayoutTable:
         self._channels = {name: column for name, column in channels.items() if not is_whole(column)}
 
     def prepare(self, command: BeginPlayout, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
-        """The three commands that begin a playout. Raises ConfigurationError if a value is wrong, or none is free."""
+        """The three commands that begin a playout.
+
+        Raises ConfigurationError if a value is wrong, or none is free, HilserverError if the rig is not in RUNNING.
+        """
         try:
             column, unit = signal_column(self._rig, self._channels, command.channel, packed)
         except ValueError as error:
@@ -52,6 +55,9 @@ class PlayoutTable:
         if command.counted >= command.cycles:
             raise invalid("counted", f"{command.counted} of {command.cycles} cycles are done already.")
         centre, centre_gain = self._centre(command, unit)
+        if (mode := Mode(int(header(row).mode))) != Mode.RUNNING:  # before its number takes the name
+            raise HilserverError(refusal_text(command, Mode.RUNNING.name, ResultCode.WRONG_MODE, mode.name))
+        self._require_at_rest(command.input, int(number), row)
         free = self._free_number(command.playout, row)
         self.names[free] = command.playout
         text = f"{command.channel} ± {command.amplitude} at {command.frequency} by {command.input}"
@@ -114,11 +120,22 @@ class PlayoutTable:
         frequency = converted("frequency", text, quantity)
         if frequency.unit != "1/s" or frequency.value <= 0.0:
             raise invalid("frequency", f'"{text}" is not a frequency, such as "2 Hz".')
-        ticks = round(self._rig.settings.loop.rate / frequency.value)
-        if ticks < LEAST_TICKS:
-            fastest = self._rig.settings.loop.rate / LEAST_TICKS
-            raise invalid("frequency", f"{text} is too fast for this loop: at most {fastest:g} Hz.")
-        return ticks
+        rate = self._rig.settings.loop.rate
+        slowest, fastest = rate / MOST_TICKS, rate / LEAST_TICKS
+        if not slowest <= frequency.value <= fastest:
+            raise invalid("frequency", f"{text} is not possible with this loop: {slowest:g} to {fastest:g} Hz are.")
+        return round(rate / frequency.value)
+
+    def _require_at_rest(self, name: str, number: int, row: Floats) -> None:
+        """Raise ConfigurationError if a playout or the work cycle moves this input."""
+        for other in range(self._count):
+            is_active = self._state(row, other) in ACTIVE
+            if is_active and int(playout_memory(self._rig.plan, row, other).input) == number:
+                text = f"{name} is moved by playout {self.name(other)}: end it first (end_playout)."
+                raise invalid("input", text)
+        cycle = self._rig.cycle
+        if header(row).cycle_time >= 0.0 and cycle is not None and name in cycle.inputs:
+            raise invalid("input", f"{name} is moved by the work cycle: stop it first (cycle).")
 
     def _input(self, command: BeginPlayout) -> tuple[float, float]:
         """Number of the input, and the largest amplitude of its drive."""

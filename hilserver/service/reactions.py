@@ -52,7 +52,7 @@ class ReactionTable:
         hold, ramp = _seconds("hold", command.hold), _seconds("ramp", command.ramp)
         number, value = self._target(command)
         options = EDGE * command.edge + REPEAT * command.repeat
-        if command.repeat and command.then != "set":
+        if command.repeat and command.then in ENDING:
             raise invalid("repeat", f"is not used with {command.then}: remove it.")
         free = self._free_number(command.reaction, row)
         about = {"number": free, "name": command.reaction, "text": reaction_line(command), "then": command.then}

@@ -326,8 +326,11 @@ class RecorderProcess:
             return
         for file in files:
             self._tell("cut", None, f"triggered recording: {file}")
-        if trouble and trouble != self._telemetry.troubles.get(CUTS):
+        known = self._telemetry.troubles.get(CUTS, "")
+        if trouble and trouble != known:
             self._tell(CUTS, trouble, trouble)
+        elif known and not trouble:  # of the recorder before this one
+            self._tell(CUTS, None, "triggered recordings are written again")
 
     async def end(self) -> None:
         """End the recorder, with everything written."""

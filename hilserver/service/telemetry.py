@@ -26,7 +26,7 @@ from hilserver.protocol.published import (
 from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
-from hilserver.record.row_events import RowEvents, row_event_text
+from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
 from hilserver.service.devices import DeviceReports
 from hilserver.service.playouts import PlayoutTable
@@ -280,6 +280,7 @@ class TelemetryReader:
         """Reactions that have fired in these rows, and new states of playouts."""
         for row, event in self._row_events.find(rows, {0: [*self.reactions.news(), *self.playouts.news()]}):
             is_end = event.get("then") in ENDING or event.get("state") == PlayoutState.DEVIATED.name
+            is_end = is_end or event["kind"] == DISARMED
             known = {key: event[key] for key in ("then", "state", "cycles") if key in event}
             about = {event["kind"]: event["name"], **known}
             yield _event("warning" if is_end else "info", row_event_text(event), rows[row], **about)

@@ -19,6 +19,8 @@ from hilserver.tick.row import CommandRecord, PlayoutMemory, header, playout_mem
 
 LEAST_TICKS = 20
 """Ticks per cycle, at least."""
+MOST_TICKS = 10**8
+"""Ticks per cycle, at most."""
 LEARNING = 60
 """Blocks within which the response must first be within its tolerance."""
 PATIENCE = 2
@@ -56,7 +58,7 @@ def set_target(plan: Plan, p: PlayoutMemory, given: CommandRecord) -> int:
     """The first one: number, input, column of the response, ticks per cycle, amplitude wanted, its phase."""
     place = plan.layout[0]
     is_known = 0.0 <= given.b < plan.input.shape[0] and 0.0 <= given.c < place.circuit + place.circuit_space
-    if not (is_known and LEAST_TICKS <= given.d < 1e9 and given.e > 0.0):
+    if not (is_known and LEAST_TICKS <= given.d <= MOST_TICKS and given.e > 0.0):
         return ResultCode.BAD_VALUE
     p.state, p.input, p.column, p.ticks = PlayoutState.FREE.value, int(given.b), int(given.c), int(given.d)
     p.wanted_sin, p.wanted_cos = given.e * cos(given.f), given.e * sin(given.f)

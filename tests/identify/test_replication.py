@@ -14,7 +14,7 @@ from pages import only
 from service_harness import rig_text
 
 from hilserver.errors import HilserverError
-from hilserver.identify.replication import Period, last_period, next_drive, read_target
+from hilserver.identify.replication import Period, last_period, next_drive, read_target, write_cycle
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -71,6 +71,11 @@ def test_a_drive_or_target_at_rest_is_refused() -> None:
         next_drive(Period(DT, rest, rest, rest), history(), 8.0)
     with pytest.raises(HilserverError, match="the target does not move"):
         next_drive(Period(DT, history(), rest, rest), rest, 8.0)
+    for dead in (rest, np.full(N, np.nan)):
+        with pytest.raises(HilserverError, match="the response does not move"):
+            next_drive(Period(DT, history(), dead, dead), history(), 8.0)
+    with pytest.raises(HilserverError, match=r"below 0\.5 Hz, the first harmonic"):
+        next_drive(Period(DT, history(), history(), history()), history(), -1.0)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +84,8 @@ def test_a_drive_or_target_at_rest_is_refused() -> None:
         ("time,x (mm)\n0,1\n1,2\n", "must rise from 0 to 2 s"),
         ("time,x (mm)\n0,1\n2,much\n", "is not a table"),
         ("t,x (mm)\n0,1\n2,2\n", "the first column must be time"),
+        ("time,x (mm)\n0,1\n2,nan\n", "no finite number"),
+        ("time\n0,1\n2,1\n", "has not two columns"),
         ("time,x (mmm)\n0,1\n2,2\n", "column x"),
     ],
 )
@@ -86,6 +93,11 @@ def test_a_wrong_target_is_refused(text: str, problem: str, tmp_path: Path) -> N
     (tmp_path / "target.csv").write_text(text)
     with pytest.raises(HilserverError, match=problem):
         read_target(tmp_path / "target.csv", Period(DT, TIME, TIME, TIME))
+
+
+def test_a_cycle_that_can_not_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HilserverError, match="none/next.toml: can't be written: No such file or directory"):
+        write_cycle(tmp_path / "none" / "next.toml", "joystick", Period(DT, TIME, TIME, TIME), TIME, (-1.0, 1.0))
 
 
 OUT = "config/cycles/attempt2.toml"

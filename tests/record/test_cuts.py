@@ -163,6 +163,36 @@ def test_a_cut_that_can_not_be_written_does_not_end_the_recording(run: Recorded,
     assert cuts.written == []
 
 
+def taken(run: Recorded, folder: Path, places: list[int], values: Floats, trigger: CutTrigger) -> list[LogTable]:
+    """The cuts of the run, with other values in these columns."""
+    rows, cuts = run.rows.copy(), TriggeredCuts(folder, run.header, [trigger])
+    rows[:, places] = values
+    for begin in range(0, len(rows), 50):
+        cuts.take(rows[begin : begin + 50], {}, run.path)
+    cuts.close()
+    assert cuts.trouble == ""
+    return [LogReader(Path(file)).read_all() for file in cuts.written]
+
+
+def test_a_value_that_chatters_makes_no_endless_cut(run: Recorded, tmp_path: Path) -> None:
+    """A crossing in every second row: each cut ends after ten windows of 21 rows, and the next one begins."""
+    values, place = np.arange(len(run.rows)) % 2.0, run.header.columns.index("input.joystick")
+    trigger = CutTrigger("chatter", "", 10, 10, "input.joystick", 1.0, 0.5)
+    logs = taken(run, tmp_path, [place], values[:, np.newaxis], trigger)
+    lengths = [len(log.columns["tick"]) for log in logs]
+    assert set(lengths[:-1]) == {210}
+    ticks = np.unique(np.concatenate([log.columns["tick"] for log in logs]))
+    assert len(ticks) == len(run.rows)  # nothing is left out
+
+
+def test_a_limit_that_is_violated_when_another_one_ends(run: Recorded, tmp_path: Path) -> None:
+    places = [place for place, name in enumerate(run.header.columns) if name.startswith("limit.")][:2]
+    row = np.arange(len(run.rows))
+    values = np.column_stack([(row >= 500) & (row < 600), (row >= 600) & (row < 700)]).astype(float)
+    logs = taken(run, tmp_path, places, values, CutTrigger("limits", "", 0, 0, event="limit"))
+    assert [log.columns["tick"].tolist() for log in logs] == [[tick] for tick in run.log.columns["tick"][[500, 600]]]
+
+
 # --- the rig file ----------------------------------------------------------------------------------------------------
 
 
@@ -196,10 +226,13 @@ def test_only_the_windows_are_kept(tmp_path: Path) -> None:
         ('mode = "FAULT"\nhysteresis = "1 bar"', "hysteresis is for when"),
         ('when = "p_A > 1 bar"\nhysteresis = "1 mm"', "must be in the unit of the level"),
         ('event = "switch"\nbefore = "1 h"', "before"),
+        ('event = "switch"\nbefore = "7 s"', "bad.before: 7 s are more than 60000 ticks, .* at most 6 s"),
     ],
 )
 def test_wrong_triggers_are_reported(table: str, problem: str, tmp_path: Path) -> None:
-    (tmp_path / "rig.toml").write_text(rig_text("cut", tmp_path) + f"\n[recording.triggers.bad]\n{table}\n")
+    rate = {"rate =": 'rate = "10 kHz"'} if "7 s" in table else {}
+    text = rig_text("cut", tmp_path, rate)
+    (tmp_path / "rig.toml").write_text(text + f"\n[recording.triggers.bad]\n{table}\n")
     with pytest.raises(ConfigurationError, match=problem):
         load_rig(tmp_path / "rig.toml")
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from service_harness import rig_text
 
-from hilserver.errors import ConfigurationError
+from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.measures import sine_at
 from hilserver.protocol.commands import BeginPlayout, EndPlayout
+from hilserver.protocol.published import PlayoutStatus
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
@@ -24,6 +25,8 @@ from hilserver.sequences.simulated import simulate_sequence
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.telemetry import channel_columns
 from hilserver.simulation.replay import replay_log
+from hilserver.tick.codes import Mode, PlayoutState
+from hilserver.tick.row import header, playout_memory
 
 ROOM = {"rate =": 'rate = "1 kHz"\nplayouts = 2'}
 SEQUENCE = """
@@ -105,7 +108,8 @@ def test_the_response_has_the_amplitude_and_phase_that_are_wanted(rig: Rig, tmp_
         ({"amplitude": "6 bar"}, "amplitude: x is measured in m"),
         ({"amplitude": "-6 mm"}, "is not above 0"),
         ({"frequency": "4 s"}, "is not a frequency"),
-        ({"frequency": "80 Hz"}, "too fast for this loop: at most 50 Hz"),
+        ({"frequency": "80 Hz"}, "80 Hz is not possible with this loop: 1e-05 to 50 Hz are"),
+        ({"frequency": "1e-320 Hz"}, "not possible"),
         ({"input": "lever"}, "no input"),
         ({"mean": 1.0}, "is not within"),
         ({"limit": 0.6, "mean": 0.5}, "leaves the input's range"),
@@ -116,10 +120,41 @@ def test_the_response_has_the_amplitude_and_phase_that_are_wanted(rig: Rig, tmp_
     ],
 )
 def test_wrong_playouts_are_refused(change: dict[str, Any], problem: str, rig: Rig) -> None:
-    right = {"playout": "shake", "input": "joystick", "channel": "x", "amplitude": "6 mm", "frequency": "4 Hz"}
     table, row = PlayoutTable(rig, channel_columns(rig)), first_row(rig.layout, rig.plan, rig.packed)
     with pytest.raises(ConfigurationError, match=problem):
-        table.prepare(BeginPlayout(**{**right, "cycles": 80, **change}), rig.packed, row)
+        table.prepare(begun(**change), rig.packed, row)
+
+
+def begun(**change: Any) -> BeginPlayout:
+    right = {"playout": "shake", "input": "joystick", "channel": "x", "amplitude": "6 mm", "frequency": "4 Hz"}
+    return BeginPlayout(**{**right, "cycles": 80, **change})
+
+
+def test_one_playout_moves_an_input(rig: Rig) -> None:
+    """A refused one leaves the names alone: the state of a finished playout is not shown under another name."""
+    table, row = PlayoutTable(rig, channel_columns(rig)), first_row(rig.layout, rig.plan, rig.packed)
+    head, playout = header(row), playout_memory(rig.plan, row, 0)
+    head.mode = Mode.RUNNING
+    table.prepare(begun(), rig.packed, row)
+    playout.state, playout.ticks = PlayoutState.CONTROLLED, 250
+    with pytest.raises(ConfigurationError, match="joystick is moved by playout shake: end it first"):
+        table.prepare(begun(playout="other"), rig.packed, row)
+    playout.state, head.cycle_time = PlayoutState.COMPLETED, 0.5
+    with pytest.raises(ConfigurationError, match="joystick is moved by the work cycle: stop it first"):
+        table.prepare(begun(playout="other"), rig.packed, row)
+    head.mode = Mode.ARMED
+    with pytest.raises(HilserverError, match="play needs RUNNING, the mode is ARMED"):
+        table.prepare(begun(playout="other"), rig.packed, row)
+    assert list(table.status(row)) == ["shake"]
+
+
+def test_a_response_that_is_not_a_number_can_be_published(rig: Rig) -> None:
+    table, row = PlayoutTable(rig, channel_columns(rig)), first_row(rig.layout, rig.plan, rig.packed)
+    playout = playout_memory(rig.plan, row, 0)
+    playout.state, playout.ticks, playout.wanted_sin = PlayoutState.DEVIATED, 250, 1.0
+    playout.measured_sin = np.nan
+    known = PlayoutStatus.model_validate_json(table.status(row)["0"].payload())
+    assert (known.amplitude, known.phase_error) == (None, None)
 
 
 def test_only_a_playout_that_runs_can_be_ended(rig: Rig) -> None:

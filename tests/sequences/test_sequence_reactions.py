@@ -12,6 +12,7 @@ from service_harness import Server, rig_text
 
 from hilserver.client import connect
 from hilserver.record.reader import LogReader, LogTable
+from hilserver.record.row_events import DISARMED
 from hilserver.rig.build import Rig, load_rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, SequenceResult
 from hilserver.sequences.live import run_live
@@ -109,6 +110,31 @@ def test_a_reaction_that_never_fires_fails_what_is_expected_after_it(up_and_down
     assert any("the reaction turn has not fired" in verdict.found for verdict in late), done.verdicts
 
 
+SWITCHED = (
+    '[[step]]\nat = "0.3 s"\nsend = "react"\nreaction = "overload"\nwhen = "circuit.supply.p > 500 bar"\nthen = "stop"\n'
+    '[[step]]\nat = "0.4 s"\nsend = "set_parameter"\ncomponent = "relief"\nset = {opening_pressure = "150 bar"}\n'
+    '[[step]]\nat = "0.5 s"\nsend = "switch_circuit"\n[step.circuit.components]\n'
+    'tank = {type = "tank", ports = {T = "t"}}\n'
+    'source = {type = "flow_source", ports = {P = "rig.A", T = "t"}, flow = "1 l/min", command = "joystick"}\n'
+    '[[expect]]\nchannel = "mode"\nat = "0.3 s"\nvalue = "RUNNING"\n'
+)
+
+
+def test_a_switch_that_disarms_a_reaction_is_told(reacting: Rig, tmp_path: Path) -> None:
+    """Other parameters of the same circuit leave it armed."""
+    (tmp_path / "sequence.toml").write_text(f'length = "0.7 s"\n{START}{SWITCHED}')
+    path, sequence = tmp_path / "run.arrow", load_sequence(tmp_path / "sequence.toml")
+    done = simulate_sequence(sequence, reacting, path)
+    assert outcomes(done) == [PASSED] * 6, done.verdicts
+    (moment,) = [text for _, text in done.moments if "disarmed" in text]
+    assert moment == "overload is disarmed by a switch of the circuit"
+    log = LogReader(path).read_all()
+    (told,) = [(row, event["name"]) for row, event in log.events if event["kind"] == DISARMED]
+    assert told == (int(np.argmax(log.columns["circuit_version"] == 3)), "overload")
+    assert replay_log(path).differences == ()
+    assert done.moments == check_log(sequence, path).moments
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -124,6 +150,8 @@ def test_a_reaction_that_never_fires_fails_what_is_expected_after_it(up_and_down
         ({"hold": "1 bar"}, "is not a time"),
         ({"input": "lever"}, 'no input "lever"'),
         ({"value": 3}, "out of range"),
+        ({"then": "stop", "input": None, "value": None, "repeat": True}, "repeat: is not used with stop"),
+        ({"then": "hold", "input": None, "value": None, "repeat": True, "when": "circuit.supply.p > 1 bar"}, ""),
         ({"when": "circuit.supply.p > 100 bar"}, ""),
         ({"when": "circuit.suply.p > 100 bar"}, "Did you mean circuit.supply.p"),
     ],
