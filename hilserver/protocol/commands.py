@@ -250,7 +250,9 @@ class React(Command):
         default=None, description="distance from the level, such as 5 bar, at which a condition that was met ends"
     )
     edge: bool = Field(default=False, description="true: the condition must not hold at first, and then be met")
-    repeat: bool = Field(default=False, description="set, hold: true: it fires again whenever the condition is met again")
+    repeat: bool = Field(
+        default=False, description="set, hold: true: it fires again whenever the condition is met again"
+    )
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> "React":
@@ -275,7 +277,7 @@ class BeginPlayout(Command):
 
     The sine is that of the tick's number: two playouts of the same frequency have the same phase reference. It ends
     after its cycles, or when the amplitude of the response deviates by more than its tolerance; the input then goes to
-    its mean within a cycle.
+    `mean` within a cycle.
     """
 
     name = "play"

@@ -61,7 +61,7 @@ class RowEvents:
 
     def _switches(self, rows: Floats) -> set[int]:
         """The rows with another circuit than the row before, in which reactions may still be armed."""
-        if len(rows) == 0:
+        if len(rows) == 0 or not self._states.exist:
             return set()
         head = headers(rows)
         versions = head["circuit_version"]
@@ -78,6 +78,7 @@ class _Followed:
         numbers = range(sum(name.startswith(f"{kind}.") and name.endswith(f".{field}") for name in columns))
         self._kind = kind
         self._columns = [places[f"{kind}.{number}.{field}"] for number in numbers]
+        self.exist = bool(self._columns)
         self._last: Integers | None = None
         self._about: dict[int, Mapping[str, Any]] = {}
 
@@ -85,7 +86,7 @@ class _Followed:
         self, rows: Floats, events: Mapping[int, Sequence[Event]]
     ) -> list[tuple[int, int, int, Mapping[str, Any]]]:
         """Row, value before and value, and what is known of the record, for each change."""
-        if not self._columns or len(rows) == 0:
+        if not self.exist or len(rows) == 0:
             return []
         values = as_whole(rows)[:, self._columns]
         before = np.concatenate([values[:1] if self._last is None else self._last, values[:-1]])

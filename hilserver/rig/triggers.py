@@ -93,8 +93,8 @@ def trigger_problems(settings: RigSettings, triggers: Mapping[str, TriggerSettin
     known, longest = signal_columns(settings), MOST_ROWS / settings.loop.rate
     for name, trigger in triggers.items():
         if trigger.before > longest:
-            text = f"{trigger.before:g} s are more than {MOST_ROWS} ticks, which are kept in memory: at most {longest:g} s."
-            yield Problem(text, f"recording.triggers.{name}.before")
+            text = f"{trigger.before:g} s are more than {MOST_ROWS} ticks, which are kept in memory: at most "
+            yield Problem(f"{text}{longest:g} s.", f"recording.triggers.{name}.before")
         if trigger.when is None:
             continue
         wanted, key = condition(trigger.when), f"recording.triggers.{name}.when"

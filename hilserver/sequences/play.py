@@ -12,10 +12,10 @@ from hilserver.client.samples import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import SetInput
+from hilserver.record.row_events import DISARMED
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_objects
-from hilserver.record.row_events import DISARMED
 from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Fault, Step

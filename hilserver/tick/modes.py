@@ -56,13 +56,19 @@ def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> int
         return change_strategy(plan, row, a, b)
     if kind == CommandKind.JOG:
         return start_jog(plan, row, a, b)
-    if kind == CommandKind.SWAP:  # the circuit itself was replaced just before this tick
-        head.circuit_version = int(a)
-        if not b > 0.0:  # its values are in other columns
-            forget_circuit(plan, row)
-            forget_responses(plan, row)
-        return ResultCode.DONE
+    if kind == CommandKind.SWAP:
+        return note_switch(plan, row, a, b)
     return command_reaction(plan, row, taken)
+
+
+@compilable
+def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> int:
+    """The circuit itself was replaced just before this tick; ``stays``: 1 if its values are in the same columns."""
+    header(row).circuit_version = int(version)
+    if not stays > 0.0:
+        forget_circuit(plan, row)
+        forget_responses(plan, row)
+    return ResultCode.DONE
 
 
 @compilable

@@ -33,7 +33,7 @@ DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
 
 @dataclass
 class Recorded:
-    """A run of 3000 ticks with two switches, and its log: rows as the ring has them, and events."""
+    """A run of 1000 ticks with two switches, and its log: rows as the ring has them, and events."""
 
     path: Path
     header: LogHeader
@@ -57,10 +57,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     path = tmp_path_factory.mktemp("run") / "run.arrow"
     rig = load_rig(DEMO)
     with LockstepRun(rig, path) as machine:
-        rows = [machine.start(), machine.run(700)]
+        rows = [machine.start(), machine.run(400)]
         for pressure in ("120 bar", "90 bar"):
             machine.swap(rig.read_circuit(with_values(rig.circuit.written, "relief", {"opening_pressure": pressure})))
-            rows.append(machine.run(900))
+            rows.append(machine.run(300))
     reader = LogReader(path)
     log = reader.read_all()
     events: dict[int, list[Event]] = {}
@@ -188,7 +188,7 @@ def test_a_value_that_chatters_makes_no_endless_cut(run: Recorded, tmp_path: Pat
 def test_a_limit_that_is_violated_when_another_one_ends(run: Recorded, tmp_path: Path) -> None:
     places = [place for place, name in enumerate(run.header.columns) if name.startswith("limit.")][:2]
     row = np.arange(len(run.rows))
-    values = np.column_stack([(row >= 500) & (row < 600), (row >= 600) & (row < 700)]).astype(float)
+    values = np.column_stack([(row >= 500) & (row < 600), (row >= 600) & (row < 700)]).astype(np.float64)
     logs = taken(run, tmp_path, places, values, CutTrigger("limits", "", 0, 0, event="limit"))
     assert [log.columns["tick"].tolist() for log in logs] == [[tick] for tick in run.log.columns["tick"][[500, 600]]]
 

@@ -30,7 +30,7 @@ from hilserver.tick.row import header, playout_memory
 
 ROOM = {"rate =": 'rate = "1 kHz"\nplayouts = 2'}
 SEQUENCE = """
-length = "22 s"
+length = "17 s"
 
 [[step]]
 at = "0.1 s"
@@ -49,7 +49,7 @@ channel = "x"
 amplitude = "6 mm"
 phase = 30.0
 frequency = "4 Hz"
-cycles = 80
+cycles = 60
 drive = 0.2
 tolerance = 0.03
 block = 4
@@ -85,8 +85,8 @@ def test_the_response_has_the_amplitude_and_phase_that_are_wanted(rig: Rig, tmp_
     log = LogReader(path).read_all()
     columns, told = log.columns, [event for _, event in log.events if event["kind"] == "playout"]
     assert [(event["name"], event["state"]) for event in told] == [("shake", "CONTROLLED"), ("shake", "COMPLETED")]
-    assert told[1]["cycles"] == columns["playout.0.count"][-1] == 80
-    last = np.flatnonzero(columns["playout.0.count"] == 79)  # the last whole cycle, of 250 ticks
+    assert told[1]["cycles"] == columns["playout.0.count"][-1] == 60
+    last = np.flatnonzero(columns["playout.0.count"] == 59)  # the last whole cycle, of 250 ticks
     assert len(last) == 250
     time, x = columns["tick"][last] * 1e-3, columns["channel.x"][last]
     response = sine_at(time, x, 4.0) * 1j  # against a sine, not a cosine

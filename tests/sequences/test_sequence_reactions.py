@@ -111,7 +111,8 @@ def test_a_reaction_that_never_fires_fails_what_is_expected_after_it(up_and_down
 
 
 SWITCHED = (
-    '[[step]]\nat = "0.3 s"\nsend = "react"\nreaction = "overload"\nwhen = "circuit.supply.p > 500 bar"\nthen = "stop"\n'
+    '[[step]]\nat = "0.3 s"\nsend = "react"\nreaction = "overload"\nwhen = "circuit.supply.p > 500 bar"\n'
+    'then = "stop"\n'
     '[[step]]\nat = "0.4 s"\nsend = "set_parameter"\ncomponent = "relief"\nset = {opening_pressure = "150 bar"}\n'
     '[[step]]\nat = "0.5 s"\nsend = "switch_circuit"\n[step.circuit.components]\n'
     'tank = {type = "tank", ports = {T = "t"}}\n'
