@@ -1,9 +1,11 @@
-"""Triggered recordings: the cut has the window around its trigger, bit for bit as the log, and can be replayed."""
+"""Triggered recordings: the cut has the window around its trigger, bit for bit as the log, and can be replayed.
+
+Those of a server: tests/sequences/test_sequence_reactions.py.
+"""
 
 from __future__ import annotations
 
 import itertools
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 from log_bench import make_files
 from pages import only
-from service_harness import Panel, Server, rig_text, talk
+from service_harness import rig_text
 
 from hilserver.circuit.change import with_values
 from hilserver.errors import ConfigurationError
@@ -71,9 +73,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def cuts_of(run: Recorded, folder: Path, sizes: Sequence[int], *triggers: CutTrigger) -> list[Path]:
     cuts = TriggeredCuts(folder, run.header, triggers)
-    for rows, events in run.batches(sizes):
+    for number, (rows, events) in enumerate(run.batches(sizes)):
         cuts.take(rows, events, run.path)
-        cuts.flush()
+        if number % 10 == 0:
+            cuts.flush()
     cuts.close()
     assert cuts.trouble == ""
     assert sorted(cuts.written) == sorted(map(str, folder.glob("*.arrow")))
@@ -176,7 +179,8 @@ def taken(run: Recorded, folder: Path, places: list[int], values: Floats, trigge
 
 def test_a_value_that_chatters_makes_no_endless_cut(run: Recorded, tmp_path: Path) -> None:
     """A crossing in every second row: each cut ends after ten windows of 21 rows, and the next one begins."""
-    values, place = np.arange(len(run.rows)) % 2.0, run.header.columns.index("input.joystick")
+    values = np.tile([0.0, 1.0], len(run.rows) // 2 + 1)[: len(run.rows)].astype(np.float64)
+    place = run.header.columns.index("input.joystick")
     trigger = CutTrigger("chatter", "", 10, 10, "input.joystick", 1.0, 0.5)
     logs = taken(run, tmp_path, [place], values[:, np.newaxis], trigger)
     lengths = [len(log.columns["tick"]) for log in logs]
@@ -235,34 +239,3 @@ def test_wrong_triggers_are_reported(table: str, problem: str, tmp_path: Path) -
     (tmp_path / "rig.toml").write_text(text + f"\n[recording.triggers.bad]\n{table}\n")
     with pytest.raises(ConfigurationError, match=problem):
         load_rig(tmp_path / "rig.toml")
-
-
-LIVE = """
-[recording.triggers.running]
-mode = "RUNNING"
-before = "0.2 s"
-after = "0.5 s"
-"""
-
-
-@pytest.mark.realtime
-def test_a_server_writes_its_cuts_beside_the_log(tmp_path: Path) -> None:
-    """A trigger that waits is no alarm: the recording goes on as ever."""
-    server = Server(tmp_path, text=rig_text("{name}", tmp_path) + LIVE)
-
-    async def watch(user: Panel) -> None:
-        await user.run_cycle()
-        event = await user.see("event", lambda event: "triggered recording: " in event["text"])
-        assert event["kind"] == "info"
-        assert "not recorded" not in str(user.all("state"))
-
-    with server:
-        talk(server, watch)
-        server.kill("supervisor", number=signal.SIGTERM)
-        assert server.wait_exit() == 0
-        (path,) = (tmp_path / "logs" / "cuts").glob(f"*_{server.name}_running.arrow")
-        (log,) = server.logs
-    cut, whole = LogReader(path).read_all(), LogReader(log).read_all()
-    at = int(np.argmax(whole.columns["mode"] == Mode.RUNNING))
-    assert cut.columns["tick"].tolist() == whole.columns["tick"][max(at - 200, 0) : at + 501].tolist()
-    assert replay_log(path).differences == ()

@@ -177,15 +177,28 @@ def test_wrong_reactions_are_refused(change: dict[str, Any], problem: str, react
         table.prepare(command, reacting.packed, row)
 
 
+TRIGGER = """
+[recording.triggers.running]
+mode = "RUNNING"
+before = "0.2 s"
+after = "0.5 s"
+"""
+
+
 @pytest.mark.realtime
 def test_live_the_log_is_the_judge(up_and_down: SequenceOf, tmp_path: Path) -> None:
-    with Server(tmp_path, changes=ROOM) as server, connect(server.name, f"127.0.0.1:{server.port}") as client:
-        done = client._do(run_live(up_and_down("6 s", "5.5 s"), client._session))
+    """And a triggered recording lies beside it: to the recording, a trigger that waits is no gap."""
+    text = rig_text("{name}", tmp_path, ROOM) + TRIGGER
+    with Server(tmp_path, text=text) as server, connect(server.name, f"127.0.0.1:{server.port}") as client:
+        done = client._do(run_live(up_and_down("4.8 s", "4.5 s"), client._session))
         assert outcomes(done) == [PASSED] * 4 + [SKIPPED] + [PASSED] * 2, done.verdicts
         state = client.wait(lambda state: state.mode == "SAFE")
         assert any("reaction down again has ended the run" in text for text in state.warnings)
+        assert not any("not recorded" in text for text in state.warnings)
         with pytest.raises(Exception, match="release it"):
             client.arm()
+        told = [event for event in client._session.events if "triggered recording: " in event.text]
+        assert [event.kind for event in told] == ["info"]
         server.kill("supervisor", number=15)
         assert server.wait_exit() == 0
         log = LogReader(server.logs[0]).read_all()
@@ -197,3 +210,7 @@ def test_live_the_log_is_the_judge(up_and_down: SequenceOf, tmp_path: Path) -> N
         name: round(moments[name], 6) for name in ticks
     }
     assert replay_log(server.logs[0]).differences == ()
+    (path,) = (tmp_path / "logs" / "cuts").glob(f"*_{server.name}_running.arrow")
+    cut, at = LogReader(path).read_all(), int(np.argmax(log.columns["mode"] == 3))
+    assert cut.columns["tick"].tolist() == log.columns["tick"][max(at - 200, 0) : at + 501].tolist()
+    assert replay_log(path).differences == ()

@@ -83,7 +83,7 @@ def test_amplitude_and_phase_become_those_wanted(gain: float, phase: float) -> N
     plant = Plant(gain)
     machine, wanted = Played(plant), cmath.rect(2 * BAR, phase)
     machine.play(2 * BAR, phase)
-    machine.ticks(30 * 8 * N)
+    machine.ticks(25 * 8 * N)
     assert machine.state == PlayoutState.CONTROLLED
     assert abs(machine.complex_of("measured") - wanted) < 1e-6 * abs(wanted)
     drive = wanted / plant.response()
