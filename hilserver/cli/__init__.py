@@ -22,7 +22,7 @@ from hilserver.errors import ConfigurationError, HilserverError
 
 COMMANDS = (
     *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "study", "size", "fidelity"),
-    *("rths", "identify", "fit", "run"),
+    *("rths", "identify", "fit", "replicate", "run"),
     *("safe", "status", "switch", "send", "panel", "view", "replay", "test", "plotjuggler", "report", "export", "log"),
     *("experiment", "bench", "latency", "doctor", "deploy"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         DeviceStatus,
         LoopStatus,
         MarginStatus,
+        PlayoutStatus,
         RecordingStatus,
         ServerState,
     )
@@ -162,6 +164,7 @@ def picture(
     for device, report in state.devices.items():
         if report.errors or report.restarts:
             parts.append(Text(f"- device {device}: {failures(report)}", style="yellow"))
+    parts += [played(name, playout) for name, playout in state.playouts.items()]
     if state.recording is not None and state.recording.file is not None:
         parts.append(recorded(state.recording))
     table = TerminalTable("", "target", "actual", "unit", box=None)
@@ -224,6 +227,14 @@ def smallest(margins: list[float | None], calculated: bool = True) -> str:
         return "?"
     known = [margin for margin in margins if margin is not None]
     return f"{min(known):.2g}" if known else "any"
+
+
+def played(name: str, playout: PlayoutStatus) -> str:
+    """Cycles, amplitude and phase of a playout."""
+    amplitude, phase = (math.nan if known is None else known for known in (playout.amplitude, playout.phase_error))
+    ratio = f"{100.0 * amplitude / playout.target:.1f} % of the amplitude, {phase:+.1f}°"
+    cycles = f"{playout.cycles} of {playout.wanted} cycles at {playout.frequency:.4g} Hz"
+    return f"playout {name}: {playout.state}, {cycles}, {ratio}, drive {playout.drive:.3g}"
 
 
 def recorded(recording: RecordingStatus) -> str:

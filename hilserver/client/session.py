@@ -49,9 +49,9 @@ class Session:
     """The present state of a server; belongs to one event loop. Created by `open_session`.
 
     ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None if nothing was published.
-    ``events`` are the latest ones, ``listeners`` get each telemetry message. ``trouble``: why there is no connection;
-    empty while there is one. ``operator``: the program as which it arms and starts a rig that requires heartbeats,
-    which are sent while it is ``alive()``.
+    ``events`` are the latest ones, ``on_event`` gets each, and ``listeners`` each telemetry message. ``trouble``: why
+    there is no connection; empty while there is one. ``operator``: the program as which it arms and starts a rig that
+    requires heartbeats, which are sent while it is ``alive()``.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Session:
         self.margins: MarginStatus | None = None
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.listeners: list[Callable[[Telemetry], object]] = []
+        self.on_event: list[Callable[[Event], object]] = []
         self.trouble = ""
         self.others: set[str] = set()
         self._topics = Topics(rig)
@@ -209,7 +210,10 @@ class Session:
             for listener in self.listeners:
                 listener(telemetry)
         elif topic == topics.event:
-            self.events.append(_parse(Event, payload))
+            event = _parse(Event, payload)
+            self.events.append(event)
+            for hear in self.on_event:
+                hear(event)
         else:
             self._keep(topic, payload)
 

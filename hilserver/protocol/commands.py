@@ -227,10 +227,102 @@ class Cycle(Command):
     )
 
 
+class React(Command):
+    """Arm a reaction: where the condition `when` is met, the loop acts in the same tick. It ends with the run.
+
+    It acts in RUNNING only, and replaces an armed one of the same name.
+    """
+
+    name = "react"
+    reaction: Name = Field(description="name of the reaction, in events and in the log")
+    when: Name = Field(
+        description="condition: a channel as in telemetry, > or <, and a value with its unit, such as p_A > 200 bar"
+    )
+    then: Literal["set", "hold", "stop", "trip"] = Field(
+        description="set: set or ramp an `input`; hold: keep the valves' commands until the condition ends; stop: "
+        "RUNNING to ARMED; trip: FAULT. After stop, `release` it before the next start"
+    )
+    input: Name | None = Field(default=None, description="set: name of the operator input")
+    value: float | None = Field(default=None, description="set: its new value, within its range")
+    ramp: Name | None = Field(default=None, description="set: time in which it moves there, such as 0.5 s; default: 0")
+    hold: Name | None = Field(default=None, description="time for which the condition must hold, such as 20 ms")
+    hysteresis: Name | None = Field(
+        default=None, description="distance from the level, such as 5 bar, at which a condition that was met ends"
+    )
+    edge: bool = Field(default=False, description="true: the condition must not hold at first, and then be met")
+    repeat: bool = Field(
+        default=False, description="set, hold: true: it fires again whenever the condition is met again"
+    )
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "React":
+        for key in ("input", "value", "ramp"):
+            given = getattr(self, key) is not None
+            if given and self.then != "set":
+                raise ValueError(f"{key} is not used with {self.then}: remove it.")
+            if not given and self.then == "set" and key != "ramp":
+                raise ValueError(f"set requires {key}.")
+        return self
+
+
+class Release(Command):
+    """Disarm a reaction, or all. One that has stopped the run no longer prevents the next start."""
+
+    name = "release"
+    reaction: Name | None = Field(default=None, description="name of the reaction; default: all")
+
+
+class BeginPlayout(Command):
+    """Play a sine on an operator input, and control its amplitude and phase to the response of a channel.
+
+    The sine is that of the tick's number: two playouts of the same frequency have the same phase reference. It ends
+    after its cycles, or when the amplitude of the response deviates by more than its tolerance; the input then goes to
+    `mean` within a cycle.
+    """
+
+    name = "play"
+    playout: Name = Field(description="name of the playout, in events, in the state and in the log")
+    input: Name = Field(description="name of the operator input that is moved")
+    channel: Name = Field(description="channel whose response is controlled, as in telemetry")
+    amplitude: Name = Field(description="amplitude of the response that is wanted, such as 10 bar")
+    frequency: Name = Field(description="frequency, such as 2 Hz; the period is rounded to whole ticks")
+    cycles: int = Field(ge=1, le=10**12, description="number of cycles, after which it ends")
+    counted: int = Field(default=0, ge=0, description="cycles of them that were done before: a test that is continued")
+    phase: float = Field(default=0.0, description="phase of the response that is wanted, degrees")
+    mean: float = Field(default=0.0, description="mean of the input")
+    drive: float = Field(default=0.05, gt=0, description="amplitude of the input at first")
+    limit: float | None = Field(
+        default=None, gt=0, description="largest amplitude of the input; default: as far as its range allows"
+    )
+    gain: float = Field(default=0.5, ge=0, lt=2, description="share of the error that is corrected at a time; 0: none")
+    tolerance: float = Field(
+        default=0.1, gt=0, description="largest deviation of the response's amplitude, as a fraction of that wanted"
+    )
+    block: int = Field(default=4, ge=2, le=1_000_000, description="cycles from one correction to the next")
+    centre: Name | None = Field(default=None, description="mean of the response that is held, such as 300 mm")
+    centre_per: Name | None = Field(
+        default=None, description="with centre: deviation of the mean for which the input's mean is moved by 1"
+    )
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> "BeginPlayout":
+        if (self.centre is None) != (self.centre_per is None):
+            raise ValueError("centre and centre_per: give both or neither.")
+        return self
+
+
+class EndPlayout(Command):
+    """End a playout, or all: the input goes to its mean within a cycle."""
+
+    name = "end_playout"
+    playout: Name | None = Field(default=None, description="name of the playout; default: all")
+
+
 COMMANDS: Mapping[str, type[Command]] = {
     model.name: model
     for model in (
-        Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog, Cycle
+        Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog,
+        Cycle, React, Release, BeginPlayout, EndPlayout,
     )
 }  # fmt: skip
 """Every command by name."""

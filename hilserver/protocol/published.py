@@ -179,6 +179,21 @@ class RecordingStatus(Published):
     )
 
 
+class PlayoutStatus(Published):
+    """State of a playout. Amplitudes of the response are in the SI unit of its channel."""
+
+    state: str = Field(description="WAITING, LEARNING, CONTROLLED, FADING; then COMPLETED, DEVIATED, ENDED or ABORTED")
+    cycles: int = Field(description="cycles done")
+    wanted: int = Field(description="cycles after which it ends")
+    frequency: float = Field(description="frequency, Hz")
+    amplitude: float | None = Field(
+        description="amplitude of the response in the last whole cycle; null: it was not a number"
+    )
+    target: float = Field(description="amplitude that is wanted")
+    phase_error: float | None = Field(description="phase of the response minus that wanted, degrees; null likewise")
+    drive: float = Field(description="amplitude of the input")
+
+
 class Utilisation(Published):
     """Utilisation of a real valve by the virtual circuit: the maximum since the last state, as fractions of its
     capacity."""
@@ -227,6 +242,7 @@ class ServerState(Published):
     recording: RecordingStatus | None = Field(
         default=None, description="the full-rate log; null: recording is disabled"
     )
+    playouts: dict[str, PlayoutStatus] = Field(default={}, description="playouts since the start, by name")
     strategies: dict[str, str] = Field(default={}, description="the strategy that drives each real valve, by valve")
     utilisation: dict[str, Utilisation] = Field(
         default={},

@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ from hilserver.realtime.queues import Message
 from hilserver.realtime.reports import arguments, send_report
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.cuts import FOLDER, CutTrigger, TriggeredCuts
 from hilserver.record.format import Event, LogHeader, RecordError, decode
+from hilserver.record.row_events import RowEvents, with_row_events
 from hilserver.record.run import command_event, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.tick.codes import CommandKind
@@ -53,11 +55,13 @@ PREVIOUS_TICK = "previous_tick"
 
 @dataclass(frozen=True)
 class Limits:
-    """Maximum size and number of rows of a file; minimum free space on its disk. Sizes in bytes."""
+    """Maximum size and number of rows of a file; minimum free space on its disk; triggers of cuts. Sizes in bytes."""
 
     max_bytes: int | None = None
     max_rows: int | None = None
     min_free: int = 0
+    triggers: tuple[dict[str, Any], ...] = ()
+    """The fields of each `CutTrigger`."""
 
 
 class LogRecorder:
@@ -73,6 +77,7 @@ class LogRecorder:
         writer: LogWriter,
         min_free: int = 0,
         tell: Callable[[dict[str, Any]], None] = lambda _: None,
+        triggers: Sequence[CutTrigger] = (),
     ) -> None:
         self.lost = 0
         self.gap = 0
@@ -85,6 +90,8 @@ class LogRecorder:
         self._rows = np.empty((ROWS, memory.ring.width))
         self._cursor = 0
         self._sequence = -1
+        self._reactions = RowEvents(writer.header.columns)
+        self._cuts = TriggeredCuts(writer.path.parent / FOLDER, writer.header, triggers)
         self._flushed = time.monotonic()
 
     def step(self) -> int:
@@ -100,11 +107,14 @@ class LogRecorder:
             events = self._commands(rows)
             if lost:
                 events.setdefault(0, []).append({"kind": "lost", "rows": lost})
+            events = with_row_events(events, self._reactions.find(rows, events))
             self._writer.append(rows, events)
+            self._cuts.take(rows, events, self._writer.file)
             self._tick = int(header(rows[-1]).tick)
         if time.monotonic() - self._flushed > FLUSH_EVERY:
             self._flushed = time.monotonic()
             self._writer.flush()
+            self._cuts.flush()
             self._writer.require_in_place()
             self._keep_room()
         return count
@@ -113,8 +123,11 @@ class LogRecorder:
         """Report the state of the recording; to be called when all rows are flushed."""
         if self._tick < 0:
             return
+        cuts, self._cuts.written = self._cuts.written, []
         self._tell(
             {
+                "cuts": cuts,
+                "cut_trouble": self._cuts.trouble,
                 "file": str(self._writer.file),
                 "rows": self._writer.rows,
                 "tick": self._tick,
@@ -124,6 +137,10 @@ class LogRecorder:
                 "free": free,
             }
         )
+
+    def end_cuts(self) -> None:
+        """End the cut that is being written, where there is one."""
+        self._cuts.close()
 
     def _keep_room(self) -> None:
         """End the log and raise RecordError if the disk is nearly full."""
@@ -194,7 +211,7 @@ def message_events(message: Message) -> list[Event]:
     order = command_in(record)
     order.sequence = message.sequence + 1
     if order.kind != CommandKind.SWAP:
-        return [command_event(record)]
+        return [command_event(record, json.loads(message.payload.tobytes() or b"{}"))]
     index, value, carried = read_swap_payload(message.payload)
     about = json.loads(read_swap_text(message.payload))
     return swap_events(record, {**about, "index": index, "value": value, "carried": carried})
@@ -233,6 +250,10 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def _report(status: dict[str, Any]) -> None:
+    send_report(recording=status)
+
+
 def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
     """The body of the recorder process; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -242,10 +263,14 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
         end = _End(memory)
         signal.signal(signal.SIGTERM, end.ask)
         with LogWriter(log, header, max_bytes=limits.max_bytes, max_rows=limits.max_rows) as writer:
-            recorder = LogRecorder(memory, writer, limits.min_free, lambda status: send_report(recording=status))
+            triggers = [CutTrigger(**trigger) for trigger in limits.triggers]
+            recorder = LogRecorder(memory, writer, limits.min_free, _report, triggers)
             send_report(ready=True)
-            while not end.reached(recorder.step()):
-                time.sleep(POLL)
+            try:
+                while not end.reached(recorder.step()):
+                    time.sleep(POLL)
+            finally:
+                recorder.end_cuts()
         recorder.report()
     except HilserverError as error:
         send_report(error=str(error))

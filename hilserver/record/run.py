@@ -24,6 +24,11 @@ COMMAND_NAMES: dict[int, str] = {
     **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},
     CommandKind.SWAP: "switch",
     CommandKind.ESTOP: "trip",
+    CommandKind.REACT_WHEN: "react (condition)",
+    CommandKind.REACT_THEN: "react",
+    CommandKind.PLAY_TARGET: "play (target)",
+    CommandKind.PLAY_DRIVE: "play (drive)",
+    CommandKind.PLAY_END: "end_playout",
 }
 """Commands that are listed as events of a run; new values of inputs are in a column."""
 
@@ -91,9 +96,9 @@ def unpacked_record(record: Mapping[str, Any]) -> PackedCircuit:
     )
 
 
-def command_event(record: Floats) -> Event:
-    """The event of a command: its mailbox record (float64[8]), bit for bit."""
-    return {"kind": "command", "record": np.array(record, dtype=np.float64)}
+def command_event(record: Floats, about: Mapping[str, Any] | None = None) -> Event:
+    """The event of a command: its mailbox record (float64[8]), bit for bit; ``about``: further keys."""
+    return {"kind": "command", "record": np.array(record, dtype=np.float64), **(about or {})}
 
 
 def recorded_command(event: Event, header: LogHeader) -> Floats:

@@ -18,6 +18,7 @@ from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.notes import read_notes
 from hilserver.record.reader import Batch, LogReader
+from hilserver.record.row_events import DISARMED, PLAYOUT, ROW_EVENTS, row_event_text
 from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
@@ -112,6 +113,10 @@ class _Run:
     valves: dict[str, _Valve] = field(default_factory=dict)
     events: EventList = field(default_factory=EventList)
     circuits: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
+    playouts: dict[int, str] = field(default_factory=dict)
+    """Name of each playout by its number."""
+    cycles: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Its cycles at the end of the log, done and wanted."""
     _before: Floats | None = None
 
     def __post_init__(self) -> None:
@@ -149,7 +154,17 @@ class _Run:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
         self._changes_in(column)
+        self._count_cycles(column)
         self.events.shorten()
+
+    def _count_cycles(self, column: Mapping[str, Floats]) -> None:
+        numbers = [
+            int(name.split(".")[1]) for name in column if name.startswith("playout.") and name.endswith(".count")
+        ]
+        for number in numbers:
+            if column[f"playout.{number}.state"][-1]:
+                done, wanted = (int(column[f"playout.{number}.{word}"][-1]) for word in ("count", "cycles"))
+                self.cycles[number] = done, wanted
 
     def _sampled(self, column: Mapping[str, Floats], name: str) -> Floats:
         """A column; NaN for a channel that has no sample yet."""
@@ -187,10 +202,17 @@ class _Run:
             self.events.add(Listed(time, tick, f"switched: {change_text(self.circuits[-1][1], source)}"))
             self.circuits.append((time, source))
         elif event.get("kind") == "command":
+            if (playout := event.get(PLAYOUT)) is not None:
+                self.playouts[int(playout["number"])] = f"{playout['name']} ({playout['text']})"
             kind = int(command_in(recorded_command(event, self.header)).kind)
             if kind in COMMAND_NAMES:
                 refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
                 self.events.add(Listed(time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
+        elif event.get("kind") in ROW_EVENTS:
+            level = ("warning",) if event["kind"] == DISARMED else ()
+            self.events.add(Listed(time, tick, row_event_text(event), *level))
+        elif event.get("kind") == "trigger":
+            self.events.add(Listed(time, tick, f"trigger {event['name']}: {event['text']}"))
         elif event.get("kind") == "lost":
             self.events.add(Listed(time, tick, "the rows before this one were lost", "warning"))
 
@@ -206,6 +228,8 @@ def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
             f"{run.missed} missed, {len(run.circuits) - 1} switches of the circuit"
         ),
     )
+    for number, (done, wanted) in run.cycles.items():
+        yield "Playout", f"{run.playouts.get(number, number)}: {done} of {wanted} cycles"
     at_speed = f", at {header.speed:g} times real time" if header.speed != 1.0 else ""
     yield "Clock", str(header.extra.get("kind", "unknown")) + at_speed
     yield "Software", header.software

@@ -12,6 +12,7 @@ from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.ladder import cannot
 from hilserver.rig.references import ChannelKind
 from hilserver.rig.settings import RigSettings
+from hilserver.rig.triggers import trigger_problems
 
 TICKS_PER_PERIOD = 10
 """Minimum number of ticks per period of the fastest sine of a sweep."""
@@ -24,7 +25,7 @@ def channel_kinds(settings: RigSettings) -> dict[str, ChannelKind]:
 
 def disagreements(settings: RigSettings, file: str) -> Iterator[Problem]:
     """Settings that are valid separately, but not together. For references to missing entries see references.py."""
-    for check in (_limits, _valves, _outputs, _cylinders):
+    for check in (_limits, _valves, _outputs, _cylinders, _triggers):
         for problem in check(settings):
             yield replace(problem, file=file)
 
@@ -89,6 +90,10 @@ def _cylinders(settings: RigSettings) -> Iterator[Problem]:
             if other := at_port.get(str(port)):
                 yield Problem(f'cylinder "{other}" has port "{port}" too.', f"cylinders.{name}")
             at_port[str(port)] = name
+
+
+def _triggers(settings: RigSettings) -> Iterator[Problem]:
+    yield from trigger_problems(settings, settings.recording.triggers)
 
 
 def cycle_disagreements(settings: RigSettings, cycle: CycleSettings, file: str) -> Iterator[Problem]:

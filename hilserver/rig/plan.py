@@ -208,6 +208,8 @@ def _sections(
         "outputs": settings.outputs,
         "ports": settings.ports,
         "cylinders": settings.cylinders,
+        "reactions": [str(number) for number in range(settings.loop.reactions)],
+        "playouts": [str(number) for number in range(settings.loop.playouts)],
     }
     valve_past, cylinder_past = pasts
     ticks = {"valve_past": range(1, valve_past + 1), "cylinder_past": range(cylinder_past)}
@@ -257,6 +259,8 @@ def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
         "enable_channel": NONE,
         "enable_max_age": 0.0,
         "enable_action": Action.NONE,
+        "reactions": loop.reactions,
+        "playouts": loop.playouts,
     }
     if (enable := settings.enable) is not None and enable.channel in settings.channels:
         line["enable_channel"] = list(settings.channels).index(enable.channel)

@@ -22,6 +22,7 @@ from hilserver.rig.references import (
     Text,
 )
 from hilserver.rig.scale import Scale
+from hilserver.rig.triggers import TriggerSettings
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.units import (
     AnyQuantity,
@@ -69,6 +70,18 @@ class LoopSettings(Datasheet):
     )
     heartbeat_timeout: Time = Field(
         default="1 s", gt=0, description="ramp to null if the supervisor is silent for this long"
+    )
+    reactions: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="number of reactions that can be armed at the same time (`react`); each takes 120 bytes of a row",
+    )
+    playouts: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=8,
+        description="number of playouts at the same time (`play`); each takes 264 bytes of a row",
     )
     priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
     cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(
@@ -355,6 +368,10 @@ class RecordingSettings(Datasheet):
         default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
     )
     keep: KeepSettings = KeepSettings()
+    triggers: dict[Name, TriggerSettings] = Field(
+        default_factory=dict,
+        description="windows of the log that are kept in files of their own, by name, in the folder cuts",
+    )
     buffer: Time | None = Field(
         default=None,
         examples=["60 s"],

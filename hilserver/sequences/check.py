@@ -71,10 +71,14 @@ class SequenceResult:
 
 def judged(sequence: Sequence, recorded: RecordedChannels, effects: Mapping[str, float]) -> list[Verdict]:
     """The verdict on every expectation. ``effects``: when named steps took effect, s from the start of the sequence."""
-    return [
-        _judged(title_of(expectation, number), expectation, recorded, effects)
-        for number, expectation in enumerate(sequence.settings.expect, 1)
-    ]
+    verdicts, reactions = [], sequence.reactions
+    for number, expectation in enumerate(sequence.settings.expect, 1):
+        title, after = title_of(expectation, number), expectation.after
+        if after in reactions and after not in effects:
+            verdicts.append(Verdict(title, FAILED, f"the reaction {after} has not fired, or the playout not ended."))
+        else:
+            verdicts.append(_judged(title, expectation, recorded, effects))
+    return verdicts
 
 
 def title_of(expectation: Expectation, number: int) -> str:

@@ -14,6 +14,7 @@ from hilserver.client import RequestFailed, Session, TelemetryRecorder
 from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
+from hilserver.record.row_events import ROW_EVENTS
 from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
@@ -39,6 +40,7 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
     session.listeners.append(recorder.take)
     play = Play(sequence)
     run = _Run(session, play, recorder)
+    session.on_event.append(run.hear)
     holding = asyncio.create_task(run.hold())
     try:
         await run.carry_out(actions(sequence))
@@ -47,6 +49,7 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
         await asyncio.wait([holding])
         kept = await _leave_as_found(session, circuit if run.changed else None, strategies, run.selected)
         session.listeners.remove(recorder.take)
+        session.on_event.remove(run.hear)
     recorded, source = run.recorded(), circuit.source if circuit is not None else {}
     play.verdicts += [Verdict("the rig is restored to its previous state", FAILED, reason) for reason in kept]
     return play.result(f"rig {session.rig}, live", recorded, source, log=log or "", took=time.perf_counter() - began)
@@ -72,6 +75,7 @@ class _Run:
         self.selected: set[str] = set()
         self.held: dict[str, float] = {}
         self.start = time.monotonic()
+        self._reacted: list[published.Event] = []
 
     def _now(self) -> float:
         return (time.monotonic() - self.start) * self.speed
@@ -79,10 +83,26 @@ class _Run:
     async def _until(self, at: float) -> None:
         await asyncio.sleep(max(at - self._now(), 0.0) / self.speed)
 
+    def hear(self, event: published.Event) -> None:
+        """Take an event of the server: those of reactions and playouts count."""
+        if event.details.keys() & set(ROW_EVENTS):
+            self._reacted.append(event)
+
+    def _note_reactions(self) -> None:
+        while self._reacted and self.tick is not None:
+            event = self._reacted.pop(0)
+            kind = next(kind for kind in ROW_EVENTS if kind in event.details)
+            if event.tick >= self.tick:
+                about = {**event.details, "kind": kind, "name": event.details[kind]}
+                self.play.note_event(about, (event.tick - self.tick) * self.period)
+
     async def carry_out(self, todo: list[Action]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
             await self._until(action.at)
+            self._note_reactions()
+            if self.play.skips(action):
+                continue
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
                 continue
             assert not isinstance(action, Fault)
@@ -108,6 +128,7 @@ class _Run:
         last = self.tick + self.play.sequence.length / self.period
         with suppress(TimeoutError):  # missing samples then fail with their expectation
             await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
+        self._note_reactions()
 
     async def hold(self) -> None:
         """Renew the values of hold-to-run inputs, until cancelled: the sequence holds them."""

@@ -6,8 +6,11 @@ import time
 from pathlib import Path
 
 from hilserver.errors import HilserverError
+from hilserver.protocol import commands
 from hilserver.protocol.commands import CircuitCommand, SetInput
+from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
+from hilserver.record.row_events import PLAYOUT, REACTION, RowEvents
 from hilserver.record.run import recorded_command
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
@@ -17,7 +20,7 @@ from hilserver.sequences.play import Collector, Play
 from hilserver.service.loop_commands import loop_command
 from hilserver.simulation.replay import ComputedRows, replay_log
 from hilserver.tick.codes import CommandKind
-from hilserver.tick.row import command_in
+from hilserver.tick.row import command_in, header
 
 TIME_TOLERANCE = 1.0
 """Permitted deviation of a step's time in a log, s, relative to the first step."""
@@ -35,11 +38,19 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     began = time.perf_counter()
     collected: list[Collector] = []
     rigs: list[Rig] = []
+    reactions: list[RowEvents] = []
+
+    commands, names = _commands(log)
+    reacted: list[tuple[float, Event]] = []
 
     def watch(computed: ComputedRows) -> None:
         if not collected:
             collected.append(Collector(computed.rig, sequence))
             rigs.append(computed.rig)
+            reactions.append(RowEvents(computed.rig.layout.names))
+        armed = names.get(int(command_in(computed.command).sequence))
+        fired = reactions[0].find(computed.rows, {0: [armed]} if armed is not None else {})
+        reacted.extend((float(header(computed.rows[row]).tick), event) for row, event in fired)
         collected[0].add(computed.packed.names, computed.rows)
 
     replayed = replay_log(log, watch=watch, trust=trust)
@@ -48,7 +59,7 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     rig = rigs[0]
     dt = 1.0 / rig.settings.loop.rate
     steps = [step for step in sequence.steps if not step.refused]
-    found = _found(steps, _commands(log), rig, dt)
+    found = _found(steps, commands, rig, dt)
     if not found:
         raise HilserverError(
             f"{log}: it does not contain the steps of {sequence.file} in this order and at these times."
@@ -57,6 +68,9 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     play = Play(sequence)
     for step, tick in zip(steps, found, strict=True):
         play.note(step, (tick - first) * dt, "")
+    for tick, event in reacted:
+        if tick >= first:
+            play.note_event(event, (tick - first) * dt)
     for step in sequence.steps:
         if step.refused:
             text = "refused commands are not always logged."
@@ -69,9 +83,9 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     return play.result(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
 
 
-def _commands(log: Path) -> list[Command]:
-    """All commands of a log with their ticks, except new values of inputs."""
-    found = []
+def _commands(log: Path) -> tuple[list[Command], dict[int, Event]]:
+    """All commands of a log with their ticks, except new values of inputs; by number, those that arm reactions."""
+    found, reactions = [], {}
     reader = LogReader(log)
     for batch in reader.batches():
         ticks = batch.column("tick")
@@ -81,7 +95,9 @@ def _commands(log: Path) -> list[Command]:
                 if order.kind != CommandKind.SET_INPUT:
                     kind = tuple(map(float, (order.kind, order.a, order.b)))
                     found.append((float(ticks[row - batch.start]), kind))
-    return found
+                    if REACTION in event or PLAYOUT in event:
+                        reactions[int(order.sequence)] = event
+    return found, reactions
 
 
 def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> list[float]:
@@ -110,10 +126,21 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
     return []
 
 
+_KINDS: dict[str, int] = {
+    commands.React.name: CommandKind.REACT_THEN,
+    commands.Release.name: CommandKind.RELEASE,
+    commands.BeginPlayout.name: CommandKind.PLAY,
+    commands.EndPlayout.name: CommandKind.PLAY_END,
+}
+"""The last command to the loop, for those that are several."""
+
+
 def _record(step: Step, rig: Rig) -> tuple[float, ...]:
-    """What the loop receives of a step; of a switch only its kind."""
+    """What the loop receives of a step; of switches, reactions and playouts only the kind."""
     if isinstance(step.command, CircuitCommand):
         return (float(CommandKind.SWAP),)
+    if (kind := _KINDS.get(step.command.name)) is not None:
+        return (float(kind),)
     record = loop_command(rig, step.command)
     return (float(record.kind), record.first, record.second)
 

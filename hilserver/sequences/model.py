@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.protocol.commands import Command
+from hilserver.protocol.commands import BeginPlayout, Command, React
 from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
@@ -72,7 +72,9 @@ class Expectation(Datasheet):
     at: Time = Field(
         default="0 s", examples=["2 s"], description="start time; from the start of the sequence, or `after` a step"
     )
-    after: str = Field(default="", description="name of a step: `at` and `until` count from when it takes effect")
+    after: str = Field(
+        default="", description="name of a step, reaction or playout: `at` and `until` count from when it takes effect"
+    )
     delay: Time = Field(default="0 s", ge=0, examples=["0.3 s"], description="time allowed to reach the band")
     until: Time | None = Field(
         default=None, examples=["3 s"], description="time until which it must stay within the band; default: the end"
@@ -190,9 +192,22 @@ class Sequence:
         return max(ends, default=0.0)
 
     @property
+    def reactions(self) -> set[str]:
+        """The names of the reactions that it arms, and of the playouts that it begins."""
+        return {name for name in map(_named_by, self.steps) if name}
+
+    @property
     def rig_file(self) -> Path | None:
         """The rig file given in it."""
         return Path(os.path.normpath(self.file.parent / self.settings.rig)) if self.settings.rig else None
+
+
+def _named_by(step: Step) -> str:
+    """The name of the reaction or playout that a step begins."""
+    command = step.command
+    if isinstance(command, React):
+        return command.reaction
+    return command.playout if isinstance(command, BeginPlayout) else ""
 
 
 def load_sequence(path: Path) -> Sequence:
@@ -212,7 +227,9 @@ def load_sequence(path: Path) -> Sequence:
         except ConfigurationError as error:
             where = f"step[{number}]"
             problems += [Problem(p.message, f"{where}.{p.key}" if p.key else where, file) for p in error.problems]
-    problems += _unknown_steps(settings, [*(step.name for step in steps), *(f.name for f in settings.fault)], file)
+    reactions = [each for each in map(_named_by, steps) if each]
+    names = [*(step.name for step in steps), *(f.name for f in settings.fault), *dict.fromkeys(reactions)]
+    problems += _unknown_steps(settings, names, file)
     if not problems and not settings.expect and not any(step.refused for step in steps):
         problems.append(Problem("no expectation: a test without expectations can't fail.", "expect", file))
     if problems:
@@ -244,10 +261,13 @@ def _step(table: Mapping[str, Any]) -> Step:
 def _unknown_steps(settings: SequenceFile, names: Iterable[str], file: str) -> list[Problem]:
     known = [name for name in names if name]
     found = [
-        Problem(f"two steps are named {name}.", "step", file) for name in sorted(set(known)) if known.count(name) > 1
+        Problem(f"two steps or reactions are named {name}.", "step", file)
+        for name in sorted(set(known))
+        if known.count(name) > 1
     ]
     for number, expectation in enumerate(settings.expect):
         if expectation.after and expectation.after not in known:
-            text = f"{shown(expectation.after)} is not the name of a step.{did_you_mean(expectation.after, known)}"
+            hint = did_you_mean(expectation.after, known)
+            text = f"{shown(expectation.after)} is not the name of a step, reaction or playout.{hint}"
             found.append(Problem(text, f"expect[{number}].after", file))
     return found

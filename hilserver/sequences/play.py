@@ -12,6 +12,7 @@ from hilserver.client.samples import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import SetInput
+from hilserver.record.row_events import DISARMED
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_objects
@@ -19,8 +20,9 @@ from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
+from hilserver.service.reactions import ENDING
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import header
 from hilserver.tick.signals import cycle_value
 
@@ -130,13 +132,17 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
 
 @dataclass
 class Play:
-    """A sequence while it runs. ``resting``: inputs no longer set; ``ended``: why it was ended early."""
+    """A sequence while it runs. ``resting``: inputs no longer set; ``ended``: why it was ended early.
+
+    ``halted``: why no further steps are carried out, although time goes on and the channels are still checked.
+    """
 
     sequence: TestSequence
     moments: list[tuple[float, str]] = field(default_factory=list)
     effects: dict[str, float] = field(default_factory=dict)
     verdicts: list[Verdict] = field(default_factory=list)
     resting: set[str] = field(default_factory=set)
+    halted: str = ""
     ended: str = ""
     ended_at: float = float("inf")
 
@@ -158,6 +164,31 @@ class Play:
         what = f"{fault.fault} {fault.sensor or fault.actuator or fault.ticks or fault.device or ''}".rstrip()
         self.effects |= {fault.name: at} if fault.name else {}
         self.moments.append((at, fault.name or what))
+
+    def note_event(self, event: Mapping[str, Any], at: float) -> None:
+        """Note that a reaction has fired or was disarmed, or that a playout has come to a new state, by its name.
+
+        `after` refers to the first time that a reaction has fired, and to the end of a playout.
+        """
+        name, state = str(event["name"]), event.get("state", "")
+        if event["kind"] == DISARMED:
+            self.moments.append((at, f"{name} is disarmed by a switch of the circuit"))
+            return
+        self.moments.append((at, f"{name}: {state}" if state else name))
+        if state != PlayoutState.CONTROLLED.name:
+            self.effects.setdefault(name, at)
+        if event.get("then") in ENDING:
+            self.halted = f"reaction {name} has ended the run at {at:.4g} s."
+
+    def skips(self, action: Action) -> bool:
+        """Whether an action is not carried out, because a reaction has ended the run; a refusal can still be tested."""
+        if not self.halted or isinstance(action, Fault) or (isinstance(action, Step) and action.refused):
+            return False
+        if isinstance(action, Step):
+            self.verdicts.append(Verdict(action.name or action.title, check.SKIPPED, self.halted))
+        elif action.command.input not in self.resting:
+            self.rest(action, action.at, self.halted)
+        return True
 
     def rest(self, value: InputValue, at: float, refusal: str) -> None:
         """Note that an input was refused since the rig is not running (any more): it is no longer set."""

@@ -17,8 +17,12 @@ from hilserver.rig.build import Rig
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Fault, Sequence
 from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
-from hilserver.service.loop_commands import loop_command, refusal_text
+from hilserver.service.loop_commands import refusal_text
+from hilserver.service.loop_orders import loop_orders
+from hilserver.service.playouts import PlayoutTable
+from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
+from hilserver.service.telemetry import channel_columns
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import TickPace
 from hilserver.tick.codes import ResultCode
@@ -50,6 +54,9 @@ def simulate_sequence(
         play = Play(sequence)
         for action in actions(sequence):
             bench.run_until(action.at)
+            bench.note_reactions(play)
+            if play.skips(action):
+                continue
             if isinstance(action, Fault):
                 play.note_fault(action, bench.now)
                 bench.fail(action)
@@ -64,6 +71,7 @@ def simulate_sequence(
                 break
         else:
             bench.run_until(sequence.length + bench.dt)
+        bench.note_reactions(play)
         recorded = bench.collector.recorded(bench.first_tick, bench.dt)
     where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
     return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
@@ -76,6 +84,8 @@ class _Bench:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
+        self._tables = ReactionTable(rig, channel_columns(rig)), PlayoutTable(rig, channel_columns(rig))
+        self._noted = 0
         self._whole: dict[tuple[str, str, int], np.void] = {}
 
     @property
@@ -103,25 +113,32 @@ class _Bench:
         if ticks > 0:
             self.collector.add(self.run.packed.names, self.run.run(ticks))
 
+    def note_reactions(self, play: Play) -> None:
+        """Note the reactions that have fired, and what playouts have done, since the last call."""
+        for tick, event in self.run.reacted[self._noted :]:
+            play.note_event(event, (tick - self.first_tick) * self.dt)
+        self._noted = len(self.run.reacted)
+
     def execute(self, command: Command) -> str:
         """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text."""
-        run = self.run
+        run, needs, circuit, ticks = self.run, "", self.circuit, 1
         try:
             if isinstance(command, CircuitCommand):
                 new = prepare_switch(self.rig, run.program, self.circuit, run.packed, run.row, command)
-                circuit, needs = new.circuit, ""
+                circuit = new.circuit
                 run.swap(new.circuit, new.packed)
             else:
-                record = loop_command(self.rig, command)
-                circuit, needs = self.circuit, record.needs
-                run.command(record.kind, record.first, record.second)
+                orders = loop_orders(self.rig, command, run.packed, run.row, *self._tables)
+                needs, ticks = orders[0].needs, len(orders)
+                for order in orders:
+                    run.command(order.kind, order.first, order.second, *order.further, about=order.about)
         except ConfigurationError as error:
             self.run_until(self.now + self.dt)
             return "; ".join(map(str, error.problems))
         except HilserverError as error:
             self.run_until(self.now + self.dt)
             return str(error)
-        self.run_until(self.now + self.dt)
+        self.run_until(self.now + ticks * self.dt)
         if (result := int(header(self.run.row).result)) != ResultCode.DONE:
             return refusal_text(command, needs, result, mode_of(self.run.row))
         self.circuit = circuit

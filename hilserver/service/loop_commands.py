@@ -31,12 +31,17 @@ _NEEDS = {
 
 
 class LoopCommand(NamedTuple):
-    """A command as the loop takes it: kind and arguments (`hilserver.tick.codes`); ``needs``: the mode for it."""
+    """A command as the loop takes it: kind and arguments (`hilserver.tick.codes`); ``needs``: the mode for it.
+
+    ``about``: what the log notes of it.
+    """
 
     needs: str
     kind: int
     first: float = 0.0
     second: float = 0.0
+    further: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    about: Mapping[str, Any] | None = None
 
 
 def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -16,17 +17,18 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol.commands import Arm, CircuitCommand, Command
+from hilserver.protocol.commands import Arm, BeginPlayout, CircuitCommand, Command, React
 from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
+from hilserver.service.loop_commands import LoopCommand, invalid, refusal_text
+from hilserver.service.loop_orders import loop_orders
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
-from hilserver.tick.program import no_command, work_array
-from hilserver.tick.row import command_in, header, headers
+from hilserver.tick.program import command_record, no_command, work_array
+from hilserver.tick.row import header, headers
 
 ANSWER_TIMEOUT, MIN_LOOKS = 2.0, 100
 """Seconds that the loop has to take a command, and the minimum number of checks of its rows within this time."""
@@ -36,6 +38,8 @@ DIVERGENCE_LIMIT = 1e12
 """A larger value, in SI units, means that the circuit diverges: 1e12 Pa are 10 million bar."""
 BUDGET = 0.5
 """Largest share of the tick for a circuit; above it a switch is refused, since it would cause missed ticks."""
+NOT_RUNNING = "the real-time loop is not running yet."
+SWITCHING = "the last switch is still waiting for the real-time loop."
 WATCHED = 0.05
 """Seconds after a switch for which the movement of the commands is reported."""
 
@@ -111,9 +115,21 @@ class Operator:
                 raise HilserverError(reason)
         if isinstance(command, Arm):
             await self._check_before_arming(command)
-        done = await self._post(command, loop_command(self._rig, command))
+        for order in self._orders(command):
+            done = await self._post(command, order)
         self.done(command)
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
+
+    def _orders(self, command: Command) -> list[LoopCommand]:
+        """The records of a command that leaves the circuit as it is."""
+        row = self._telemetry.latest()
+        if row is None:
+            raise HilserverError(NOT_RUNNING)
+        if self._posted is not None and isinstance(command, React | BeginPlayout):
+            raise HilserverError(SWITCHING)
+        packed = self.ran(int(header(row).circuit_version)).packed
+        reactions, playouts = self._telemetry.reactions, self._telemetry.playouts
+        return loop_orders(self._rig, command, packed, row, reactions, playouts)
 
     async def _check_before_arming(self, arm: Arm) -> None:
         """Raises HilserverError if there is a reason not to arm, or the rig was stopped during the check."""
@@ -128,9 +144,9 @@ class Operator:
 
     async def _post(self, command: Command, order: LoopCommand, payload: bytes = b"") -> dict[str, Any]:
         """Post a record to the loop and wait for the tick that takes it. Raises HilserverError if it refuses."""
-        record = no_command()
-        asked = command_in(record)
-        asked.kind, asked.a, asked.b = order.kind, order.first, order.second
+        record = command_record(order.kind, order.first, order.second, *order.further)
+        if order.about is not None:
+            payload = json.dumps(order.about).encode()
         cursor = self._telemetry.published
         row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
         self.adopt(row)
@@ -157,7 +173,7 @@ class Operator:
     async def _switch(self, command: CircuitCommand) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and report how far the commands moved."""
         if self._posted is not None:
-            raise HilserverError("the last switch is still waiting for the real-time loop.")
+            raise HilserverError(SWITCHING)
         if command.version not in (None, self.running.version):
             raise HilserverError(
                 f"somebody else has changed the circuit meanwhile: version {self.running.version} is active, and this "
@@ -168,9 +184,10 @@ class Operator:
         prepared = time.monotonic() - began
         cursor = self._telemetry.published
         self._telemetry.expect(new.version, new.packed)
+        stays = float(new.packed.names == self.running.packed.names)
         self._posted = new
         try:
-            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version)), payload)
+            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version), stays), payload)
         except NotTaken:
             raise
         except HilserverError:
@@ -190,7 +207,7 @@ class Operator:
         """Prepare a switch and try it; returns the circuit and the mailbox's payload. Runs in a separate thread."""
         row, running = self._telemetry.latest(), self.running
         if row is None:
-            raise HilserverError("the real-time loop is not running yet.")
+            raise HilserverError(NOT_RUNNING)
         new = prepare_switch(self._rig, self._program, running.circuit, running.packed, row, command)
         payload, room = new.payload(), self._memory.mailbox.payload_bytes
         if len(payload) > room:
@@ -211,7 +228,7 @@ class Operator:
         """Step a copy of the running row with the new circuit. Raises HilserverError if it diverges or is too slow."""
         row = self._telemetry.latest()
         if row is None:
-            raise HilserverError("the real-time loop is not running yet.")
+            raise HilserverError(NOT_RUNNING)
         plan, period = self._rig.plan, 1.0 / self._rig.clock_rate
         work = work_array(packed, self._rig.plan)
         self._program.swap(plan.block, row, packed.index, packed.value, carried, work)

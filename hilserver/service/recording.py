@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.protocol.published import RecordingStatus
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.cuts import CutTrigger
 from hilserver.record.folder import LogFile, files_of, new_log, next_number, superfluous
 from hilserver.record.format import LogHeader, encode, later_parts
 from hilserver.record.reader import last_batch
@@ -30,11 +31,14 @@ from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no
 from hilserver.record.run import rows_per_file, run_header
 from hilserver.record.writer import is_being_written
 from hilserver.rig.build import Rig
+from hilserver.rig.conditions import condition
 from hilserver.rig.settings import RecordingSettings
+from hilserver.rig.triggers import signal_columns, signal_zero
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
+from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
@@ -54,7 +58,7 @@ FILES_KEPT = 1000
 """Files of the recording that are remembered."""
 CLOCK_JUMP = 3600.0
 """Change of the system clock, s, after which it is not trusted: then no recording is removed for its age."""
-RECORDER, OLD_LOGS = "recorder", "old logs"
+RECORDER, OLD_LOGS, CUTS = "recorder", "old logs", "triggered recordings"
 
 
 @dataclass
@@ -180,6 +184,7 @@ class RecorderProcess:
             max_bytes=int(self._settings.max_megabytes * 1e6),
             max_rows=rows_per_file(self._rig),
             min_free=int(self._settings.min_free_megabytes * 1e6),
+            triggers=tuple(asdict(trigger) for trigger in cut_triggers(self._rig)),
         )
         arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(asdict(limits)))
         self.recorder = await Child.start(
@@ -309,11 +314,23 @@ class RecorderProcess:
         self._files[-1].tick = report["tick"]
         if report["file"] != before.file:
             self._new_file.set()
+        self._hear_cuts(report.get("cuts", ()), report.get("cut_trouble", ""))
         if self._tell is not None and status.gap and before.file is None:
             self._tell("gap", None, f"{status.gap} ticks before those in {file} are in no log", warn=True)
         if self._tell is not None and status.lost > before.lost:
             text = f"{status.lost - before.lost} rows of the log are lost: the disk is too slow"
             self._tell("lost rows", None, text, warn=True)
+
+    def _hear_cuts(self, files: Sequence[str], trouble: str) -> None:
+        if self._tell is None:
+            return
+        for file in files:
+            self._tell("cut", None, f"triggered recording: {file}")
+        known = self._telemetry.troubles.get(CUTS, "")
+        if trouble and trouble != known:
+            self._tell(CUTS, trouble, trouble)
+        elif known and not trouble:  # of the recorder before this one
+            self._tell(CUTS, None, "triggered recordings are written again")
 
     async def end(self) -> None:
         """End the recorder, with everything written."""
@@ -364,6 +381,25 @@ class RecorderProcess:
             gone.append(file)
         self._files = [file for file in self._files if file.path not in {removed.path for removed in gone}]
         return gone
+
+
+def cut_triggers(rig: Rig) -> list[CutTrigger]:
+    """The triggers of the rig file, as the recorder takes them."""
+    rate, columns, found = rig.settings.loop.rate, signal_columns(rig.settings), []
+    for name, trigger in rig.settings.recording.triggers.items():
+        text = trigger.when or trigger.mode or trigger.event or ""
+        more: dict[str, Any] = {"event": trigger.event or ""}
+        before, after = round(trigger.before * rate), round(trigger.after * rate)
+        if trigger.mode is not None:
+            more["mode"] = int(Mode[trigger.mode])
+        if trigger.when is not None:
+            wanted = condition(trigger.when)
+            level = wanted.level.value - signal_zero(rig.settings, wanted.signal)
+            width = trigger.hysteresis.value if trigger.hysteresis is not None else 0.0
+            more |= {"column": columns.get(wanted.signal, wanted.signal), "direction": wanted.direction}
+            more |= {"level": level, "hysteresis": width}
+        found.append(CutTrigger(name, text, before, after, **more))
+    return found
 
 
 def log_folder(settings: RecordingSettings) -> Path:

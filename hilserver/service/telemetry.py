@@ -26,11 +26,14 @@ from hilserver.protocol.published import (
 from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
+from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
 from hilserver.service.devices import DeviceReports
+from hilserver.service.playouts import PlayoutTable
+from hilserver.service.reactions import ENDING, ReactionTable
 from hilserver.service.strategies import offered_strategies, present_strategies
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, Saturation
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, PlayoutState, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
 from hilserver.tick.row import RowHeader, ValveState, header, headers
@@ -78,6 +81,9 @@ class TelemetryReader:
         self._timing = LoopTiming(1.0 / rig.clock_rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = channel_columns(rig)
+        self.reactions = ReactionTable(rig, self._channels)
+        self.playouts = PlayoutTable(rig, self._channels)
+        self._row_events = RowEvents(rig.layout.names)
         self._demands = UtilisationMeter(rig)
         self._outputs = {output.limit: output for output in rig.layout.outputs if output.max_age is not None}
 
@@ -148,6 +154,7 @@ class TelemetryReader:
             loop=self.loop_status(),
             devices=self.devices.status(),
             recording=self.recording and self.recording.model_copy(update={"buffer_left": self._buffer_left(row)}),
+            playouts=self.playouts.status(row),
             strategies=present_strategies(self.rig, row),
             utilisation=self._demands.take(),
             target=target,
@@ -170,6 +177,8 @@ class TelemetryReader:
         """Outputs that are not confirmed, violated limits, saturated valves and other problems, as sentences."""
         yield from self.unconfirmed(row)
         yield from self.troubles.values()
+        for name in self.reactions.ended(row):
+            yield f"reaction {name} has ended the run: release it before the next start (command release)"
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
             if row[column] > 0 and name not in self._outputs:
@@ -254,6 +263,7 @@ class TelemetryReader:
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
         found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
+        found += self._events_in_rows(rows)
         found += [self._switch_event(row) for row in rows[change[:, 1] != 0]]
         found += [self._enable_event(row) for row in rows[change[:, 2] != 0][-1:]]
         for number, name in enumerate(limits, 3):
@@ -265,6 +275,15 @@ class TelemetryReader:
             text = f"{headers(missed)['missed'].sum():.0f} ticks missed and compensated"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
+
+    def _events_in_rows(self, rows: Floats) -> Iterator[Event]:
+        """Reactions that have fired in these rows, and new states of playouts."""
+        for row, event in self._row_events.find(rows, {0: [*self.reactions.news(), *self.playouts.news()]}):
+            is_end = event.get("then") in ENDING or event.get("state") == PlayoutState.DEVIATED.name
+            is_end = is_end or event["kind"] == DISARMED
+            known = {key: event[key] for key in ("then", "state", "cycles") if key in event}
+            about = {event["kind"]: event["name"], **known}
+            yield _event("warning" if is_end else "info", row_event_text(event), rows[row], **about)
 
     def _enabled(self, rows: Floats) -> Floats:
         """1 in the rows in which the local enable is on."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import Event, LogHeader
+from hilserver.record.row_events import RowEvents, with_row_events
 from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
@@ -31,7 +32,7 @@ from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCod
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import Attached
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.program import no_command, work_array
+from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import COLUMN, as_whole, command_in, header
 
 BLOCK = 10_000
@@ -48,6 +49,7 @@ class _Command:
     record: Floats
     circuit: Circuit | None = None
     packed: PackedCircuit | None = None
+    about: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -88,6 +90,9 @@ class LockstepRun:
         self.plants = rig.plants()
         self.samples: dict[str, TickSamples] = {}
         self._traces: dict[str, list[Floats]] | None = {name: [] for name in self.plants} if trace else None
+        self.reacted: list[tuple[int, Event]] = []
+        """The reactions that have fired so far: tick and event of the log."""
+        self._reactions = RowEvents(rig.layout.names)
         self._queue: deque[_Command] = deque()
         self._sequence = 0
         self._late = 0
@@ -158,9 +163,9 @@ class LockstepRun:
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def command(self, kind: int, a: float = 0.0, b: float = 0.0) -> None:
-        """Queue a command; kinds in `hilserver.tick.codes`."""
-        self._queue.append(_Command(self._record(kind, a, b)))
+    def command(self, kind: int, *arguments: float, about: Mapping[str, Any] | None = None) -> None:
+        """Queue a command; kinds in `hilserver.tick.codes`. ``about``: what the log notes of it."""
+        self._queue.append(_Command(self._record(kind, *arguments), about=about))
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
@@ -173,20 +178,20 @@ class LockstepRun:
 
     def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
         """Queue a switch to another circuit, packed or not. Raises ConfigurationError if the rig can't run it."""
-        swaps = sum(waiting.circuit is not None for waiting in self._queue)
-        record = self._record(CommandKind.SWAP, header(self.row).circuit_version + swaps + 1)
-        self._queue.append(_Command(record, circuit, packed or self.rig.pack(circuit)))
+        waiting = [command.packed for command in self._queue if command.packed is not None]
+        before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
+        version = header(self.row).circuit_version + len(waiting) + 1
+        record = self._record(CommandKind.SWAP, version, float(new.names == before.names))
+        self._queue.append(_Command(record, circuit, new))
 
     def miss(self, ticks: int) -> None:
         """Delay the next tick by this number of ticks."""
         self._late = ticks
 
-    def _record(self, kind: int, a: float, b: float = 0.0) -> Floats:
+    def _record(self, kind: int, *arguments: float) -> Floats:
         self._sequence += 1
-        record = no_command()
-        order = command_in(record)
-        order.kind, order.a, order.b = kind, a, b
-        order.sequence = self._sequence
+        record = command_record(kind, *arguments)
+        command_in(record).sequence = self._sequence
         return record
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -247,11 +252,14 @@ class LockstepRun:
             count = 1 if self._late or (self._queue and not hold_commands) else min(len(rows) - done, BLOCK)
             if self._pacing is not None:
                 count = min(count, self._pacing.due())
-            self._block(rows[done : done + count])
+            block = rows[done : done + count]
+            self._block(block)
+            fired = self._reactions.find(block, events)
+            self.reacted += [(int(header(block[row]).tick), event) for row, event in fired]
             if self._pacing is not None:
                 self._pacing.computed(count, self.row)
             if self._writer is not None:
-                self._writer.append(rows[done : done + count], events)
+                self._writer.append(block, with_row_events(events, fired))
             done += count
 
     def _next_command(self) -> dict[int, list[Event]]:
@@ -261,7 +269,7 @@ class LockstepRun:
         waiting = self._queue.popleft()
         self._command[:] = waiting.record
         if waiting.packed is None or waiting.circuit is None:
-            return {0: [command_event(waiting.record)]}
+            return {0: [command_event(waiting.record, waiting.about)]}
         packed = waiting.packed
         carried = packed.carried_from(self.packed)
         self._work = work_array(packed, self.rig.plan)

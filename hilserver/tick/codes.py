@@ -42,6 +42,7 @@ class FaultCode(Explained):
     ESTOP = 5, "tripped by the operator (command trip)"
     BRIDGE = 6, "a bridge demanded a command that is not a finite number"
     ENABLE = 7, "the local enable was switched off"
+    REACTION = 8, "tripped by a reaction"
 
 
 FIRST_LIMIT_FAULT = 100
@@ -63,6 +64,13 @@ class CommandKind(IntEnum):
     CYCLE = 9
     SWAP = 10
     ESTOP = 11
+    REACT_WHEN = 12
+    REACT_THEN = 13
+    RELEASE = 14
+    PLAY_TARGET = 15
+    PLAY_DRIVE = 16
+    PLAY = 17
+    PLAY_END = 18
 
 
 class ResultCode(Explained):
@@ -78,6 +86,7 @@ class ResultCode(Explained):
     NOT_ENABLED = 7, "the local enable is off: switch it on at the rig first"
     NOT_CONFIRMED = 8, "a device does not confirm its safe values: see the warnings in the state"
     NO_SUPPLY = 9, "the supply pressure of a valve is missing: switch the supply on first"
+    REACTION_ENDED = 10, "a reaction has ended the last run: find out why, then release it (command release)"
 
 
 class Action(IntEnum):
@@ -88,6 +97,46 @@ class Action(IntEnum):
     HOLD = 2
     RAMP = 3
     TRIP = 4
+
+
+class Reacting(IntEnum):
+    """What a reaction does."""
+
+    SET = 1
+    HOLD = 2
+    STOP = 3
+    TRIP = 4
+
+
+class ReactionState(IntEnum):
+    """The state of a reaction. ARMED: not in RUNNING yet; DONE: has fired, and does so only once; ENDED: has ended the
+    run, and must be released."""
+
+    FREE = 0
+    ARMED = 1
+    WATCHING = 2
+    RAMPING = 3
+    HOLDING = 4
+    DONE = 5
+    ENDED = 6
+
+
+class PlayoutState(IntEnum):
+    """The state of a playout. WAITING: for the next cycle; LEARNING: not within its tolerance yet; FADING: to its mean.
+
+    COMPLETED: all cycles are done; DEVIATED: the response was out of tolerance; ENDED: by a command; ABORTED: by the
+    end of the run, by the circuit's switch, or because its input was set otherwise.
+    """
+
+    FREE = 0
+    WAITING = 1
+    LEARNING = 2
+    CONTROLLED = 3
+    FADING = 4
+    COMPLETED = 5
+    DEVIATED = 6
+    ENDED = 7
+    ABORTED = 8
 
 
 class Watched(IntEnum):

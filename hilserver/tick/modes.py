@@ -11,8 +11,10 @@ from hilserver.tick.bridge.ladder import STRATEGY_NAMES, follows, needs_flow_sen
 from hilserver.tick.bridge.strategies import set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
 from hilserver.tick.plan import Plan, ValveRecord
+from hilserver.tick.playout import end_playouts, forget_responses
+from hilserver.tick.reactions import command_reaction, end_ramps, forget_circuit, has_ended
 from hilserver.tick.readings import allow_run_up
-from hilserver.tick.row import ValveState, command_in, header, reading_state, valve_state
+from hilserver.tick.row import CommandRecord, ValveState, command_in, header, reading_state, valve_state
 
 
 @compilable
@@ -24,13 +26,14 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
     if kind == CommandKind.NOTHING:
         return
     head.command = taken.sequence
-    head.result = carry_out(plan, row, kind, taken.a, taken.b, action)
+    head.result = carry_out(plan, row, taken, action)
 
 
 @compilable
-def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: int) -> int:
+def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> int:
     """Carry out one command; returns its result. The supervisor has already checked names, ranges and types."""
     head = header(row)
+    kind, a, b = taken.kind, taken.a, taken.b
     mode = head.mode
     if kind == CommandKind.ARM:
         return arm(plan, row, action)
@@ -53,10 +56,19 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
         return change_strategy(plan, row, a, b)
     if kind == CommandKind.JOG:
         return start_jog(plan, row, a, b)
-    if kind == CommandKind.SWAP:  # the circuit itself was replaced just before this tick
-        head.circuit_version = int(a)
-        return ResultCode.DONE
-    return ResultCode.UNKNOWN_COMMAND
+    if kind == CommandKind.SWAP:
+        return note_switch(plan, row, a, b)
+    return command_reaction(plan, row, taken)
+
+
+@compilable
+def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> int:
+    """The circuit itself was replaced just before this tick; ``stays``: 1 if its values are in the same columns."""
+    header(row).circuit_version = int(version)
+    if not stays > 0.0:
+        forget_circuit(plan, row)
+        forget_responses(plan, row)
+    return ResultCode.DONE
 
 
 @compilable
@@ -105,7 +117,9 @@ def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
 
 @compilable
 def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
-    """Reason not to arm or start: the local enable, or a limit whose action is ``ending`` or more severe."""
+    """Reason not to arm or start: a reaction, the local enable, a limit whose action is ``ending`` or more severe."""
+    if has_ended(plan, row):
+        return ResultCode.REACTION_ENDED
     if not is_enabled(plan, row):
         return ResultCode.NOT_ENABLED
     return ResultCode.LIMIT_ACTIVE if action >= ending else ResultCode.DONE
@@ -145,18 +159,27 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
         return ResultCode.BAD_VALUE
     i = int(number)
     row[plan.layout[0].input + i] = clip(value, plan.input[i].low, plan.input[i].high)
+    end_ramps(plan, row, i)
+    end_playouts(plan, row, i)
     return ResultCode.DONE
 
 
 @compilable
 def run_cycle(plan: Plan, row: Floats, start: float) -> int:
-    """Start or restart the work cycle, or end it, in which case the inputs keep their values."""
+    """Start or restart the work cycle, or end it, in which case the inputs keep their values.
+
+    Nothing else moves the inputs of a cycle that starts.
+    """
     head = header(row)
     if head.mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
     if plan.cycle.shape[0] == 0:
         return ResultCode.BAD_VALUE
     head.cycle_time = 0.0 if start > 0.0 else -1.0
+    if start > 0.0:
+        for k in range(plan.cycle.shape[0]):
+            end_ramps(plan, row, plan.cycle[k].input)
+            end_playouts(plan, row, plan.cycle[k].input)
     return ResultCode.DONE
 
 

@@ -50,6 +50,8 @@ class LoopRecord(Struct):
     enable_channel: int = value("", "number of the channel of the local enable; -1: there is none")
     enable_max_age: float = value("s", "largest age of its samples")
     enable_action: Action = value("", "action when the local enable is switched off")
+    reactions: int = value("", "number of reactions that can be armed")
+    playouts: int = value("", "number of playouts at the same time")
 
 
 class Layout(Struct):
@@ -75,6 +77,8 @@ class Layout(Struct):
     cylinder: int = value("", "cylinders: one record each")
     valve_past: int = value("", "the valves' last commands")
     cylinder_past: int = value("", "the cylinders' last states")
+    reaction: int = value("", "reactions: one record each")
+    playout: int = value("", "playouts: one record each")
     circuit: int = value("", "values of the virtual circuit")
     circuit_space: int = value("", "columns that the circuit may take")
     valve_past_ticks: int = value("", "number of ticks for which a valve's commands are stored")

@@ -15,7 +15,7 @@ from hilserver.numerics.arrays import Floats, Indices
 from hilserver.tick import circuit, hybrid, lockstep, plant, tick, timed
 from hilserver.tick.look_ahead import look_ahead_size
 from hilserver.tick.plan import Plan
-from hilserver.tick.row import MESSAGE_CELLS
+from hilserver.tick.row import MESSAGE_CELLS, command_in
 
 ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     tick.tick,
@@ -57,6 +57,14 @@ def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
 def no_command() -> Floats:
     """An empty mailbox record."""
     return np.zeros(MESSAGE_CELLS)
+
+
+def command_record(kind: int, *arguments: float) -> Floats:
+    """A mailbox record with a command of this kind (`hilserver.tick.codes`) and up to six arguments."""
+    record = no_command()
+    command_in(record).kind = kind
+    record[1 : 1 + len(arguments)] = arguments
+    return record
 
 
 def work_needed(index: Indices, plan: Plan) -> int:

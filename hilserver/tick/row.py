@@ -162,22 +162,81 @@ class CylinderState(Struct):
     volume_B: float = value("m^3", "oil that has entered B since the start")
 
 
+class ReactionMemory(Struct):
+    """A reaction: its condition, its action, and how far it has come. Of free ones the other fields have no meaning."""
+
+    state: int = value("", "0 free, 1 armed, 2 watching, 3 moves its input, 4 holds, 5 done, 6 has ended the run")
+    column: int = value("", "column of the row that its condition is about")
+    direction: int = value("", "+1: fires above the level, -1: below it")
+    level: float = value("SI", "level of the condition")
+    hysteresis: float = value("SI", "distance from the level at which a condition that was met ends")
+    hold: float = value("s", "time for which the condition must hold")
+    action: int = value("", "1 set an input, 2 hold the commands, 3 stop, 4 trip")
+    input: int = value("", "number of the input that it sets")
+    target: float = value("", "value to which the input is set")
+    ramp: float = value("s", "time in which the input moves there")
+    rate: float = value("1/s", "speed of the input on the way")
+    repeats: int = value("", "1 if it can fire again, when the condition has ended in between")
+    primed: int = value("", "0 if the condition must first end before it can fire")
+    held: float = value("s", "time for which the condition has been met; -1: it is not")
+    count: int = value("", "how often the reactions with this number have fired")
+
+
+class PlayoutMemory(Struct):
+    """A playout: a sine on an input, and its response. Sines and cosines are the parts of a complex amplitude."""
+
+    state: int = value("", "hilserver.tick.codes.PlayoutState")
+    input: int = value("", "number of the input that it moves")
+    column: int = value("", "column of the response")
+    ticks: int = value("", "ticks per cycle")
+    cycles: int = value("", "number of cycles that are wanted")
+    count: int = value("", "number of cycles that are done")
+    wanted_sin: float = value("SI", "response that is wanted: sine")
+    wanted_cos: float = value("SI", "response that is wanted: cosine")
+    measured_sin: float = value("SI", "response in the last whole cycle: sine")
+    measured_cos: float = value("SI", "response in the last whole cycle: cosine")
+    measured_mean: float = value("SI", "mean of the response in the last whole cycle")
+    drive_sin: float = value("", "drive: sine")
+    drive_cos: float = value("", "drive: cosine")
+    drive_mean: float = value("", "mean of the drive")
+    from_sin: float = value("", "drive before its last change: sine")
+    from_cos: float = value("", "drive before its last change: cosine")
+    from_mean: float = value("", "mean of the drive before its last change")
+    mean_set: float = value("", "mean of the drive without control of the centre")
+    limit: float = value("", "largest amplitude of the drive")
+    gain: float = value("", "share of the error that is corrected at a time")
+    tolerance: float = value("", "largest deviation of the response's amplitude, as a fraction")
+    centre: float = value("SI", "mean of the response that is wanted")
+    centre_gain: float = value("1/SI", "change of the drive's mean by the deviation of the response's mean")
+    block: int = value("", "cycles from one correction to the next")
+    place: int = value("", "cycles since the last correction")
+    sum_sin: float = value("SI", "sum of the response times the sine in this cycle")
+    sum_cos: float = value("SI", "sum of the response times the cosine in this cycle")
+    sum_mean: float = value("SI", "sum of the response in this cycle")
+    samples: int = value("", "number of samples in these sums")
+    learning: int = value("", "blocks before the response was first within its tolerance")
+    outside: int = value("", "consecutive blocks out of tolerance")
+    faded: int = value("", "ticks for which it fades out")
+    outcome: int = value("", "state when it has faded out")
+
+
 class CommandRecord(Struct):
     """A command as passed through the mailbox to the loop, and stored in the log's events."""
 
     kind: int = value("", "kind of the command (hilserver.tick.codes.CommandKind)")
     a: float = value("", "first argument")
     b: float = value("", "second argument")
-    spare_1: float = value("", "not used")
-    spare_2: float = value("", "not used")
-    spare_3: float = value("", "not used")
-    spare_4: float = value("", "not used")
+    c: float = value("", "third argument; of reactions only, as the following ones")
+    d: float = value("", "fourth argument")
+    e: float = value("", "fifth argument")
+    f: float = value("", "sixth argument")
     sequence: int = value("", "number of the command, from 1")
 
 
 COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
 """Columns of the header's fields."""
 HEADER_CELLS, MESSAGE_CELLS = RowHeader.cells(), CommandRecord.cells()
+REACTION_CELLS, PLAYOUT_CELLS = ReactionMemory.cells(), PlayoutMemory.cells()
 VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS, READING_CELLS = (
     ValveState.cells(),
     CylinderState.cells(),
@@ -229,6 +288,18 @@ def valve_state(plan: Plan, row: Floats, i: int) -> int:
 def cylinder_state(plan: Plan, row: Floats, c: int) -> int:
     """A cylinder's block of the row."""
     return plan.layout[0].cylinder + c * CYLINDER_CELLS
+
+
+@record_at(ReactionMemory)
+def reaction_memory(plan: Plan, row: Floats, i: int) -> int:
+    """Reaction ``i``."""
+    return plan.layout[0].reaction + i * REACTION_CELLS
+
+
+@record_at(PlayoutMemory)
+def playout_memory(plan: Plan, row: Floats, i: int) -> int:
+    """Playout ``i``."""
+    return plan.layout[0].playout + i * PLAYOUT_CELLS
 
 
 @record_at(CylinderState)
@@ -349,6 +420,8 @@ SECTIONS = {
     "cylinder": _records("cylinders", "cylinder.*.<field>", CylinderState),
     "valve_past": Section("valves", "valve.*.<field>_<k>", _PAST),
     "cylinder_past": Section("cylinders", "cylinder.*.<field>_<k>", _PASTS),
+    "reaction": _records("reactions", "reaction.*.<field>", ReactionMemory),
+    "playout": _records("playouts", "playout.*.<field>", PlayoutMemory),
 }
 """The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`.
 

@@ -9,6 +9,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Action, Characteristic, Mode, Shape, Watched
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
+from hilserver.tick.playout import play
 from hilserver.tick.readings import note_jump, watched_reading
 from hilserver.tick.records import RecordTable
 from hilserver.tick.row import header, reading_state, trend
@@ -131,6 +132,7 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
         if t > length + 0.5 * elapsed:
             t = t - length if plan.loop[0].cycle_repeats > 0 else -1.0
         head.cycle_time = t
+    play(plan, row)
     note_trends(plan, row, elapsed)
 
 

@@ -13,6 +13,7 @@ from hilserver.tick.estimator import follow_machine
 from hilserver.tick.modes import take_command, watch
 from hilserver.tick.outputs import drive_valves, set_outputs
 from hilserver.tick.plan import plan_on
+from hilserver.tick.reactions import react
 from hilserver.tick.readings import note_readings
 from hilserver.tick.row import header
 from hilserver.tick.signals import check_limits, scale_channels, set_inputs
@@ -32,6 +33,7 @@ def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, com
     action = check_limits(plan, row, elapsed)
     take_command(plan, row, command, action)
     watch(plan, row, action)
+    action = react(plan, row, elapsed, action)
     set_inputs(plan, row, elapsed)
     follow_machine(plan, row, work, elapsed)
     run_circuit(plan, ix, val, row, work, elapsed)

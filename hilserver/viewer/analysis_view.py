@@ -10,14 +10,15 @@ from nicegui import background_tasks, run, ui
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.simulation.characteristics import components_with_curves
 from hilserver.viewer.layout import name_of
 from hilserver.viewer.overlay import DrawnSignal, Overlay
 from hilserver.viewer.plot_view import PlotView
 from hilserver.viewer.spectra import SEGMENTS, response, spectrum
+from hilserver.viewer.xy_chart import values_at, xy_chart
 
 KINDS = {"spectrum": "Spectrum (FFT)", "bode": "Bode", "xy": "X/Y", "difference": "Difference"}
-MOST_POINTS = 20_000
-"""Points of an X/Y plot; of more samples, every n-th is drawn."""
+NO_CURVE = "none"
 
 
 class AnalysesView:
@@ -90,6 +91,8 @@ class AnalysisView:
                 self._one = ui.select([], label="signal").props("outlined dense options-dense").classes("w-64 one")
                 self._other = ui.select([], label="signal 2").props("outlined dense options-dense")
                 self._other.classes("w-64 other")
+                self._curve = ui.select({"": NO_CURVE}, value="", label="datasheet curve of")
+                self._curve.props("outlined dense options-dense").classes("w-48 curve-of")
                 self._segments = ui.select(list(SEGMENTS), value=given.averages, label="averages of")
                 self._segments.props("outlined dense").classes("w-28")
                 ui.button("Compute", icon="insights", on_click=lambda: self.compute()).props(
@@ -100,7 +103,7 @@ class AnalysisView:
         self._chart.visible = False
         self.refresh()
         self._kind.on_value_change(self._kind_changed)
-        for element in (self._name, self._one, self._other, self._segments):
+        for element in (self._name, self._one, self._other, self._segments, self._curve):
             element.on_value_change(self._keep)
 
     @property
@@ -124,13 +127,24 @@ class AnalysisView:
             else:
                 value = names[min(place, len(names) - 1)] if names else None
             select.set_options(names, value=value)
+        curve = self.overlay.tabs.shown.analyses[self._place].curve
+        offered = sorted({*self._components(), curve} - {""})
+        self._curve.set_options({"": NO_CURVE, **dict(zip(offered, offered, strict=True))}, value=curve)
         self._refreshing = False
         kind = self._kind.value
+        self._curve.visible = kind == "xy"
         self._other.visible = kind != "spectrum"
         self._segments.visible = kind in ("spectrum", "bode")
         one, other = {"xy": ("x", "y"), "bode": ("from", "to")}.get(str(kind), ("signal", "minus"))
         self._one.props(f'label="{one}"')
         self._other.props(f'label="{other}"')
+
+    def _components(self) -> list[str]:
+        """The components of the circuits of the logs that have a characteristic, at the beginning of the span."""
+        begin = self.plot.measured_span[0]
+        logs = {id(curve.opened): curve for curve in self.overlay.curves()}
+        circuits = [curve.opened.log.circuit_at(begin - curve.offset) for curve in logs.values()]
+        return sorted({name for circuit in circuits for name in components_with_curves(circuit)})
 
     def _kind_changed(self) -> None:
         self._keep()
@@ -149,6 +163,7 @@ class AnalysisView:
             kind=kind,
             signals=tuple(str(name) for name in chosen[: 1 if kind == "spectrum" else 2] if name),
             averages=int(self._segments.value),
+            curve=str(self._curve.value or "") if kind == "xy" else "",
         )
 
     def _subtract(self, one: DrawnSignal, other: DrawnSignal) -> None:
@@ -181,10 +196,11 @@ class AnalysisView:
         if self._kind.value == "difference":
             self._subtract(one, other)
             return
-        span, segments, kind = self.plot.measured_span, int(self._segments.value), self._kind.value
+        span, segments, kind = self.plot.measured_span, int(self._segments.value), str(self._kind.value)
+        curve = str(self._curve.value or "") if kind == "xy" else ""
         computed: tuple[str, dict[str, Any] | None] | None
         try:
-            computed = await run.io_bound(_computed, kind, one, other, span, segments)
+            computed = await run.io_bound(_computed, kind, one, other, span, segments, curve)
         except HilserverError as error:
             computed = str(error), None
         if computed is None or not self._is_shown:  # the program ends, or the page shows something else
@@ -201,12 +217,12 @@ class AnalysisView:
 
 
 def _computed(
-    kind: str, one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int
+    kind: str, one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int, curve: str
 ) -> tuple[str, dict[str, Any]]:
     """What was done, and the options of the chart."""
     if kind == "spectrum":
         return _spectrum(one, span, segments)
-    return _bode(one, other, span, segments) if kind == "bode" else _xy(one, other, span)
+    return _bode(one, other, span, segments) if kind == "bode" else xy_chart(one, other, span, curve)
 
 
 def _spectrum(curve: DrawnSignal, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
@@ -217,7 +233,7 @@ def _spectrum(curve: DrawnSignal, span: tuple[float, float], segments: int) -> t
 
 def _bode(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segments: int) -> tuple[str, dict[str, Any]]:
     times, cause = one.samples(*span)
-    effect = _at(times, *other.samples(*span))
+    effect = values_at(times, *other.samples(*span))
     found = response(times, cause, effect, segments)
     units = f", {other.shown.unit}/{one.shown.unit}" if one.shown.unit != other.shown.unit else ""
     panes = [
@@ -226,41 +242,6 @@ def _bode(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float], segme
         ("coherence", found.coherence, "#475569", "value"),
     ]
     return found.note, _chart(panes, found.frequency, frequencies="log")
-
-
-def _xy(one: DrawnSignal, other: DrawnSignal, span: tuple[float, float]) -> tuple[str, dict[str, Any]]:
-    times, across = one.samples(*span)
-    up = _at(times, *other.samples(*span))
-    every = -(-len(times) // MOST_POINTS) or 1
-    points = [
-        [float(x), float(y)]
-        for x, y in zip(across[::every], up[::every], strict=True)
-        if np.isfinite(x) and np.isfinite(y)
-    ]
-    if not points:
-        raise HilserverError("The two signals have no samples at the same time in this span.")
-    axis = {"type": "value", "scale": True, "nameLocation": "middle", "nameGap": 32}
-    options = {
-        "animation": False,
-        "grid": {"left": 80, "right": 20, "top": 16, "bottom": 48},
-        "xAxis": {**axis, "name": _titled(one)},
-        "yAxis": {**axis, "name": _titled(other), "nameGap": 56},
-        "series": [{"type": "line", "showSymbol": False, "lineStyle": {"width": 1}, "data": points}],
-    }
-    return f"{len(points)} points" + (f", one of {every} samples." if every > 1 else ", every sample."), options
-
-
-def _at(times: Floats, other_times: Floats, values: Floats) -> Floats:
-    """The values at these times: as they are on the same time base, else interpolated between samples."""
-    if len(times) == len(other_times) and np.array_equal(times, other_times):
-        return values
-    if len(other_times) == 0:
-        return np.full(len(times), np.nan)
-    return np.interp(times, other_times, values, left=np.nan, right=np.nan)
-
-
-def _titled(curve: DrawnSignal) -> str:
-    return f"{curve.name}, {curve.shown.unit}" if curve.shown.unit else curve.name
 
 
 def _chart(panes: list[tuple[str, Floats, str, str]], frequency: Floats, frequencies: str = "value") -> dict[str, Any]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +64,7 @@ class ArrowLog(Measurement):
         reader = LogReader(path)
         self._columns = {name: place for place, name in enumerate(reader.header.columns)}
         self._units, self._moments = reader.header.units, MomentList(reader.header)
+        self._circuits: list[tuple[float, Mapping[str, Any]]] = [(-inf, reader.header.packed.get("source", {}))]
         self._parts: list[_Part] = []
         self._stretches: list[_Stretch] = []
         self._count, self._utc = 0, float("nan")
@@ -95,6 +98,10 @@ class ArrowLog(Measurement):
             begin, end = max(row, start), min(row + len(batch), stop)
             values[begin - start : end - start] = column[begin - row : end - row]
         return values
+
+    def circuit_at(self, time: float) -> Mapping[str, Any]:
+        """See `Measurement`."""
+        return next(source for begin, source in reversed(self._circuits) if begin <= time)
 
     def _column_of(self, signal: str) -> int:
         self.require(signal)
@@ -189,6 +196,7 @@ class ArrowLog(Measurement):
             if is_circuit(event):
                 circuit = {name: place for place, name in enumerate(event["names"])}
                 self._stretches.append(_Stretch(begin + row, circuit))
+                self._circuits.append((float(time[row]), event.get("packed", {}).get("source", {})))
         self._moments.add_events((float(time[row]), event) for row, event in events)
 
 

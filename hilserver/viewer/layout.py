@@ -63,12 +63,16 @@ class ViewPlot(_Part):
 
 
 class ViewAnalysis(_Part):
-    """An analysis of the span: ``signals`` are those of a plot (from, to; x, y), a spectrum has only one."""
+    """An analysis of the span: ``signals`` are those of a plot (from, to; x, y), a spectrum has only one.
+
+    ``curve``: of an X/Y plot, the component of the circuit whose datasheet curve is drawn behind the points.
+    """
 
     name: Name = ""
     kind: Literal["spectrum", "bode", "xy"] = "spectrum"
     signals: Annotated[tuple[str, ...], Field(max_length=2)] = ()
     averages: Annotated[int, AfterValidator(_averages)] = 8
+    curve: Annotated[str, Field(max_length=255)] = ""
 
 
 class ViewTab(_Part):

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from hilserver.record.notes import LogNote
 class Moment:
     """Something that happened: its time in the log, s.
 
-    ``kind`` is "switch", "mode", "fault", "command", "lost", "note" if a person has written it, "trigger" if it was
-    found by searching.
+    ``kind`` is "switch", "mode", "fault", "command", "reaction", "playout", "lost", "note" if a person has written it,
+    "trigger" if it was found by searching.
     """
 
     time: float
@@ -99,6 +100,10 @@ class Measurement(ABC):
         self.require(signal)
         start, stop = self.rows(signal, begin, end)
         return self.times(signal)[start:stop], self.read(signal, start, stop)
+
+    def circuit_at(self, time: float) -> Mapping[str, Any]:
+        """The table of the virtual circuit that ran at this time; empty if it is not known."""
+        return {}
 
     def close(self) -> None:  # noqa: B027 - most have nothing open
         """Release files; nothing can be read afterwards."""

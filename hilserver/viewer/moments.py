@@ -13,6 +13,7 @@ from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, is_circuit
 from hilserver.record.notes import LogNote
+from hilserver.record.row_events import ROW_EVENTS, row_event_text
 from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, fault_text
 from hilserver.tick.row import command_in
@@ -51,6 +52,10 @@ class MomentList:
                 text = "circuit switched" if source is None else f"switched: {change_text(self._circuit, source)}"
                 self._circuit = source or self._circuit
                 self.found.append(Moment(time, "switch", text))
+            elif kind in ROW_EVENTS:
+                self.found.append(Moment(time, str(kind), row_event_text(event)))
+            elif kind == "trigger":
+                self.found.append(Moment(time, "trigger", f"trigger {event['name']}: {event['text']}"))
             elif kind == "lost":
                 self.found.append(Moment(time, "lost", "the rows before this one were lost"))
             elif kind == "note":  # of an exported log, at its own time

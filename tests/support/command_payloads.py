@@ -29,6 +29,23 @@ VALID: dict[str, list[dict[str, Any]]] = {
     ],
     "jog": [{"valve": "main", "command": -0.05}],
     "cycle": [{"action": "start"}, {"action": "stop"}],
+    "react": [
+        {"reaction": "overload", "when": "p_A > 200 bar", "then": "stop", "hold": "5 ms", "hysteresis": "5 bar"},
+        {"reaction": "end", "when": "x > 0.4 m", "then": "set", "input": "joystick", "value": -0.5, "ramp": "0.2 s"},
+    ],
+    "play": [
+        {
+            "playout": "fatigue",
+            "input": "joystick",
+            "channel": "p_A",
+            "amplitude": "10 bar",
+            "frequency": "2 Hz",
+            "cycles": 100000,
+            "tolerance": 0.05,
+        }
+    ],
+    "end_playout": [{"playout": "fatigue"}, {}],
+    "release": [{"reaction": "overload"}, {}],
 }
 """Every command with payloads that are right."""
 

@@ -17,7 +17,7 @@ from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.plan import plan_on
-from hilserver.tick.program import no_command, work_array
+from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
 BAR = 1e5
@@ -123,14 +123,13 @@ class Bench:
         """The first valve's block of the row (a view)."""
         return valve_state(self.rig.plan, self.row, 0)
 
-    def tick(self, kind: int = CommandKind.NOTHING, first: float = 0.0, second: float = 0.0) -> int:
+    def tick(self, kind: int = CommandKind.NOTHING, *arguments: float) -> int:
         """One tick with a command; returns its result."""
         command = no_command()
         if kind != CommandKind.NOTHING:
             self.sequence += 1
-            order = command_in(command)
-            order.kind, order.sequence = kind, self.sequence
-            order.a, order.b = first, second
+            command = command_record(kind, *arguments)
+            command_in(command).sequence = self.sequence
         head = header(self.row)
         head.tick += self.missed + 1
         head.missed, head.heartbeat_age, head.device_error = self.missed, self.heartbeat_age, self.device_error

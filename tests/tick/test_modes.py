@@ -17,6 +17,9 @@ from hilserver.tick.row import header
 # --- modes and commands ----------------------------------------------------------------------------------------------
 
 W, D = ResultCode.WRONG_MODE, ResultCode.DONE
+NOT_READY: list[tuple[int, int | None]] = [
+    (W, None), (W, None), (W, None), (ResultCode.BAD_VALUE, None), (W, None), (W, None)
+]  # fmt: skip
 TABLE: dict[int, list[tuple[int, int | None]]] = {
     # in STARTUP, SAFE, ARMED, RUNNING, FAULT, SAFE_NOT_CONFIRMED: the result and the mode after it (None: the same)
     CommandKind.ARM: [(W, None), (D, Mode.ARMED), (W, None), (W, None), (W, None), (ResultCode.NOT_CONFIRMED, None)],
@@ -30,6 +33,13 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
     CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
     CommandKind.SWAP: [(D, None)] * 6,
     CommandKind.ESTOP: [(D, Mode.FAULT)] * 6,
+    CommandKind.REACT_WHEN: [(W, None), (W, None), (D, None), (D, None), (W, None), (W, None)],
+    CommandKind.REACT_THEN: [(W, None), (W, None), (D, None), (D, None), (W, None), (W, None)],
+    CommandKind.RELEASE: [(D, None)] * 6,
+    CommandKind.PLAY_TARGET: NOT_READY,
+    CommandKind.PLAY_DRIVE: NOT_READY,
+    CommandKind.PLAY: NOT_READY,
+    CommandKind.PLAY_END: [(W, None)] * 6,
     99: [(ResultCode.UNKNOWN_COMMAND, None)] * 6,
 }
 
@@ -37,7 +47,8 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("command", list(TABLE))
 def test_every_command_in_every_mode(command: int, mode: int) -> None:
-    machine = bench(cycle=CYCLE, valves={"main": {"max_age": "10 ms", "unconfirmed": "warn"}})
+    valves = {"main": {"max_age": "10 ms", "unconfirmed": "warn"}}
+    machine = bench(cycle=CYCLE, valves=valves, loop={"reactions": 1, "playouts": 1})
     header(machine.row).mode = mode
     if mode == Mode.SAFE_NOT_CONFIRMED:
         machine.confirmed_ages["valve.main"] = inf

@@ -124,7 +124,7 @@ def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
 
 def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
     """Each in the order of the reference, and every line of the reference is there for a reason."""
-    rig = bench_rig({"outputs": {}})
+    rig = bench_rig({"outputs": {}, "loop": {"reactions": 1, "playouts": 1}})
     patterns = [name for name, _ in column_reference()]
     kinds = [next(p for p in patterns if matches(name, p)) for name in rig.layout.names]
     places = [patterns.index(kind) for kind in kinds]

@@ -1,0 +1,109 @@
+"""Triggers of the recording: what makes the recorder keep a window of the log in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hilserver.components.base import Datasheet
+from hilserver.errors import Problem, did_you_mean
+from hilserver.rig.conditions import condition
+from hilserver.rig.references import Text
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import ValveState, is_whole, unit_of_column
+from hilserver.units import AnyDifference, Time
+
+if TYPE_CHECKING:
+    from hilserver.rig.settings import RigSettings
+
+CIRCUIT = "circuit."
+"""Beginning of the names of the circuit's values."""
+MOST_ROWS = 60_000
+"""Ticks before a trigger that the recorder can keep: some 100 MB."""
+MODES = tuple(mode.name for mode in Mode)
+if TYPE_CHECKING:
+    ModeName = str
+else:
+    ModeName = Literal[MODES]
+EventName = Literal["switch", "reaction", "missed", "limit"]
+
+
+def _checked(text: str) -> str:
+    condition(text)
+    return text
+
+
+class TriggerSettings(Datasheet):
+    """A trigger of the recording: a signal crosses a level, a mode begins, or an event happens."""
+
+    when: Annotated[Text, AfterValidator(_checked)] | None = Field(
+        default=None,
+        examples=["p_A > 200 bar"],
+        description="a channel, input, valve.<valve>.<column> or circuit.<value> crosses the level in this direction",
+    )
+    hysteresis: AnyDifference | None = Field(
+        default=None, examples=["5 bar"], description="when: how far it must return before it can cross the level again"
+    )
+    mode: ModeName | None = Field(default=None, examples=["FAULT"], description="this mode begins")
+    event: EventName | None = Field(
+        default=None,
+        description="switch: another circuit; reaction: one fires; missed: ticks are missed; limit: one is violated",
+    )
+    before: Time = Field(default="1 s", ge=0, le=30, examples=["1 s"], description="length of the window before it")
+    after: Time = Field(default="2 s", ge=0, le=3600, examples=["2 s"], description="length of the window after it")
+
+    @model_validator(mode="after")
+    def _one_cause(self) -> TriggerSettings:
+        if sum(cause is not None for cause in (self.when, self.mode, self.event)) != 1:
+            raise ValueError("give exactly one of when, mode and event")
+        if self.hysteresis is not None and self.when is None:
+            raise ValueError("hysteresis is for when")
+        if self.when is not None and self.hysteresis is not None:
+            if self.hysteresis.unit != condition(self.when).level.unit:
+                raise ValueError("hysteresis must be in the unit of the level")
+            if self.hysteresis.value < 0.0:
+                raise ValueError("hysteresis must not be below 0")
+        return self
+
+
+def signal_columns(settings: RigSettings) -> dict[str, str]:
+    """The quantities of the row by the names that conditions use: channels, inputs, values of the valves."""
+    columns = {name: f"channel.{name}" for name in settings.channels}
+    names = [f"input.{name}" for name in settings.inputs]
+    names += [f"valve.{valve}.{field}" for valve in settings.valves for field in ValveState.names()]
+    return {**columns, **{name: name for name in names if not is_whole(name)}}
+
+
+def signal_unit(settings: RigSettings, name: str, column: str) -> str:
+    """The SI unit of such a quantity."""
+    channel = settings.channels.get(name)
+    return channel.unit if channel is not None else unit_of_column(column)
+
+
+def signal_zero(settings: RigSettings, name: str) -> float:
+    """What must be subtracted from a level of this quantity: the zero of its channel above gauge."""
+    channel = settings.channels.get(name)
+    return channel.zero if channel is not None else 0.0
+
+
+def trigger_problems(settings: RigSettings, triggers: Mapping[str, TriggerSettings]) -> Iterator[Problem]:
+    """Conditions about what the rig does not have, or in another unit. (A circuit may be switched later.)"""
+    known, longest = signal_columns(settings), MOST_ROWS / settings.loop.rate
+    for name, trigger in triggers.items():
+        if trigger.before > longest:
+            text = f"{trigger.before:g} s are more than {MOST_ROWS} ticks, which are kept in memory: at most "
+            yield Problem(f"{text}{longest:g} s.", f"recording.triggers.{name}.before")
+        if trigger.when is None:
+            continue
+        wanted, key = condition(trigger.when), f"recording.triggers.{name}.when"
+        if wanted.signal.startswith(CIRCUIT):
+            continue
+        if wanted.signal not in known:
+            yield Problem(f'"{wanted.signal}" is not a channel.' + did_you_mean(wanted.signal, known), key)
+            continue
+        try:
+            wanted.require_unit(signal_unit(settings, wanted.signal, known[wanted.signal]))
+        except ValueError as error:
+            yield Problem(str(error), key)
