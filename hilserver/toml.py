@@ -44,6 +44,11 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
     raise ConfigurationError([Problem(text, file=name)])
 
 
+def parse_with_tolerances(content: bytes, name: str) -> dict[str, Any]:
+    """Like `parse_toml`, with tolerances as `read_toml` reads them."""
+    return _with_tolerances(parse_toml(content, name), name)
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write a text file at once: whoever reads it sees the old or the new text, never half of it.
 

@@ -24,7 +24,7 @@ _BUTTON = ' role="button" tabindex="0"'
 
 def schematic(source: Mapping[str, Any]) -> str:
     """The schematic of a circuit from its table, as one SVG element; `STYLE` belongs to its page."""
-    return _render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
+    return render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
 
 
 def picture(source: Mapping[str, Any]) -> str:
@@ -33,11 +33,12 @@ def picture(source: Mapping[str, Any]) -> str:
     return f"{head}\n<style>\n{STYLE}</style>\n{rest.replace(_BUTTON, '')}"
 
 
-def _render(drawing: Drawing, tank: str | None) -> str:
+def render(drawing: Drawing, tank: str | None) -> str:
     """A drawing as SVG; ``tank`` is the component that a click on a tank opens."""
     width, height = round(drawing.width), round(drawing.height)
+    extent = f"{drawing.left:g} {drawing.top:g} {width} {height}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="{extent}" '
         f'style="--width:{width}px" role="img" aria-label="Schematic of the virtual circuit">',
         *(_wire(wire) for wire in drawing.wires),
         *(

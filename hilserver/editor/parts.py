@@ -1,0 +1,123 @@
+"""The parts of a circuit as it is being edited, complete or not: their ports, and what is connected to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hilserver.circuit.library import Library
+from hilserver.circuit.subcircuits import RIG, is_subcircuit
+from hilserver.components.base import Component
+from hilserver.errors import HilserverError
+from hilserver.toml import read_plain_toml
+
+Table = Mapping[str, Any]
+SIGNALS = ("signal in", "signal out")
+
+
+@dataclass(frozen=True, order=True)
+class PortEnd:
+    """A port of a component."""
+
+    component: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.component}.{self.port}"
+
+
+def below(table: Table, key: str) -> Table:
+    """The table at a key; an empty one if there is none, or a faulty file has something else there."""
+    found = table.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def tables(table: Table, key: str) -> dict[str, Table]:
+    """The tables in the one at a key, whatever else a faulty file has there."""
+    return {str(name): each for name, each in below(table, key).items() if isinstance(each, Mapping)}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the component types of a circuit know; ``folder``: that of its file, where its sub-circuits are."""
+
+    library: Library
+    folder: Path
+
+    def type_of(self, part: Table) -> type[Component] | None:
+        """The component's type; None for a sub-circuit and for one that is not known."""
+        return self.library.types.get(str(part.get("type")))
+
+    def ports(self, part: Table) -> dict[str, str]:
+        """The ports of a component and their kinds: hydraulic, mechanical, shaft, signal in, signal out; "" if not
+        known."""
+        if is_subcircuit(part):
+            return dict.fromkeys(self._ports_of_file(part), "")
+        kind = self.type_of(part)
+        if kind is None:
+            ports = part.get("ports")
+            return dict.fromkeys(map(str, ports), "") if isinstance(ports, Mapping) else {}
+        of = {"hydraulic": kind.hydraulic, "mechanical": kind.mechanical, "shaft": kind.rotational}
+        of |= {"signal in": kind.inputs, "signal out": kind.outputs}
+        return {port: what for what, ports in of.items() for port in ports}
+
+    def _ports_of_file(self, part: Table) -> list[str]:
+        found: object = part.get("definition")
+        if isinstance(file := part.get("file"), str):
+            try:
+                found = read_plain_toml(self.folder / file)
+            except HilserverError:  # the check tells it
+                found = None
+        names = found.get("ports") if isinstance(found, Mapping) else None
+        given = part.get("ports")
+        listed = [*names] if isinstance(names, list) else [*given] if isinstance(given, Mapping) else []
+        return [name for name in listed if isinstance(name, str) and name]
+
+    def path(self, table: Table, end: PortEnd) -> tuple[str, ...]:
+        """Where the connection of a port is written. Raises HilserverError if there is no such port."""
+        part = tables(table, "components").get(end.component)
+        if part is None:
+            raise HilserverError(f"there is no component {end.component}.")
+        ports = self.ports(part)
+        if end.port not in ports:
+            raise HilserverError(f"{end.component} has no port {end.port}.")
+        if ports[end.port] in SIGNALS:
+            return "components", end.component, end.port
+        return "components", end.component, "ports", end.port
+
+    def kind(self, table: Table, end: PortEnd) -> str:
+        """The kind of a port: hydraulic, mechanical, shaft, signal; "" if not known."""
+        return self.ports(tables(table, "components")[end.component])[end.port].partition(" ")[0]
+
+    def node(self, table: Table, end: PortEnd) -> str:
+        """The node or signal at a port; empty if there is none, or a number."""
+        value: object = table
+        for key in self.path(table, end):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, str) else ""
+
+    def ends(self, table: Table) -> Iterator[tuple[PortEnd, str]]:
+        """All ports with the nodes at them, "" where there is none."""
+        for name, part in tables(table, "components").items():
+            for port in self.ports(part):
+                end = PortEnd(name, port)
+                yield end, self.node(table, end)
+
+    def at(self, table: Table, node: str) -> list[PortEnd]:
+        """The ports at a node."""
+        return [end for end, name in self.ends(table) if name == node]
+
+    def nodes(self, table: Table) -> dict[str, str]:
+        """All nodes and signals by name, and their kinds."""
+        found: dict[str, str] = {}
+        for end, node in self.ends(table):
+            if node:
+                found[node] = found.get(node) or self.kind(table, end)
+        return found
+
+
+def is_rig_port(node: str) -> bool:
+    """Whether a node is a port of the real machine."""
+    return node.startswith(RIG)
