@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hilserver.circuit.library import circuit_library, standard_library
 from hilserver.editor.changes import changed_table, changed_text
 from hilserver.editor.edits import Edit
 from hilserver.editor.parts import Parts, Table
@@ -108,6 +109,20 @@ class CircuitDocument:
         saved = _read(self.file)
         self.replace("" if saved is None else saved, "read the file again")
         self.saved = saved
+
+
+def open_circuit(file: Path) -> CircuitDocument:
+    """Open a circuit file, or begin a new one. Raises ConfigurationError or HilserverError if that is not possible."""
+    if not file.parent.is_dir():
+        raise HilserverError(f"{file.parent} is not a folder: create it, or choose another place for the file.")
+    if file.suffix != ".toml":
+        raise HilserverError(f"{file}: the name of a circuit file ends with .toml.")
+    library = circuit_library(file) if file.exists() else standard_library()
+    document = CircuitDocument.open(file, Parts(library, file.parent))
+    if other := next((key for key in ("channels", "bodies") if key in document.table), None):
+        what = "rig" if other == "channels" else "mechanism"
+        raise HilserverError(f"{file} is a {what} file, not a circuit: edit it as a text.")
+    return document
 
 
 def _read(file: Path) -> str | None:

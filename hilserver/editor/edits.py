@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -227,12 +227,11 @@ class Connect:
             self._check_kinds(parts.kind(table, self.end), next(filter(None, kinds), ""), f'"{there}"')
         if not here and not there:
             name = free_name(_name_of_node(table, parts, self.end, self.to), _taken(table, parts))
-            yield Put(parts.path(table, self.end), name)
-            yield Put(parts.path(table, self.to), name)  # type: ignore[arg-type]  # a PortEnd: else it has a name
+            yield from _wired(table, parts, [self.end, self.to], name)  # type: ignore[list-item]  # else it had a name
         elif not here:
-            yield Put(parts.path(table, self.end), there)
+            yield from _wired(table, parts, [self.end], there)
         elif not there:
-            yield Put(parts.path(table, self.to), here)  # type: ignore[arg-type]  # as above
+            yield from _wired(table, parts, [self.to], here)  # type: ignore[list-item]  # as above
         elif here != there:
             yield from self._joined(table, parts, here, there)
 
@@ -250,6 +249,18 @@ class Connect:
     def _check_kinds(self, one: str, other: str, name: str) -> None:
         if one and other and one != other:
             raise HilserverError(f"{self.end} is a {one} port, {name} a {other} one: they can't be connected.")
+
+
+def _wired(table: Table, parts: Parts, ends: Sequence[PortEnd], node: str) -> Iterator[Change]:
+    """Connect free ports; those of a component stay in the order in which its type has them."""
+    for name in dict.fromkeys(end.component for end in ends):
+        own, part = [end for end in ends if end.component == name], tables(table, "components")[name]
+        new = {end.port: node for end in own if parts.path(table, end)[2:] == ("ports", end.port)}
+        if new:
+            known = below(part, "ports")
+            every = {port: new.get(port, known.get(port)) for port in (*parts.ports(part), *known)}
+            yield Put(("components", name, "ports"), {port: each for port, each in every.items() if each is not None})
+        yield from (Put(parts.path(table, end), node) for end in own if end.port not in new)
 
 
 def _taken(table: Table, parts: Parts) -> set[str]:

@@ -63,17 +63,28 @@ class Parts:
         of |= {"signal in": kind.inputs, "signal out": kind.outputs}
         return {port: what for what, ports in of.items() for port in ports}
 
+    def is_optional(self, part: Table, port: str) -> bool:
+        """Whether a port need not be connected: there is a number instead, or one that applies without."""
+        kind = self.type_of(part)
+        return kind is not None and (port in kind.input_defaults or isinstance(part.get(port), int | float))
+
     def _ports_of_file(self, part: Table) -> list[str]:
-        found: object = part.get("definition")
-        if isinstance(file := part.get("file"), str):
-            try:
-                found = read_plain_toml(self.folder / file)
-            except HilserverError:  # the check tells it
-                found = None
-        names = found.get("ports") if isinstance(found, Mapping) else None
-        given = part.get("ports")
-        listed = [*names] if isinstance(names, list) else [*given] if isinstance(given, Mapping) else []
+        names = self._definition(part).get("ports")
+        listed = names if isinstance(names, list) else [*below(part, "ports")]
         return [name for name in listed if isinstance(name, str) and name]
+
+    def _definition(self, part: Table) -> Table:
+        """The circuit that a sub-circuit consists of; an empty one if it can't be read, which the check tells."""
+        if not isinstance(file := part.get("file"), str):
+            return below(part, "definition")
+        try:
+            return read_plain_toml(self.folder / file)
+        except HilserverError:
+            return {}
+
+    def parameters(self, part: Table) -> Table:
+        """The parameters that a sub-circuit has, with their own values."""
+        return below(self._definition(part), "parameters")
 
     def path(self, table: Table, end: PortEnd) -> tuple[str, ...]:
         """Where the connection of a port is written. Raises HilserverError if there is no such port."""

@@ -23,6 +23,7 @@ class Handle:
     at: Point
     kind: str
     node: str
+    is_optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,6 @@ def sketch(table: Table, parts: Parts) -> Sketch:
             at = item.symbol.ports.get(port)
             if at is not None:
                 end = PortEnd(name, port)
-                handles.append(Handle(end, (item.x + at[0], item.y + at[1]), kind, parts.node(table, end)))
+                optional = parts.is_optional(components[name], port)
+                handles.append(Handle(end, (item.x + at[0], item.y + at[1]), kind, parts.node(table, end), optional))
     return Sketch(drawing, tuple(handles), places)

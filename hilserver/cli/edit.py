@@ -1,0 +1,42 @@
+"""``hilserver edit``: draw a circuit in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def edit(
+    file: Annotated[Path, typer.Argument(help="circuit file (TOML); a new one if there is none of this name")],
+    port: Annotated[int, typer.Option(help="port; default: any free one")] = 0,
+    browser: Annotated[bool, typer.Option(help="open the page in the browser")] = True,
+) -> None:
+    """Draw a circuit in the browser: components, lines, datasheet values, checked while you draw.
+
+    The file keeps comments and order, and gets the places of the parts that you move. It is written when you save. The
+    page is served on this machine only, until Ctrl-C. Neither a rig nor a network is needed.
+    """
+    import threading
+    import webbrowser
+
+    from hilserver.editor.document import open_circuit
+    from hilserver.editor.session import EditorSession
+    from hilserver.web.listening import LOOPBACK, free_port, new_token
+    from hilserver.web.local_page import local_url, require_nicegui, serve_locally
+
+    require_nicegui()
+    session = EditorSession(open_circuit(file.absolute()))
+    listening, token = free_port(LOOPBACK, port), new_token()
+
+    def build() -> None:
+        from hilserver.editor.page import EditorPage
+
+        EditorPage(session)
+
+    url = local_url(listening, token)
+    typer.echo(f"Circuit {file}: {url}    Ctrl-C ends it.")
+    if browser:
+        threading.Timer(1.0, webbrowser.open, (url,)).start()
+    serve_locally(f"{file.name} · hilserver", "hilserver edit", listening, token, build)

@@ -1,0 +1,230 @@
+"""The editor in a real browser: a circuit drawn by the mouse is the one that a person would have written."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from panel_bench import CHROMIUM, WITHIN, chromium
+from playwright.sync_api import Browser, Page, expect
+from service_harness import eventually, listens
+
+from hilserver.circuit.library import circuit_library
+from hilserver.circuit.model import read_circuit
+from hilserver.circuit.pack import pack
+from hilserver.toml import read_toml
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="not installed: chromium (make test-programs)"),
+]
+COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "edit", "--no-browser")
+EXPECTED = """
+[components.pump]
+type = "fixed_pump"
+ports = { P = "supply", T = "tank" }
+displacement = "10 cm^3"
+speed = "1450 rpm"
+
+[components.relief_valve]
+type = "relief_valve"
+ports = { P = "supply", T = "tank" }
+opening_pressure = "150 bar"
+override = [["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]
+
+[components.tank]
+type = "tank"
+ports = { T = "tank" }
+
+[components.volume]
+type = "volume"
+ports = { P = "supply" }
+volume = "1 l"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    said = folder / "edit.log"
+    with said.open("w") as log:
+        process = subprocess.Popen((*COMMAND, "circuit.toml"), stdout=log, stderr=log, cwd=folder, env=environment)
+    try:
+        url = eventually(lambda: (found := re.search(r"http://\S+", said.read_text())) and found[0], 30)
+        eventually(lambda: listens(int(url.split(":")[2].partition("/")[0])), 30)
+        yield url
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in said.read_text(), said.read_text()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1500, "height": 1000}, locale="en-GB")
+    context.set_default_timeout(WITHIN)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(url)
+    page.wait_for_function("window.did_handshake")
+    yield page
+    context.close()
+    assert errors == []
+
+
+def middle(page: Page, what: str) -> tuple[float, float]:
+    box = eventually(lambda: page.locator(what).first.bounding_box(), 20)  # None while it is drawn anew
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+    page.mouse.move(*end)
+    page.mouse.up()
+
+
+def add(page: Page, words: str, kind: str, at: tuple[float, float], name: str) -> None:
+    """Search the palette and drag a component to a place on the sheet."""
+    page.locator(".palette-search input").fill(words)
+    item = page.locator(".palette-item").first
+    expect(item).to_have_attribute("data-kind", kind)
+    sheet = page.locator(".editor-sheet").bounding_box()
+    assert sheet is not None
+    drag(page, middle(page, ".palette-item"), (sheet["x"] + at[0], sheet["y"] + at[1]))
+    expect(page.locator(f'.part[data-part="{name}"]')).to_have_count(1)
+
+
+def handle(component: str, port: str) -> str:
+    return f'.handle[data-component="{component}"][data-port="{port}"]'
+
+
+def connect(page: Page, one: tuple[str, str], other: tuple[str, str]) -> None:
+    drag(page, middle(page, handle(*one)), middle(page, handle(*other)))
+    expect(page.locator(f"{handle(*one)}:not(.free)")).to_have_count(1)
+
+
+def enter(page: Page, field: str, text: str, *, refused: bool = False) -> None:
+    box = page.locator(f'input[data-field="{field}"]')
+    box.fill(text)
+    box.press("Enter")
+    if not refused:
+        expect(page.locator(".datasheet .now", has_text=text).first).to_be_visible()
+
+
+def select(page: Page, part: str) -> None:
+    page.mouse.click(*middle(page, f'.part[data-part="{part}"] .hit'))
+    expect(page.locator(".part-name input")).to_have_value(part)
+
+
+def rename(page: Page, new: str) -> None:
+    page.locator(".part-name input").fill(new)
+    page.locator(".part-name input").press("Enter")
+
+
+def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(page: Page, folder: Path) -> None:
+    add(page, "gear pump", "fixed_pump", (200, 400), "fixed_pump")
+    add(page, "safety valve", "relief_valve", (450, 300), "relief_valve")
+    add(page, "reservoir", "tank", (320, 560), "tank")
+    add(page, "manifold", "volume", (650, 150), "volume")
+    connect(page, ("fixed_pump", "T"), ("tank", "T"))
+    connect(page, ("relief_valve", "T"), ("tank", "T"))
+    connect(page, ("relief_valve", "P"), ("fixed_pump", "P"))
+    connect(page, ("volume", "P"), ("fixed_pump", "P"))
+    select(page, "fixed_pump")
+    enter(page, "displacement", "10 cm^3")
+    enter(page, "speed", "1450 rpm")
+    rename(page, "pump")
+    select(page, "relief_valve")
+    expect(page.locator(".problem[data-part=relief_valve]")).to_have_count(1)
+    enter(page, "opening_pressure", "-3 bar", refused=True)
+    expect(page.locator(".datasheet .wrong:visible")).to_contain_text("out of range")
+    enter(page, "opening_pressure", "150 bar")
+    enter(page, "override", '[["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]')
+    select(page, "volume")
+    enter(page, "volume", "1 l")
+    expect(page.locator(".verdict")).to_contain_text("No problems")
+    expect(page.locator(".problem")).to_have_count(0)
+    node = page.locator('.wire-hit[data-node="relief_valve_P"]').first.get_attribute("data-node")
+    assert node is not None
+    page.locator(f'circle.wire-hit[data-node="{node}"]').click()
+    expect(page.locator(".part-name input")).to_have_value(node)
+    rename(page, "supply")
+    expect(page.locator('.wire-hit[data-node="supply"]').first).to_be_attached()
+    page.get_by_role("button", name="Save").click()
+    file = folder / "circuit.toml"
+    eventually(file.exists, 20)
+    found = tomllib.loads(file.read_text())
+    assert found["components"] == tomllib.loads(EXPECTED)["components"]
+    assert found.keys() == {"components", "drawing"}
+    assert found["drawing"].keys() == {"pump", "relief_valve", "tank", "volume"}
+    library = circuit_library(file)
+    pack(read_circuit(read_toml(file), library, str(file)), library)
+
+
+def test_everything_by_keys_and_nothing_of_somebody_else_is_lost(page: Page, folder: Path) -> None:
+    page.locator(".palette-search input").fill("overcentre")
+    first = page.locator(".palette-item").first
+    expect(first).to_have_attribute("data-kind", "counterbalance_valve")
+    for words, kind in (("volume", "volume"), ("tank", "tank")):
+        page.locator(".palette-search input").fill(words)
+        expect(first).to_have_attribute("data-kind", kind)
+        first.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(f'.part[data-part="{kind}"]')).to_have_count(1)
+    page.locator('.part[data-part="volume"]').focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".part-name input")).to_have_value("volume")
+    page.locator('input[data-port="P"]').fill("tank")
+    page.locator('input[data-port="P"]').press("Enter")
+    expect(page.locator(f"{handle('volume', 'P')}:not(.free)")).to_have_count(1)
+    page.locator(".editor-sheet").focus()
+    expect(page.get_by_role("button", name="Undo")).to_be_enabled()
+    page.keyboard.press("Control+z")
+    expect(page.locator(f"{handle('volume', 'P')}.free")).to_have_count(1)
+    page.keyboard.press("Control+y")
+    expect(page.locator(f"{handle('volume', 'P')}:not(.free)")).to_have_count(1)
+    before = middle(page, ".selected")
+    page.keyboard.press("ArrowRight")
+    eventually(lambda: middle(page, ".selected")[0] > before[0] + 5, 20)
+    page.keyboard.press("Control+s")
+    file = folder / "circuit.toml"
+    eventually(file.exists, 20)
+    theirs = file.read_text() + "# a note of somebody else\n"
+    file.write_text(theirs)
+    page.keyboard.press("Delete")
+    expect(page.locator('.part[data-part="volume"]')).to_have_count(0)
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".asked")).to_contain_text("somebody else")
+    page.get_by_role("button", name="Read it again").click()
+    expect(page.locator('.part[data-part="volume"]')).to_have_count(1)
+    assert file.read_text() == theirs
+    page.locator(".palette-search input").fill("cylinder ram")
+    drag(page, middle(page, ".palette-item"), middle(page, ".editor-sheet"))
+    expect(page.locator('.part[data-part="cylinder"]')).to_have_count(1)
+    drag(page, middle(page, handle("cylinder", "rod")), middle(page, handle("volume", "P")))
+    expect(page.locator(".q-notification", has_text="mechanical port")).to_be_visible()
+    expect(page.locator(f"{handle('cylinder', 'rod')}.free")).to_have_count(1)
