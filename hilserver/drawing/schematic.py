@@ -72,7 +72,7 @@ def _item(item: Item) -> str:
     at = f'x="{item.label[0]:g}" text-anchor="{item.anchor}"'
     if not item.part.kind:  # a port of the machine
         return (
-            f'<g class="machine" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
+            f'<g class="machine" data-machine="{name}" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
             f'<text class="port" {at} y="{low:g}">{escape(machine_port(item.part.name))}</text>'
         )
     texts = f'<text class="name" {at} y="{low:g}">{name}</text>'

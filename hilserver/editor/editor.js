@@ -57,7 +57,7 @@ window.editor = (() => {
     }, (now, dragged) => {
       ghost.remove();
       const at = dragged && place(now);
-      if (at) tell("add", { kind: item.dataset.kind, x: at.x, y: at.y });
+      if (at) tell("add", { ...item.dataset, x: at.x, y: at.y });
     });
   }
 
@@ -99,8 +99,10 @@ window.editor = (() => {
       const other = under(now, ".handle");
       const wire = under(now, ".wire-hit");
       const part = under(now, "[data-part]");
+      const machine = under(now, "[data-machine]");
       if (other) tell("connect", { component, port, to: [other.dataset.component, other.dataset.port] });
       else if (wire) tell("connect", { component, port, node: wire.dataset.node });
+      else if (machine) tell("connect", { component, port, node: machine.dataset.machine });
       else if (part) tell("connect", { component, port, part: part.dataset.part });
     });
   }
@@ -124,7 +126,7 @@ window.editor = (() => {
   function click(event) {
     if (swallow) return;
     const item = event.target.closest(".palette-item");
-    if (item) return tell("add", { kind: item.dataset.kind });
+    if (item) return tell("add", { ...item.dataset });
     if (!event.target.closest(".editor-sheet") || event.target.closest(".handle")) return;
     const part = event.target.closest("[data-part]");
     const node = event.target.closest("[data-node]");

@@ -13,9 +13,11 @@ from hilserver.drawing.schematic import STYLE
 from hilserver.editor.document import ChangedByOthersError
 from hilserver.editor.edits import Connect, RemoveComponent, RemoveNode
 from hilserver.editor.parts import PortEnd, tables
-from hilserver.editor.picture import palette, picture_of
+from hilserver.editor.picture import offered_files, palette, picture_of
 from hilserver.editor.selection import Selection
 from hilserver.editor.session import EditorSession
+from hilserver.editor.subcircuit_files import subcircuit_files
+from hilserver.editor.trial_view import TrialView
 from hilserver.errors import HilserverError
 from hilserver.web.style import CIRCUIT_STYLE, AppearanceChoice, add_style, add_zoom, heading
 
@@ -66,13 +68,15 @@ class EditorPage:
     def _palette(self) -> None:
         with ui.column().classes("card w-full gap-2"):
             heading("Components")
+            self._files = dict(subcircuit_files(self.session.document.file))
             search = ui.input(placeholder="overcentre, PRV, LS, DCV …", on_change=lambda e: self._offer(e.value or ""))
             search.props("outlined dense clearable aria-label='Search components'").classes("w-full palette-search")
             self._offered = ui.html("", sanitize=False).classes("palette")
             self._offer("")
 
     def _offer(self, words: str) -> None:
-        self._offered.set_content(palette(self.session.document.parts.library.types, words))
+        found = palette(self.session.document.parts.library.types, words)
+        self._offered.set_content(found + offered_files(self._files, words))
 
     def _sheet(self) -> None:
         with ui.column().classes("card w-full gap-2 min-w-0"):
@@ -84,6 +88,7 @@ class EditorPage:
             )
             self._verdict = ui.label().classes("text-sm verdict")
             self._findings = ui.column().classes("w-full gap-0 findings no-wrap")
+            self._trial = TrialView(self.session)
 
     # --- what is shown -----------------------------------------------------------------------------------------------
 
@@ -104,6 +109,7 @@ class EditorPage:
             remove="" if document.is_changed else "editor-unsaved",
         )
         self._list_findings()
+        self._trial.refresh()
         self._selection.show(self.selected)
 
     def _draw(self) -> None:
@@ -159,10 +165,13 @@ class EditorPage:
         session, what = self.session, given.get("what")
         if what == "add":
             at = (float(given["x"]), float(given["y"])) if "x" in given else None
-            name = session.add(str(given["kind"]), at)
+            more = {"file": str(given["file"])} if "file" in given else {}
+            name = session.add(str(given["kind"]), at, **more)
             self.select(name)
         elif what == "move":
             session.move(str(given["name"]), float(given["dx"]), float(given["dy"]))
+            if str(given["name"]) in tables(session.document.table, "components"):
+                self.select(str(given["name"]))
         elif what == "nudge":
             session.move(self.selected, float(given["dx"]), float(given["dy"]))
         elif what == "connect":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from hilserver.toml import read_plain_toml
 
 Table = Mapping[str, Any]
 SIGNALS = ("signal in", "signal out")
+DEEPEST = 8
+"""Sub-circuits in one another whose ports are looked at."""
 
 
 @dataclass(frozen=True, order=True)
@@ -39,12 +42,20 @@ def tables(table: Table, key: str) -> dict[str, Table]:
     return {str(name): each for name, each in below(table, key).items() if isinstance(each, Mapping)}
 
 
+@functools.lru_cache(maxsize=100)
+def _definition_in(path: Path, changed: int) -> Table:
+    """The table of a file, read once for each time at which it was changed."""
+    return read_plain_toml(path)
+
+
 @dataclass(frozen=True)
 class Parts:
     """What the component types of a circuit know; ``folder``: that of its file, where its sub-circuits are."""
 
     library: Library
     folder: Path
+    within: tuple[str, ...] = ()
+    """The files of the sub-circuits in which this circuit is."""
 
     def type_of(self, part: Table) -> type[Component] | None:
         """The component's type; None for a sub-circuit and for one that is not known."""
@@ -54,7 +65,7 @@ class Parts:
         """The ports of a component and their kinds: hydraulic, mechanical, shaft, signal in, signal out; "" if not
         known."""
         if is_subcircuit(part):
-            return dict.fromkeys(self._ports_of_file(part), "")
+            return self._ports_of_file(part)
         kind = self.type_of(part)
         if kind is None:
             ports = part.get("ports")
@@ -68,18 +79,25 @@ class Parts:
         kind = self.type_of(part)
         return kind is not None and (port in kind.input_defaults or isinstance(part.get(port), int | float))
 
-    def _ports_of_file(self, part: Table) -> list[str]:
-        names = self._definition(part).get("ports")
-        listed = names if isinstance(names, list) else [*below(part, "ports")]
-        return [name for name in listed if isinstance(name, str) and name]
+    def _ports_of_file(self, part: Table) -> dict[str, str]:
+        definition, file = self._definition(part), part.get("file")
+        names = definition.get("ports")
+        listed = [name for name in names if isinstance(name, str)] if isinstance(names, list) else below(part, "ports")
+        within = (*self.within, str(file))
+        if len(within) > DEEPEST:
+            return dict.fromkeys(listed, "")
+        folder = (self.folder / str(file)).parent if file else self.folder
+        kinds = Parts(self.library, folder, within).nodes(definition)
+        return {name: kinds.get(name, "") for name in listed if name}
 
     def _definition(self, part: Table) -> Table:
         """The circuit that a sub-circuit consists of; an empty one if it can't be read, which the check tells."""
         if not isinstance(file := part.get("file"), str):
             return below(part, "definition")
+        path = self.folder / file
         try:
-            return read_plain_toml(self.folder / file)
-        except HilserverError:
+            return _definition_in(path, path.stat().st_mtime_ns)
+        except (HilserverError, OSError):
             return {}
 
     def parameters(self, part: Table) -> Table:

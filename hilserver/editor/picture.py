@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import ceil
@@ -11,13 +12,15 @@ from hilserver.components.describe import in_plain_words, matches
 from hilserver.components.synonyms import SYNONYMS
 from hilserver.drawing.model import Drawing
 from hilserver.drawing.schematic import render
-from hilserver.drawing.symbols import box, symbol
+from hilserver.drawing.symbols import Symbol, box, symbol
 from hilserver.editor.checks import CircuitFinding
 from hilserver.editor.sketch import Sketch
 
 ROOM, STEP = 100.0, 200.0
 """Free room at the right and at the bottom, and steps in which the sheet grows: it does not change at each edit."""
 LEAST = (1000.0, 600.0)
+_WAYS = re.compile(r"(\d) (\d)$")
+"""Of a directional valve: 4/3."""
 
 
 def picture_of(found: Sketch, selected: str, findings: Sequence[CircuitFinding]) -> str:
@@ -104,9 +107,24 @@ def _offer(name: str, kind: type[Component]) -> str:
     also = ", ".join(SYNONYMS.get(name, ()))
     about = f"{in_plain_words(kind)}{f' Also called: {also}.' if also else ''}"
     scale = min(44.0 / drawn.width, 34.0 / drawn.height, 0.5)
+    label = _WAYS.sub(r"\1/\2", name.replace("_", " "))
+    return _button(f'data-kind="{escape(name)}"', about, drawn, scale, label)
+
+
+def offered_files(files: Mapping[str, str], words: str) -> str:
+    """The sub-circuits with these words in their name or description, as buttons to be dragged."""
+    wanted = words.casefold().split()
+    found = [file for file, about in files.items() if all(w in f"subcircuit {file} {about}".casefold() for w in wanted)]
+    drawn = box(("P", "T"), ())
+    buttons = (
+        _button(f'data-kind="subcircuit" data-file="{escape(file)}"', files[file], drawn, 0.5, file) for file in found
+    )
+    return "".join(('<p class="heading">Sub-circuits</p>', *buttons)) if found else ""
+
+
+def _button(data: str, about: str, drawn: Symbol, scale: float, label: str) -> str:
     return (
-        f'<button type="button" class="palette-item" data-kind="{escape(name)}" data-width="{drawn.width:g}" '
-        f'data-height="{drawn.height:g}" title="{escape(about)}"><svg viewBox="0 0 {drawn.width:g} {drawn.height:g}" '
-        f'width="{scale * drawn.width:.0f}" height="{scale * drawn.height:.0f}" fill="none" stroke="currentColor" '
-        f'stroke-width="{0.9 / scale:.1f}">{drawn.body}</svg><span>{escape(name.replace("_", " "))}</span></button>'
+        f'<button type="button" class="palette-item" {data} title="{escape(about)}">'
+        f'<svg viewBox="0 0 {drawn.width:g} {drawn.height:g}" fill="none" stroke="currentColor" '
+        f'stroke-width="{0.9 / scale:.1f}">{drawn.body}</svg><span>{escape(label)}</span></button>'
     )

@@ -11,6 +11,7 @@ from hilserver.circuit.model import NodeStart, Solver
 from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.components.base import Fluid
 from hilserver.components.describe import in_plain_words
+from hilserver.editor.curve_view import CurveView
 from hilserver.editor.edits import (
     Connect,
     Disconnect,
@@ -45,6 +46,7 @@ class Selection:
         self._types = component_types(session.document.parts.library).types
         self._shown: object = None
         self._entering = False
+        self._curves: CurveView | None = None
         self._content = ui.column().classes("card w-full gap-2 part-card no-wrap")
 
     def show(self, name: str) -> None:
@@ -53,6 +55,7 @@ class Selection:
         if self._shown == before or self._entering:
             return
         self._content.clear()
+        self._curves = None
         with self._content:
             if name.startswith("node "):
                 self._show_node(name.removeprefix("node "))
@@ -87,10 +90,12 @@ class Selection:
         if known is not None:
             ui.label(in_plain_words(known)).classes("text-sm text-slate-500")
         self._ports(name, part)
+        self._curves = None if is_subcircuit(part) else CurveView(self.session, name)
         if is_subcircuit(part):
             self._values(name, ("components", name), self._subcircuit_fields(part), "Values")
         else:
-            self._values(name, ("components", name), fields_of(self._datasheet(kind), part), "Datasheet values")
+            fields = sorted(fields_of(self._datasheet(kind), part), key=lambda each: not each.info.required)
+            self._values(name, ("components", name), fields, "Datasheet values")
         remove = ui.button("Remove", icon="delete", on_click=lambda: self._make(RemoveComponent(name)))
         remove.props("flat no-caps dense color=negative")
 
@@ -144,6 +149,7 @@ class Selection:
                 ui.label(f"{port} ({kind})" if kind else port)
                 given = document.parts.node(document.table, end) or as_text(part.get(port, ""))
                 alike = sorted(n for n, of in nodes.items() if not kind or of in ("", kind.partition(" ")[0]))
+                alike += [each for each in ("rig.A", "rig.B") if kind == "hydraulic" and each not in alike]
                 box = ui.input(value=given, placeholder="not connected", autocomplete=alike)
                 box.props(f'outlined dense data-port="{port}" aria-label="Node at {port}"')
                 for event in ("blur", "keydown.enter"):
@@ -193,6 +199,8 @@ class Selection:
             row.refuse(reason[-1])
         elif not row.field.info.choices:
             row.put(edit.value if text else "")
+        if not reason[-1] and self._curves is not None:
+            self._curves.refresh()
 
     # --- a node, the circuit -----------------------------------------------------------------------------------------
 

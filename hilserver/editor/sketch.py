@@ -46,7 +46,7 @@ def drawable(table: Table, parts: Parts, *, values: bool = True) -> dict[str, An
         for port, kind in parts.ports(part).items():
             node = parts.node(table, PortEnd(name, port))
             if kind not in SIGNALS:
-                nodes[port] = node
+                nodes[port] = "" if kind == "signal" else node  # of a sub-circuit: no line, as all signals
             elif node:
                 signals[port] = node
         others = {key: value for key, value in part.items() if values and key not in (*signals, *SIGNALS)}

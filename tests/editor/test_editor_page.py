@@ -164,6 +164,7 @@ def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(page: Page, folder:
     expect(page.locator(".datasheet .wrong:visible")).to_contain_text("out of range")
     enter(page, "opening_pressure", "150 bar")
     enter(page, "override", '[["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]')
+    expect(page.locator(".characteristic canvas")).to_be_visible()
     select(page, "volume")
     enter(page, "volume", "1 l")
     expect(page.locator(".verdict")).to_contain_text("No problems")
@@ -174,6 +175,9 @@ def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(page: Page, folder:
     expect(page.locator(".part-name input")).to_have_value(node)
     rename(page, "supply")
     expect(page.locator('.wire-hit[data-node="supply"]').first).to_be_attached()
+    page.get_by_label("time [s]").fill("0.5")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.locator(".trial-chart canvas").first).to_be_visible()
     page.get_by_role("button", name="Save").click()
     file = folder / "circuit.toml"
     eventually(file.exists, 20)

@@ -35,7 +35,7 @@ from hilserver.errors import HilserverError
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((*ROOT.glob("config/circuits/**/*.toml"), *ROOT.glob("docs/examples/*.toml")))
-SEQUENCES, LENGTH = 200, 12
+SEQUENCES, LENGTH = 200, 10
 COMMENT = re.compile(r"#.*")
 
 
