@@ -12,6 +12,8 @@ from nicegui.events import GenericEventArguments
 from hilserver.drawing.schematic import STYLE
 from hilserver.editor.document import ChangedByOthersError
 from hilserver.editor.edits import Connect, RemoveComponent, RemoveNode
+from hilserver.editor.live import RigLink
+from hilserver.editor.live_view import LiveView
 from hilserver.editor.parts import PortEnd, tables
 from hilserver.editor.picture import offered_files, palette, picture_of
 from hilserver.editor.selection import Selection
@@ -26,10 +28,10 @@ _ZOOM = {"smaller": "zoom_out", "fit": "fit_screen", "larger": "zoom_in"}
 
 
 class EditorPage:
-    """A page with a circuit that is being edited."""
+    """A page with a circuit that is being edited; ``link``: to the rig to which it can be applied."""
 
-    def __init__(self, session: EditorSession) -> None:
-        self.session = session
+    def __init__(self, session: EditorSession, link: RigLink | None = None) -> None:
+        self.session, self._link = session, link
         self.selected = ""
         add_style(STYLE + CIRCUIT_STYLE + (HERE / "editor.css").read_text())
         add_zoom()
@@ -57,6 +59,7 @@ class EditorPage:
             self._redo = ui.button("Redo", icon="redo", on_click=self.session.redo).props("flat no-caps dense")
             keep = ui.button("Keep places", icon="push_pin", on_click=lambda: self.guarded(self.session.keep_places))
             keep.props("flat no-caps dense").tooltip("Write the places of all parts into the file, as they are now.")
+            self._live = LiveView(self.session, self._link) if self._link is not None else None
             self._save = ui.button("Save", icon="save", on_click=self.save).props("unelevated no-caps").classes("save")
             with (
                 ui.button(icon="tune").props("flat round dense aria-label=Appearance"),
@@ -110,6 +113,8 @@ class EditorPage:
         )
         self._list_findings()
         self._trial.refresh()
+        if self._live is not None:
+            self._live.refresh()
         self._selection.show(self.selected)
 
     def _draw(self) -> None:

@@ -94,6 +94,8 @@ class Parts:
         """The circuit that a sub-circuit consists of; an empty one if it can't be read, which the check tells."""
         if not isinstance(file := part.get("file"), str):
             return below(part, "definition")
+        if Path(file).is_absolute() or ".." in Path(file).parts or Path(file).suffix != ".toml":
+            return {}
         path = self.folder / file
         try:
             return _definition_in(path, path.stat().st_mtime_ns)

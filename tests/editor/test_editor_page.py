@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, chromium
+from editor_bench import edited
+from pages import only
+from panel_bench import CHROMIUM, IMAGES, WITHIN, chromium
 from playwright.sync_api import Browser, Page, expect
-from service_harness import eventually, listens
+from service_harness import eventually
 
 from hilserver.circuit.library import circuit_library
 from hilserver.circuit.model import read_circuit
@@ -26,7 +23,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="not installed: chromium (make test-programs)"),
 ]
-COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "edit", "--no-browser")
 EXPECTED = """
 [components.pump]
 type = "fixed_pump"
@@ -51,6 +47,13 @@ volume = "1 l"
 """
 
 
+def documented() -> list[str]:
+    """The options of the command in docs/editing.md."""
+    command, verb, *options = only("tested: tests/editor/test_editor_page.py::documented").text.split()
+    assert (command, verb) == ("hilserver", "edit")
+    return options
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
@@ -58,20 +61,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(folder: Path) -> Iterator[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    said = folder / "edit.log"
-    with said.open("w") as log:
-        process = subprocess.Popen((*COMMAND, "circuit.toml"), stdout=log, stderr=log, cwd=folder, env=environment)
-    try:
-        url = eventually(lambda: (found := re.search(r"http://\S+", said.read_text())) and found[0], 30)
-        eventually(lambda: listens(int(url.split(":")[2].partition("/")[0])), 30)
+    with edited(folder, *documented()) as url:
         yield url
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (0, -signal.SIGTERM)
-    finally:
-        process.kill()
-        process.wait()
-    assert "Traceback" not in said.read_text(), said.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +136,9 @@ def rename(page: Page, new: str) -> None:
     page.locator(".part-name input").press("Enter")
 
 
-def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(page: Page, folder: Path) -> None:
+def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(
+    page: Page, folder: Path, request: pytest.FixtureRequest
+) -> None:
     add(page, "gear pump", "fixed_pump", (200, 400), "fixed_pump")
     add(page, "safety valve", "relief_valve", (450, 300), "relief_valve")
     add(page, "reservoir", "tank", (320, 560), "tank")
@@ -175,6 +168,12 @@ def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(page: Page, folder:
     expect(page.locator(".part-name input")).to_have_value(node)
     rename(page, "supply")
     expect(page.locator('.wire-hit[data-node="supply"]').first).to_be_attached()
+    select(page, "relief_valve")
+    expect(page.locator(".characteristic canvas")).to_be_visible()
+    if request.config.getoption("--screenshots", default=False):
+        page.locator(".palette-search input").fill("")
+        page.wait_for_timeout(1000)
+        page.screenshot(path=IMAGES / "editor.png", scale="css")
     page.get_by_label("time [s]").fill("0.5")
     page.get_by_role("button", name="Simulate").click()
     expect(page.locator(".trial-chart canvas").first).to_be_visible()
