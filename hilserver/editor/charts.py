@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hilserver.editor.curves import Characteristic
+from hilserver.editor.curves import CharacteristicCurves
 from hilserver.editor.trial import TrialPanel
 from hilserver.web.display import Units
 
@@ -12,7 +12,7 @@ COLOURS = ("#0f4c81", "#b45309", "#15803d", "#7c3aed", "#b91c1c", "#0e7490", "#a
 _GRID = {"left": 55, "right": 20, "top": 34, "bottom": 42}
 
 
-def characteristic_chart(found: Characteristic) -> dict[str, Any]:
+def characteristic_chart(found: CharacteristicCurves) -> dict[str, Any]:
     """The options of ECharts for characteristic curves; the datasheet's own points are drawn as dots."""
     series = [
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import background_tasks, run, ui
 
 from hilserver.editor.charts import characteristic_chart
-from hilserver.editor.curves import Characteristic, characteristic
+from hilserver.editor.curves import CharacteristicCurves, characteristic
 from hilserver.editor.parts import below, tables
 from hilserver.editor.session import EditorSession
 from hilserver.errors import HilserverError
@@ -33,7 +33,7 @@ class CurveView:
         part = tables(table, "components").get(self.name)
         if part is None:
             return
-        found: Characteristic | None = None
+        found: CharacteristicCurves | None = None
         note = ""
         try:
             found = await run.io_bound(characteristic, part, document.parts, below(table, "fluid"))

@@ -1,4 +1,4 @@
-"""Characteristic curves of a component: flow over pressure, flow over command, as its own equations give them at rest.
+"""CharacteristicCurves curves of a component: flow over pressure, flow over command, as its own equations give them at rest.
 
 The component is run between two pressures in a circuit of its own, with the program that runs every circuit: each point
 of a curve is where it has come to rest.
@@ -32,7 +32,7 @@ AT_REST = 2e-3
 
 
 @dataclass(frozen=True)
-class Characteristic:
+class CharacteristicCurves:
     """Curves by name over one axis, and the points that the datasheet gives; in the units of the labels."""
 
     across: str
@@ -43,7 +43,7 @@ class Characteristic:
     is_settled: bool = True
 
 
-def characteristic(part: Mapping[str, Any], parts: Parts, fluid: Mapping[str, Any]) -> Characteristic | None:
+def characteristic(part: Mapping[str, Any], parts: Parts, fluid: Mapping[str, Any]) -> CharacteristicCurves | None:
     """The curves of a component's table; None if its type has none.
 
     Raises HilserverError if the values are not complete, or wrong.
@@ -59,7 +59,7 @@ def characteristic(part: Mapping[str, Any], parts: Parts, fluid: Mapping[str, An
 
 def _over_pressure(
     part: Mapping[str, Any], kind: type[Component], parts: Parts, fluid: Mapping[str, Any], way: tuple[str, str]
-) -> Characteristic | None:
+) -> CharacteristicCurves | None:
     first, second = way
     given = tuple(_given_points(part))
     highest = 1.2 * max(_pressures(part), default=100.0 * BAR)
@@ -78,12 +78,12 @@ def _over_pressure(
         at_rest = at_rest and settled
     if not curves:  # what opens it is elsewhere
         return None
-    return Characteristic("pressure [bar]", "flow [l/min]", sweep * highest / BAR, curves, given, at_rest)
+    return CharacteristicCurves("pressure [bar]", "flow [l/min]", sweep * highest / BAR, curves, given, at_rest)
 
 
 def _over_command(
     part: Mapping[str, Any], kind: type[Component], parts: Parts, fluid: Mapping[str, Any]
-) -> Characteristic:
+) -> CharacteristicCurves:
     nominal = below(part, "nominal_flow")
     drop = 35.0 * BAR
     with suppress(ValueError):
@@ -94,7 +94,7 @@ def _over_command(
     flows, settled = _flows({**part, **inputs}, nodes, drop, "command", sweep, parts, fluid)
     curves = {f"P → {port}": flows[port] / L_MIN for port in ("A", "B")}
     across = f"command, with {drop / BAR:g} bar from P to A and B"
-    return Characteristic(across, "flow [l/min]", sweep, curves, is_settled=settled)
+    return CharacteristicCurves(across, "flow [l/min]", sweep, curves, is_settled=settled)
 
 
 def _flows(

@@ -1,4 +1,4 @@
-"""Characteristic curves are those of the datasheet, and of analytic solutions where there are some."""
+"""CharacteristicCurves curves are those of the datasheet, and of analytic solutions where there are some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from hilserver.circuit.library import standard_library
 from hilserver.editor.charts import characteristic_chart
-from hilserver.editor.curves import Characteristic, characteristic
+from hilserver.editor.curves import CharacteristicCurves, characteristic
 from hilserver.editor.parts import Parts
 from hilserver.errors import HilserverError
 
@@ -19,7 +19,7 @@ RELIEF = {"opening_pressure": "150 bar", "override": [["5 bar", "20 l/min"], ["1
 NOMINAL = {"flow": "40 l/min", "drop": "35 bar", "per": "edge"}
 
 
-def curve_of(kind: str, **values: Any) -> Characteristic:
+def curve_of(kind: str, **values: Any) -> CharacteristicCurves:
     found = characteristic({"type": kind, **values}, PARTS, {})
     assert found is not None
     assert found.is_settled
