@@ -45,8 +45,12 @@ def edit(
 
         EditorPage(session, link)
 
+    def at_end() -> None:
+        if kept := session.document.keep_unsaved():
+            typer.echo(f"Not saved: your changes are kept in {kept}.")
+
     url = local_url(listening, token)
     typer.echo(f"Circuit {file}: {url}    Ctrl-C ends it.")
     if browser:
         threading.Timer(1.0, webbrowser.open, (url,)).start()
-    serve_locally(f"{file.name} · hilserver", "hilserver edit", listening, token, build)
+    serve_locally(f"{file.name} · hilserver", "hilserver edit", listening, token, build, at_end)

@@ -22,7 +22,7 @@ from hilserver.drawing.lines import (
 )
 from hilserver.drawing.model import Drawing, Item
 from hilserver.drawing.parts import DrawnComponent, read_parts, sorted_parts
-from hilserver.drawing.placed import draw_routes, enclose, nodes_to_lead, put, read_places
+from hilserver.drawing.placed import draw_routes, enclose, facing, nodes_to_lead, put, read_places
 from hilserver.drawing.places import MARGIN, place_across, place_upwards
 from hilserver.drawing.rows import Rows
 from hilserver.drawing.texts import label_width, signal_width
@@ -33,6 +33,7 @@ def draw(source: Mapping[str, Any]) -> Drawing:
     places = read_places(source)
     parts = sorted_parts(read_parts(source), places)
     rows = Rows(parts)
+    rows.turns |= facing([*parts.moving, *(part for part in parts.hydraulic if part.mechanical)], places)
     blocks = make_blocks(parts, rows, places)
     lines = lead_lines(blocks, rows.zone)
     place_across(blocks, lines)

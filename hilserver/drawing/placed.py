@@ -8,6 +8,7 @@ from typing import Any
 
 from hilserver.drawing.blocks import Block, Box, Pin, extents
 from hilserver.drawing.model import Drawing, Mark, Polyline
+from hilserver.drawing.parts import DrawnComponent
 from hilserver.drawing.routes import OUT, Lead, Route, Segment, exchanged, route
 from hilserver.drawing.symbols import Point
 from hilserver.drawing.texts import node_width
@@ -20,6 +21,28 @@ RIG = "rig."
 def read_places(source: Mapping[str, Any]) -> dict[str, Point]:
     """The places in a circuit's table, in units of the drawing: upper left corners of symbols."""
     return {name: (GRID * column, GRID * row) for name, (column, row) in source.get("drawing", {}).items()}
+
+
+def facing(parts: Sequence[DrawnComponent], places: Mapping[str, Point]) -> dict[str, str]:
+    """How parts that move are turned: by half a turn where the one at their right port is left of that at the left."""
+    at: dict[str, list[tuple[str, float]]] = {}
+    for part in parts:
+        for node in part.mechanical.values():
+            if part.name in places:
+                at.setdefault(node, []).append((part.name, places[part.name][0]))
+    turns = {}
+    for part in parts:
+        sides = {part.symbol.side(port): node for port, node in part.mechanical.items()}
+        others = {
+            side: [x for name, x in at.get(node, ()) if name != part.name]
+            for side, node in sides.items()
+            if side in ("left", "right")
+        }
+        if part.name in places and all(others.get(side) for side in ("left", "right")):
+            left, right = (sum(others[side]) / len(others[side]) for side in ("left", "right"))
+            if right < left:
+                turns[part.name] = "round"
+    return turns
 
 
 def put(blocks: Sequence[Block], places: Mapping[str, Point]) -> list[Block]:
@@ -56,7 +79,9 @@ def draw_routes(drawing: Drawing, blocks: Sequence[Block], nodes: Collection[str
             _draw(drawing, node, found, [lead.pilot for lead in leads])
         sideways = [_sideways(block, node).turned() for block in blocks if _moves_with(block, node)]
         if len(sideways) > 1:
-            upright = route(sideways, [(b, a, d, c) for a, b, c, d in walls], [])
+            others = [segment for one in drawn for segment in pairwise(exchanged(one))]
+            upright = route(sideways, [(b, a, d, c) for a, b, c, d in walls], others)
+            drawn.extend(pair for segment in upright.segments() for pair in pairwise(exchanged(segment)))
             for way in upright.ways:
                 drawing.wires.append(Polyline(node, "mechanical", exchanged(way)))
             ends = upright.ends

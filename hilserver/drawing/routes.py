@@ -15,6 +15,8 @@ from hilserver.drawing.symbols import Point
 
 OUT = 12.0
 """A line leaves its port by this distance before it turns."""
+LEAST = 5.0
+"""The same, where two ports face one another."""
 _HIT, _OVERLAP, _BEND = 300.0, 150.0, 8.0
 _CLOSE = 5.0
 """Lines nearer to one another than this can't be told apart."""
@@ -41,7 +43,7 @@ class Lead:
     def ways(self, level: float) -> Iterator[Way]:
         """The ways from the port to a line at this height: straight, or around the part."""
         begin = (*self.begin, (self.x, self.y))
-        if (level - self.y) * self.way >= OUT - 1.0:
+        if (level - self.y) * self.way >= LEAST:
             yield (*begin, (self.x, level))
             return
         out = self.y + self.way * OUT

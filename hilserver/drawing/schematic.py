@@ -24,7 +24,13 @@ _BUTTON = ' role="button" tabindex="0"'
 
 def schematic(source: Mapping[str, Any]) -> str:
     """The schematic of a circuit from its table, as one SVG element; `STYLE` belongs to its page."""
-    return render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
+    return render(draw(source), tanks_of(source))
+
+
+def tanks_of(source: Mapping[str, Any]) -> dict[str, str]:
+    """The tanks of a circuit by their nodes."""
+    tanks = {name: part for name, part in source.get("components", {}).items() if part.get("type") == "tank"}
+    return {str(node): name for name, part in tanks.items() for node in part.get("ports", {}).values()}
 
 
 def picture(source: Mapping[str, Any]) -> str:
@@ -33,8 +39,8 @@ def picture(source: Mapping[str, Any]) -> str:
     return f"{head}\n<style>\n{STYLE}</style>\n{rest.replace(_BUTTON, '')}"
 
 
-def render(drawing: Drawing, tank: str | None) -> str:
-    """A drawing as SVG; ``tank`` is the component that a click on a tank opens."""
+def render(drawing: Drawing, tanks: Mapping[str, str]) -> str:
+    """A drawing as SVG; ``tanks``: by node, the component that a click on a tank opens."""
     width, height = round(drawing.width), round(drawing.height)
     extent = f"{drawing.left:g} {drawing.top:g} {width} {height}"
     parts = [
@@ -45,7 +51,7 @@ def render(drawing: Drawing, tank: str | None) -> str:
             f'<circle class="dot" data-line="{escape(node)}" cx="{x:g}" cy="{y:g}" r="3"/>'
             for node, (x, y) in drawing.dots
         ),
-        *(_tank(tank, at) for _, at in drawing.tanks),
+        *(_tank(tanks.get(node), at) for node, at in drawing.tanks),
         *(_item(item) for item in drawing.items),
         *(_mark(f"node.{mark.name}", mark, "value") for mark in drawing.nodes),
         *(_mark(f"signal.{mark.name}", mark, "signal") for mark in drawing.signals),

@@ -197,12 +197,12 @@ class _Text:
     def _take_out(self, k: int) -> None:
         """Remove a section; comments behind it that are not its own stay, and no blank line too many."""
         gone, before = self.sections.pop(k), self.sections[k - 1]
-        comments = any(line.strip() for line in gone.tail)
-        if comments:
-            before.tail += gone.tail
-        elif k < len(self.sections) and gone.tail and not (before.tail and not before.tail[-1].strip()):
-            before.tail += gone.tail
-        elif k == len(self.sections):
+        while gone.tail and not gone.tail[0].strip() and before.tail and not before.tail[-1].strip():
+            gone.tail.pop(0)
+        before.tail += gone.tail
+        while not before.text.strip() and before.tail:  # nothing comes before: no blank line at the beginning
+            before.tail.pop(0)
+        if k == len(self.sections):
             while before.tail and not before.tail[-1].strip():
                 before.tail.pop()
 

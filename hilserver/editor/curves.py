@@ -1,4 +1,4 @@
-"""CharacteristicCurves curves of a component: flow over pressure, flow over command, as its own equations give them at rest.
+"""Characteristic curves of a component, as its own equations give them at rest: flow over pressure or over command.
 
 The component is run between two pressures in a circuit of its own, with the program that runs every circuit: each point
 of a curve is where it has come to rest.

@@ -97,8 +97,16 @@ class CircuitDocument:
         if not over and self.is_changed_by_others():
             text = f"{self.file} was changed by somebody else since it was read here."
             raise ChangedByOthersError(text if self.file.exists() else f"{self.file} was removed meanwhile.")
-        replace_file(self.file, self.text)
+        replace_file(self.file.resolve(), self.text)  # a link stays one
         self.saved = self.text
+
+    def keep_unsaved(self) -> Path | None:
+        """Write what was not saved beside the file, if there is anything; returns where. Raises HilserverError."""
+        if not self.is_changed:
+            return None
+        kept = self.file.with_name(f"{self.file.name}.unsaved")
+        replace_file(kept, self.text)
+        return kept
 
     def is_changed_by_others(self) -> bool:
         """Whether the file on the disk is another one than the one known here."""

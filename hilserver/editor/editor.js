@@ -67,7 +67,7 @@ window.editor = (() => {
       [each.dataset.part, each.dataset.machine, each.dataset.component].includes(name));
     const by = (now) => {
       const at = place(now);
-      return at && { dx: at.x - start.x, dy: at.y - start.y };
+      return at && { dx: at.x - start.x, dy: at.y - start.y, x: at.x, y: at.y };
     };
     follow(event, (now) => {
       const moved = by(now);

@@ -57,6 +57,8 @@ class EditorPage:
                 button.on("click", js_handler=f"() => zoom.{name}()").tooltip(name)
             self._undo = ui.button("Undo", icon="undo", on_click=self.session.undo).props("flat no-caps dense")
             self._redo = ui.button("Redo", icon="redo", on_click=self.session.redo).props("flat no-caps dense")
+            with self._undo:
+                self._undo_hint = ui.tooltip("")
             keep = ui.button("Keep places", icon="push_pin", on_click=lambda: self.guarded(self.session.keep_places))
             keep.props("flat no-caps dense").tooltip("Write the places of all parts into the file, as they are now.")
             self._live = LiveView(self.session, self._link) if self._link is not None else None
@@ -104,7 +106,7 @@ class EditorPage:
         self._draw()
         self._undo.set_enabled(bool(document.past))
         self._redo.set_enabled(bool(document.future))
-        self._undo.tooltip(f"Undo: {document.past[-1][1]} (Ctrl+Z)" if document.past else "Ctrl+Z")
+        self._undo_hint.set_text(f"Undo: {document.past[-1][1]} (Ctrl+Z)" if document.past else "Nothing to undo")
         self._save.set_enabled(document.is_changed)
         self._state.set_text("not saved" if document.is_changed else "saved" if document.saved is not None else "new")
         self._state.classes(
@@ -174,11 +176,12 @@ class EditorPage:
             name = session.add(str(given["kind"]), at, **more)
             self.select(name)
         elif what == "move":
-            session.move(str(given["name"]), float(given["dx"]), float(given["dy"]))
+            to = float(given["x"]), float(given["y"])
+            session.move(str(given["name"]), (float(given["dx"]), float(given["dy"])), to)
             if str(given["name"]) in tables(session.document.table, "components"):
                 self.select(str(given["name"]))
         elif what == "nudge":
-            session.move(self.selected, float(given["dx"]), float(given["dy"]))
+            session.move(self.selected, (float(given["dx"]), float(given["dy"])))
         elif what == "connect":
             session.make(Connect(PortEnd(str(given["component"]), str(given["port"])), self._target(given)))
         elif what == "select":

@@ -27,9 +27,9 @@ def picture_of(found: Sketch, selected: str, findings: Sequence[CircuitFinding])
     """The SVG of a circuit that is being edited; ``selected``: a part or a node."""
     drawing = found.drawing
     _enlarge(drawing)
-    *lines, end = render(drawing, None).split("\n")
-    tanks = {handle.node: handle.end.component for handle in found.handles if handle.kind == "hydraulic"}
-    over = [*_hits(drawing), *_selection(drawing, selected), *_handles(found), *_marks(drawing, findings, tanks)]
+    *lines, end = render(drawing, found.tanks).split("\n")
+    parts = {handle.node: handle.end.component for handle in found.handles if handle.node}
+    over = [*_hits(drawing), *_selection(drawing, selected), *_handles(found), *_marks(drawing, findings, parts)]
     return "\n".join((*lines, '<g class="over">', *over, "</g>", end))
 
 

@@ -35,6 +35,7 @@ STARTS = {
     "shaft": ("angle", "speed"),
 }
 """The initial values of each kind of node."""
+_PARAMETER = DatasheetValue(description="", required=False)
 Guarded = Callable[..., bool]
 
 
@@ -187,7 +188,8 @@ class Selection:
         key, text = row.field.key, row.entry.strip()
         if text == row.field.given or (row.problem and row.is_changed and row.field.problem(text)):
             return
-        edit = SetValue((*path, *key.split(".")), as_value(text) if text else None)
+        value = as_value(text) if text else None
+        edit = SetValue((*path, *key.split(".")), text if text and value is None else value)
         where = key if path[:1] in (("components",), ("nodes",)) else ".".join((*path, key))
         reason = ["This can't be written."]
         self._entering = not row.field.info.choices  # which may change the symbol
@@ -227,6 +229,9 @@ class Selection:
         ui.label("Circuit").classes("text-lg font-bold")
         text = DatasheetValue(description="what the circuit is", required=False)
         self._values("", (), [DatasheetField("description", str(table.get("description", "")), text)])
+        given = below(table, "parameters")
+        parameters = TypeInfo(description="", ports=(), values=dict.fromkeys(given, _PARAMETER))
+        self._values("", ("parameters",), fields_of(parameters, given), "Parameters")
         for title, key, kind in (("Oil", "fluid", Fluid), ("Integration", "solver", Solver)):
             given = below(table, key)
             fields = [

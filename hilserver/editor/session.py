@@ -75,12 +75,18 @@ class EditorSession:
         self.make(edit)
         return name
 
-    def move(self, name: str, dx: float, dy: float) -> None:
-        """Move a part by a distance in the drawing; it snaps to columns and rows."""
+    def move(self, name: str, by: tuple[float, float], to: tuple[float, float] | None = None) -> None:
+        """Move a part by a distance in the drawing; it snaps to columns and rows.
+
+        ``to``: where a tank is put that was drawn only at the ports that lead to it.
+        """
         item = next((each for each in self.sketch.drawing.items if each.part.name == name), None)
-        if item is None:
-            raise HilserverError(f"{name} is not drawn as a part of its own.")
-        self.make(Move({name: _place(item.x + dx, item.y + dy)}))
+        if item is not None:
+            self.make(Move({name: _place(item.x + by[0], item.y + by[1])}))
+        elif to is not None:
+            self.make(Move({name: _place(to[0] - GRID, to[1])}))
+        else:
+            raise HilserverError(f"{name} is not drawn as a part of its own: drag it to where it should stand.")
 
     def keep_places(self) -> None:
         """Write the places of all parts into the file, as they are drawn now."""

@@ -10,6 +10,7 @@ from hilserver.circuit.drawn import DRAWING, is_place
 from hilserver.drawing.layout import draw
 from hilserver.drawing.model import Drawing
 from hilserver.drawing.placed import GRID
+from hilserver.drawing.schematic import tanks_of
 from hilserver.drawing.symbols import Point
 from hilserver.editor.edits import Place
 from hilserver.editor.parts import SIGNALS, Parts, PortEnd, Table, tables
@@ -28,11 +29,12 @@ class Handle:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A drawing, the ports in it, and the place of each part, in columns and rows."""
+    """A drawing, the ports in it, the place of each part, in columns and rows, and the tanks by their nodes."""
 
     drawing: Drawing
     handles: tuple[Handle, ...]
     places: Mapping[str, Place]
+    tanks: Mapping[str, str]
 
 
 def drawable(table: Table, parts: Parts, *, values: bool = True) -> dict[str, Any]:
@@ -75,4 +77,4 @@ def sketch(table: Table, parts: Parts) -> Sketch:
                 end = PortEnd(name, port)
                 optional = parts.is_optional(components[name], port)
                 handles.append(Handle(end, (item.x + at[0], item.y + at[1]), kind, parts.node(table, end), optional))
-    return Sketch(drawing, tuple(handles), places)
+    return Sketch(drawing, tuple(handles), places, tanks_of(source))

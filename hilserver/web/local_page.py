@@ -24,10 +24,17 @@ def local_url(port: int, token: str) -> str:
     return f"http://{LOOPBACK}:{port}/?token={token}"
 
 
-def serve_locally(title: str, command: str, port: int, token: str, build: Callable[[], None]) -> None:
+def serve_locally(
+    title: str,
+    command: str,
+    port: int,
+    token: str,
+    build: Callable[[], None],
+    at_end: Callable[[], None] = lambda: None,
+) -> None:
     """Serve a page until Ctrl-C or SIGTERM. ``build`` is called for each browser tab that may see it.
 
-    ``command``: what has printed the address with the token.
+    ``command``: what has printed the address with the token. ``at_end`` is called before the program ends.
     """
     os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.gettempdir())  # nothing is stored, but it creates the folder
     from fastapi.responses import HTMLResponse, RedirectResponse
@@ -51,6 +58,7 @@ def serve_locally(title: str, command: str, port: int, token: str, build: Callab
         build()
         return None
 
+    app.on_shutdown(at_end)
     app.add_middleware(Guard, names=own_names(LOOPBACK, ()))
     ui.page("/", title=title)(index)
     with contextlib.suppress(LocalProtocolError):  # at shutdown uvicorn closes what browsers have closed

@@ -1,4 +1,4 @@
-"""CharacteristicCurves curves are those of the datasheet, and of analytic solutions where there are some."""
+"""Characteristic curves are those of the datasheet, and of analytic solutions where there are some."""
 
 from __future__ import annotations
 

@@ -108,6 +108,8 @@ def test_file_and_picture_stay_equal(start: int) -> None:
             made += 1
             model = edited(model, document.parts, edit)
             assert without_empty(tomllib.loads(document.text)) == without_empty(model), edit
+        assert "\n\n\n" not in document.text
+        assert not document.text.startswith("\n")
         assert draw(drawable(document.table, document.parts)) == draw(drawable(model, document.parts))
         assert "Traceback" not in str(check(document).findings)
         texts = [document.text]
