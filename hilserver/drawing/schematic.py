@@ -85,7 +85,8 @@ def _item(item: Item) -> str:
     for number, port in enumerate(item.part.flows if item.part.hydraulic else (), 1):
         value = f'data-value="{escape(item.part.flow_name(port))}"'
         texts += f'<text class="value" {at} y="{low + LINE * number:g}" {value}></text>'
-    letters = "".join(_letter(port, item) for port in item.part.hydraulic if len(item.part.hydraulic) > 2)
+    lettered = item.part.hydraulic if len(item.part.hydraulic) > 2 or item.part.kind == "subcircuit" else ()
+    letters = "".join(_letter(port, item) for port in lettered)
     return (
         f'<g class="part" data-part="{name}"{_BUTTON}><title>{name}: {escape(item.part.kind)}</title>'
         f'<rect class="hit" x="{x:g}" y="{y:g}" width="{item.symbol.width:g}" height="{item.symbol.height:g}"/>'

@@ -9,6 +9,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.editor.document import CircuitDocument
+from hilserver.editor.parts import below
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.toml import parse_with_tolerances
 
@@ -60,7 +61,7 @@ def _finding(problem: Problem, document: CircuitDocument) -> CircuitFinding:
     text = f"{other}{problem.key}: {problem.message}" if other else problem.message
     rest = problem.key.removeprefix("components.")
     table = document.table
-    parts = table.get("components", {})
+    parts = below(table, "components")
     part = next((n for n in parts if rest != problem.key and (rest == n or rest.startswith((f"{n}.", f"{n}[")))), "")
     if not part:
         part = next((n for n in parts if f"(In sub-circuit {n} " in problem.message), "")

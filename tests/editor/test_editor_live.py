@@ -69,3 +69,4 @@ def test_a_change_is_applied_after_it_was_shown(server: Server, tmp_path: Path) 
     components: Any = running(server).source["components"]
     assert components["relief"]["opening_pressure"] == "157 bar"
     assert "157" not in (tmp_path / "lift.toml").read_text(), "applied, but not saved"
+    assert 'opening_pressure = "157 bar"' in (tmp_path / "lift.toml.unsaved").read_text(), "kept at the end"

@@ -52,12 +52,12 @@ def test_with_all_places_kept_the_lines_are_as_clear_as_before(file: Path) -> No
 
 def test_wherever_parts_are_put_lines_lead_to_all_their_ports() -> None:
     looked_at = 0
-    for seed in range(60):
+    for seed in range(50):
         chance = random.Random(seed)
         session = opened(FILES[seed % len(FILES)])
         document, names = session.document, [*tables(session.document.table, "components")]
         some = chance.sample(names, chance.randint(1, len(names)))
-        document.make(Move({name: (chance.randrange(60), chance.randrange(40)) for name in some}))
+        document.make(Move({name: (chance.randrange(50), chance.randrange(40)) for name in some}))
         session.changed()
         components = tables(document.table, "components")
         tanks = {part["ports"]["T"] for part in components.values() if part["type"] == "tank"}
@@ -68,4 +68,4 @@ def test_wherever_parts_are_put_lines_lead_to_all_their_ports() -> None:
             connected = reached(places[0], lines)
             assert all(any(on(place, line) for line in connected) for place in places), (seed, node)
             looked_at += len(places)
-    assert looked_at > 200
+    assert looked_at > 150

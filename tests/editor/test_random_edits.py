@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import re
 import tomllib
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomlkit
 
 from hilserver.circuit.library import circuit_library
 from hilserver.drawing.layout import draw
@@ -30,13 +32,14 @@ from hilserver.editor.edits import (
     SetValue,
 )
 from hilserver.editor.parts import Parts, tables
+from hilserver.editor.picture import picture_of
+from hilserver.editor.session import EditorSession
 from hilserver.editor.sketch import drawable, sketch
 from hilserver.errors import HilserverError
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((*ROOT.glob("config/circuits/**/*.toml"), *ROOT.glob("docs/examples/*.toml")))
-SEQUENCES, LENGTH = 200, 10
-COMMENT = re.compile(r"#.*")
+SEQUENCES, LENGTH = 200, 7
 
 
 def opened(file: Path) -> CircuitDocument:
@@ -171,3 +174,33 @@ def test_the_picture_is_that_of_the_loaded_circuit(file: Path) -> None:
     assert sketch(document.table, document.parts).drawing == drawing
     found = {item.part.name: (item.x / GRID, item.y / GRID) for item in drawing.items}
     assert found == places
+
+
+RUBBISH: tuple[Any, ...] = (1, -1, 3.5, True, "", "=y", "1 bar", [], [1], [[1, 2]], {"a": 1}, {"T": 3}, ["a"], 'é"<b>')
+
+
+def spoiled(chance: random.Random, table: dict[str, Any]) -> None:
+    """Put something senseless at a random place of a table."""
+    key = chance.choice([*table])
+    if isinstance(table[key], dict) and table[key] and chance.random() < 0.8:
+        spoiled(chance, table[key])
+    else:
+        table[key] = chance.choice(RUBBISH)
+
+
+def test_faulty_files_are_shown_with_their_problems_and_can_be_edited() -> None:
+    for seed in range(60):
+        chance = random.Random(seed)
+        whole = opened(FILES[seed % len(FILES)])
+        table = tomllib.loads(whole.text)
+        for _ in range(3):
+            spoiled(chance, table)
+        if seed % 3 == 0:
+            table["drawing"] = chance.choice([*RUBBISH, {"tank": [1, 2], "pump": "x"}])
+        text = tomlkit.dumps(table)
+        session = EditorSession(CircuitDocument(whole.file, text, text, whole.parts))
+        assert session.checked.findings or session.checked.circuit is not None
+        for _ in range(3):
+            with contextlib.suppress(HilserverError):
+                session.make(random_edit(chance, session.document))
+        ElementTree.fromstring(picture_of(session.sketch, "tank", session.checked.findings))
