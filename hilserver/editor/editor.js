@@ -18,8 +18,17 @@ window.editor = (() => {
     return new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
   }
 
-  const under = (event, what) =>
-    document.elementsFromPoint(event.clientX, event.clientY).map((found) => found.closest(what)).find(Boolean);
+  // What a line leads to that ends here: the uppermost port, part or line.
+  function target(event, handle) {
+    for (const element of document.elementsFromPoint(event.clientX, event.clientY)) {
+      const found = element.closest(".handle, .wire-hit, .editor-sheet [data-part], [data-machine]");
+      if (!found || found === handle) continue;
+      const { component, port, node, machine, part } = found.dataset;
+      if (port) return { to: [component, port] };
+      return node || machine ? { node: node || machine } : { part };
+    }
+    return null;
+  }
 
   // Follows the pointer until it is released: move(event) once it has moved, end(event, moved).
   function follow(event, move, end) {
@@ -96,14 +105,8 @@ window.editor = (() => {
       line.remove();
       sheet().classList.remove("connecting");
       if (!dragged) return tell("select", { name: component });
-      const other = under(now, ".handle");
-      const wire = under(now, ".wire-hit");
-      const part = under(now, "[data-part]");
-      const machine = under(now, "[data-machine]");
-      if (other) tell("connect", { component, port, to: [other.dataset.component, other.dataset.port] });
-      else if (wire) tell("connect", { component, port, node: wire.dataset.node });
-      else if (machine) tell("connect", { component, port, node: machine.dataset.machine });
-      else if (part) tell("connect", { component, port, part: part.dataset.part });
+      const to = target(now, handle);
+      if (to) tell("connect", { component, port, ...to });
     });
   }
 

@@ -27,10 +27,10 @@ def picture_of(found: Sketch, selected: str, findings: Sequence[CircuitFinding])
     """The SVG of a circuit that is being edited; ``selected``: a part or a node."""
     drawing = found.drawing
     _enlarge(drawing)
-    *lines, end = render(drawing, found.tanks).split("\n")
+    begin, *lines, end = render(drawing, found.tanks).split("\n")
     parts = {handle.node: handle.end.component for handle in found.handles if handle.node}
-    over = [*_hits(drawing), *_selection(drawing, selected), *_handles(found), *_marks(drawing, findings, parts)]
-    return "\n".join((*lines, '<g class="over">', *over, "</g>", end))
+    over = [*_selection(drawing, selected), *_handles(found), *_marks(drawing, findings, parts)]
+    return "\n".join((begin, *_hits(drawing), *lines, '<g class="over">', *over, "</g>", end))
 
 
 def _enlarge(drawing: Drawing) -> None:
