@@ -21,6 +21,7 @@ from hilserver.editor.edits import (
     RenameNode,
     SetValue,
 )
+from hilserver.editor.fields import component_fields
 from hilserver.editor.parts import SIGNALS, PortEnd, below, tables
 from hilserver.editor.session import EditorSession
 from hilserver.protocol.published import DatasheetValue, TypeInfo
@@ -95,18 +96,13 @@ class Selection:
         if is_subcircuit(part):
             self._values(name, ("components", name), self._subcircuit_fields(part), "Values")
         else:
-            fields = sorted(fields_of(self._datasheet(kind), part), key=lambda each: not each.info.required)
-            self._values(name, ("components", name), fields, "Datasheet values")
+            first, others = component_fields(self._types.get(kind), part)
+            self._values(name, ("components", name), first, "Datasheet values")
+            if others:
+                with ui.expansion(f"{len(others)} more values").classes("w-full more-values").props("dense"):
+                    self._values(name, ("components", name), others)
         remove = ui.button("Remove", icon="delete", on_click=lambda: self._make(RemoveComponent(name)))
         remove.props("flat no-caps dense color=negative")
-
-    def _datasheet(self, kind: str) -> TypeInfo | None:
-        """The type's values, the description among them; its signals are among the ports."""
-        info = self._types.get(kind)
-        if info is None:
-            return None
-        text = DatasheetValue(description="free text for the reader of the circuit", required=False)
-        return info.model_copy(update={"values": {**info.values, "description": text}, "inputs": ()})
 
     def _subcircuit_fields(self, part: Mapping[str, Any]) -> list[DatasheetField]:
         info = DatasheetValue(description="", required=False)

@@ -13,12 +13,15 @@ from hilserver.editor.charts import trial_chart
 from hilserver.editor.checks import check
 from hilserver.editor.document import CircuitDocument
 from hilserver.editor.edits import AddComponent, Connect, SetValue
+from hilserver.editor.fields import component_fields
 from hilserver.editor.parts import Parts, PortEnd
 from hilserver.editor.picture import offered_files, palette, picture_of
 from hilserver.editor.session import EditorSession
 from hilserver.editor.subcircuit_files import subcircuit_files
 from hilserver.editor.trial import run_trial, thinned
 from hilserver.errors import HilserverError
+from hilserver.service.catalogue import component_types
+from hilserver.toml import read_plain_toml
 from hilserver.web.display import Units
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +99,7 @@ def test_sub_circuits_are_parts_with_the_ports_of_their_file(tmp_path: Path) -> 
 
 
 def _set(part: str, key: str, value: object) -> SetValue:
-    return SetValue(("components", part, key), value)
+    return SetValue(("components", part, *key.split(".")), value)
 
 
 def test_a_wrong_value_is_refused_with_its_reason_and_changes_nothing(tmp_path: Path) -> None:
@@ -130,3 +133,32 @@ def test_prv_and_ls_find_all_that_are_called_so() -> None:
     }.items():
         listed = palette(standard_library().types, words).split('data-kind="')[1:]
         assert kinds <= {each.partition('"')[0] for each in listed[:4]}
+
+
+EXAMPLES = sorted(path for path in (ROOT / "docs/examples").glob("*.toml") if path.stem in standard_library().types)
+
+
+def test_every_datasheet_can_be_entered_value_by_value() -> None:
+    """From a component of the palette to that of its page, one box after the other."""
+    types = component_types(standard_library()).types
+    for path in EXAMPLES:
+        kind = path.stem
+        parts = read_plain_toml(path)["components"].values()
+        values = dict(next(p for p in parts if p["type"] == kind))
+        document = CircuitDocument(path, "", None, Parts(standard_library(), path.parent))
+        session = EditorSession(document)
+        name = session.add(kind, None)
+        first, others = component_fields(types[kind], {"type": kind})
+        for key in [field.key for field in (*first, *others)]:
+            top, _, inner = key.partition(".")
+            value = values.get(top, {}).get(inner) if inner and isinstance(values.get(top), dict) else values.get(key)
+            if value is not None and not (inner and not isinstance(values[top], dict)):
+                assert session.try_value(_set(name, key, value), name, key) == "", f"{kind}: {key} = {value}"
+        written = document.table["components"][name]
+        wanted = {key: value for key, value in values.items() if key in types[kind].values}
+        assert {key: value for key, value in written.items() if key in types[kind].values} == wanted
+        assert {each.key.partition(".")[0] for each in check(document).findings if each.part == name} <= {
+            *("ports", ""),
+            *types[kind].inputs,
+            *types[kind].outputs,
+        }
