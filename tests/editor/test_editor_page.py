@@ -188,6 +188,17 @@ def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(
     pack(read_circuit(read_toml(file), library, str(file)), library)
 
 
+def test_only_who_has_the_token_sees_the_circuit(browser: Browser, url: str) -> None:
+    stranger = browser.new_context()
+    address = url.partition("?")[0]
+    answer = stranger.request.get(address)
+    assert (answer.status, "hilserver edit" in answer.text()) == (401, True)
+    assert stranger.request.get(f"{address}?token=guessed").status == 401
+    assert stranger.request.get(address, headers={"Host": "evil.example"}).status == 403
+    assert stranger.request.get(url).status == 200
+    stranger.close()
+
+
 def test_everything_by_keys_and_nothing_of_somebody_else_is_lost(page: Page, folder: Path) -> None:
     page.locator(".palette-search input").fill("overcentre")
     first = page.locator(".palette-item").first
