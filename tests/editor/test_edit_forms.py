@@ -26,6 +26,7 @@ from hilserver.editor.edits import (
 from hilserver.editor.parts import Parts, PortEnd
 from hilserver.editor.toml_parts import read_sections
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.rig.simulated import joined
 
 PARTS = Parts(standard_library(), Path("nowhere"))
 SECTIONS = """\
@@ -248,3 +249,14 @@ def test_lines_lead_to_the_ports_of_placed_parts() -> None:
             x, y = item.symbol.ports[port]
             assert node != "supply" or (item.x + x, item.y + y) in ends
     assert [(item.x, item.y) for item in drawing.items if item.part.name == "tank"] == [(800.0, 40.0)]
+
+
+def test_circuits_that_are_joined_have_no_places() -> None:
+    machine = {"components": {"a": {"type": "volume", "ports": {"P": "A"}, "volume": "1 l"}}, "drawing": {"a": [1, 2]}}
+    other = {
+        "components": {"b": {"type": "volume", "ports": {"P": "rig.A"}, "volume": "1 l"}},
+        "drawing": {"b": [1, 2]},
+    }
+    whole = joined(machine, other)
+    assert "drawing" not in whole
+    read_circuit(whole, standard_library())
