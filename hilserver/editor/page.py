@@ -161,12 +161,7 @@ class EditorPage:
         if given.get("what") == "save":
             await self.save()
             return
-        try:
-            self._done(given)
-        except HilserverError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
-        except (KeyError, TypeError, ValueError):  # not from our script
-            ui.notify("This edit can't be read.", type="negative")
+        self.guarded(self._done, given)
 
     def _done(self, given: Mapping[str, Any]) -> None:
         session, what = self.session, given.get("what")
@@ -197,10 +192,13 @@ class EditorPage:
         if "to" in given:
             component, port = given["to"]
             return PortEnd(str(component), str(port))
-        if "node" in given:
-            return str(given["node"])
-        name, parts, table = str(given["part"]), self.session.document.parts, self.session.document.table
+        parts, table = self.session.document.parts, self.session.document.table
         end = PortEnd(str(given["component"]), str(given["port"]))
+        if "node" in given:
+            node = str(given["node"])
+            at_node = parts.at(table, node) if parts.node(table, end) else []  # two lines become one
+            return at_node[0] if at_node else node
+        name = str(given["part"])
         kind = parts.kind(table, end)
         ends = [e for e, _ in parts.ends(table) if e.component == name and parts.kind(table, e) in (kind, "")]
         free = [each for each in ends if not parts.node(table, each)] or ends

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from hilserver.errors import HilserverError
@@ -14,8 +14,9 @@ MOST_FILES = 300
 
 
 def subcircuit_files(file: Path) -> Iterator[tuple[str, str]]:
-    """The sub-circuits in the folder of a circuit file and in folders below: name relative to it, and description."""
-    for path in sorted(islice(file.parent.rglob("*.toml"), MOST_FILES)):
+    """The sub-circuits in the folder of a circuit file and in its folders: name relative to it, and description."""
+    found = chain(file.parent.glob("*.toml"), file.parent.glob("[!.]*/*.toml"))
+    for path in sorted(islice(found, MOST_FILES)):
         if path.resolve() == file.resolve():
             continue
         try:
