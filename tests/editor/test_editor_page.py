@@ -188,7 +188,8 @@ def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(
     pack(read_circuit(read_toml(file), library, str(file)), library)
 
 
-def test_only_who_has_the_token_sees_the_circuit(browser: Browser, url: str) -> None:
+def strangers_are_kept_out(browser: Browser, url: str) -> None:
+    """Only who has the token sees the circuit, and only under a name of this machine."""
     stranger = browser.new_context()
     address = url.partition("?")[0]
     answer = stranger.request.get(address)
@@ -199,7 +200,10 @@ def test_only_who_has_the_token_sees_the_circuit(browser: Browser, url: str) -> 
     stranger.close()
 
 
-def test_everything_by_keys_and_nothing_of_somebody_else_is_lost(page: Page, folder: Path) -> None:
+def test_everything_by_keys_and_nothing_of_somebody_else_is_lost(
+    page: Page, folder: Path, browser: Browser, url: str
+) -> None:
+    strangers_are_kept_out(browser, url)
     page.locator(".palette-search input").fill("overcentre")
     first = page.locator(".palette-item").first
     expect(first).to_have_attribute("data-kind", "counterbalance_valve")
