@@ -149,9 +149,10 @@ def _checked(text: str, changes: list[Any], wanted: Mapping[str, Any], edit: Edi
     begin = "\ufeff" if text.startswith("\ufeff") else ""
     try:
         changed = changed_text(text.removeprefix(begin), changes)
+        changed.encode()
         if _without_empty(tomllib.loads(changed)) == _without_empty(wanted):
             return begin + changed
-    except ValueError:  # not TOML
+    except ValueError:  # what TOML or UTF-8 can't hold
         pass
     raise HilserverError(f"can't {edit.label()} in the way in which this file is written: edit it as a text.")
 

@@ -184,7 +184,7 @@ class Selection:
         key, text = row.field.key, row.entry.strip()
         if text == row.field.given or (row.problem and row.is_changed and row.field.problem(text)):
             return
-        value = as_value(text) if text else None
+        value = as_value(text) if text and key != "description" else None
         edit = SetValue((*path, *key.split(".")), text if text and value is None else value)
         where = key if path[:1] in (("components",), ("nodes",)) else ".".join((*path, key))
         reason = ["This can't be written."]

@@ -174,6 +174,14 @@ def test_what_cannot_be_done_is_said(edit: Edit, words: str) -> None:
     assert (one.text, one.past) == (SECTIONS, [])
 
 
+@pytest.mark.parametrize("value", [[None], {"a": None}, float("nan"), "\ud800"])
+def test_what_a_file_cannot_hold_is_refused(value: object) -> None:
+    one = document(SECTIONS)
+    with pytest.raises(HilserverError, match="edit it as a text"):
+        one.make(SetValue(("components", "pump", "description"), value))
+    assert (one.text, one.past) == (SECTIONS, [])
+
+
 def test_two_nodes_become_one_where_ports_are_connected() -> None:
     one = document(SECTIONS)
     one.make(AddComponent("relief_valve", (1, 1)))
