@@ -29,6 +29,7 @@ def edit(
     import webbrowser
 
     from hilserver.editor.document import open_circuit
+    from hilserver.editor.kept import UnsavedChanges, kept_before
     from hilserver.editor.live import RigLink
     from hilserver.editor.session import EditorSession
     from hilserver.protocol.place import where
@@ -37,6 +38,10 @@ def edit(
 
     require_nicegui()
     session = EditorSession(open_circuit(file.absolute()))
+    for earlier in kept_before(session.document.file):
+        session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
+    unsaved = UnsavedChanges(session.document)
+    session.listeners.append(unsaved.keep)
     link = RigLink(*where(rig, broker)) if rig is not None else None
     listening, token = free_port(LOOPBACK, port), new_token()
 
@@ -46,10 +51,15 @@ def edit(
         EditorPage(session, link)
 
     def at_end() -> None:
-        if kept := session.document.keep_unsaved():
-            typer.echo(f"Not saved: your changes are kept in {kept}.")
+        unsaved.keep()
+        if unsaved.file is not None:
+            typer.echo(f"Not saved: your changes are kept in {unsaved.file}.")
+        if unsaved.problem:
+            typer.echo(f"Your last changes are lost: {unsaved.problem}", err=True)
 
     url = local_url(listening, token)
+    for note in session.notes:
+        typer.echo(note)
     typer.echo(f"Circuit {file}: {url}    Ctrl-C ends it.")
     if browser:
         threading.Timer(1.0, webbrowser.open, (url,)).start()

@@ -19,6 +19,11 @@ KEPT = 1000
 """Number of edits that can be undone."""
 
 
+_OTHERS = {"channels": "rig", "bodies": "mechanism", "expect": "sequence", "valves": "catalogue"}
+_OTHERS |= {"inputs": "work cycle", "vary": "study", "columns": "map of a log's columns"}
+"""What files are that are no circuits, by the first of these keys that they have."""
+
+
 class ChangedByOthersError(HilserverError):
     """The file on the disk is no longer the one that was read or saved here."""
 
@@ -100,14 +105,6 @@ class CircuitDocument:
         replace_file(self.file.resolve(), self.text)  # a link stays one
         self.saved = self.text
 
-    def keep_unsaved(self) -> Path | None:
-        """Write what was not saved beside the file, if there is anything; returns where. Raises HilserverError."""
-        if not self.is_changed:
-            return None
-        kept = self.file.with_name(f"{self.file.name}.unsaved")
-        replace_file(kept, self.text)
-        return kept
-
     def is_changed_by_others(self) -> bool:
         """Whether the file on the disk is another one than the one known here."""
         return _read(self.file) != self.saved
@@ -127,9 +124,8 @@ def open_circuit(file: Path) -> CircuitDocument:
         raise HilserverError(f"{file}: the name of a circuit file ends with .toml.")
     library = circuit_library(file) if file.exists() else standard_library()
     document = CircuitDocument.open(file, Parts(library, file.parent))
-    if other := next((key for key in ("channels", "bodies") if key in document.table), None):
-        what = "rig" if other == "channels" else "mechanism"
-        raise HilserverError(f"{file} is a {what} file, not a circuit: edit it as a text.")
+    if other := next((key for key in _OTHERS if key in document.table), None):
+        raise HilserverError(f"{file} is a {_OTHERS[other]}, not a circuit: edit it as a text.")
     return document
 
 

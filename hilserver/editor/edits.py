@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hilserver.circuit.drawn import DRAWING, LAST
+from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.editor.changes import Change, Drop, Put, Rename
 from hilserver.editor.parts import Parts, PortEnd, Table, below, is_rig_port, tables
 from hilserver.errors import HilserverError, shown
@@ -122,14 +123,11 @@ class RemoveComponent:
         for name in sorted({self.name, *filter(is_rig_port, gone)} & places.keys()):
             yield from _drop_place({DRAWING: places}, name)
             del places[name]
+        moved = parts.moved(table).values()
         for node in sorted(starts.keys() & set(gone)):
-            if not _of_mechanism(table, node):
+            if node not in moved:
                 yield from _drop_start({"nodes": starts}, node)
                 del starts[node]
-
-
-def _of_mechanism(table: Table, node: str) -> bool:
-    return any(node in below(part, "nodes").values() for part in tables(table, "mechanisms").values())
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,13 @@ class RenameComponent:
         return f"rename {self.name} to {self.new}"
 
     def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
-        _component(table, self.name)
+        part = _component(table, self.name)
         _check_name(self.new, tables(table, "components"), "component")
+        for node in sorted(_all_nodes(table, parts)) if is_subcircuit(part) else ():
+            if node.startswith(f"{self.name}."):  # one of its own nodes, to which others connect
+                inside = f"{self.new}{node.removeprefix(self.name)}"
+                yield from _references(table, parts, node, inside)
+                yield from _renamed(table, "nodes", node, inside)
         yield Rename(("components", self.name), self.new)
         if self.name in below(table, DRAWING):
             yield Rename((DRAWING, self.name), self.new)
@@ -221,12 +224,11 @@ class Connect:
                 raise HilserverError(f"{self.end} can't be connected to itself.")
         else:
             there = self.to
-            if not is_rig_port(there):
-                _check_name(there, (), "node")
+            _check_name(there.removeprefix("rig."), (), "node")
             kinds = [parts.kind(table, end) for end in parts.at(table, there)]
             self._check_kinds(parts.kind(table, self.end), next(filter(None, kinds), ""), f'"{there}"')
         if not here and not there:
-            name = free_name(_name_of_node(table, parts, self.end, self.to), _taken(table, parts))
+            name = free_name(_name_of_node(table, parts, self.end, self.to), _all_nodes(table, parts))
             yield from _wired(table, parts, [self.end, self.to], name)  # type: ignore[list-item]  # else it had a name
         elif not here:
             yield from _wired(table, parts, [self.end], there)
@@ -244,7 +246,10 @@ class Connect:
             raise HilserverError(f'"{here}" and "{there}" are two ports of the machine: they can\'t be one node.')
         keep, gone = (here, there) if is_rig_port(here) else (there, here)
         yield from _references(table, parts, gone, keep)
-        yield from _drop_start(table, gone)
+        if keep in below(table, "nodes") or is_rig_port(keep) or keep in parts.moved(table).values():
+            yield from _drop_start(table, gone)
+        else:
+            yield from _renamed(table, "nodes", gone, keep)
 
     def _check_kinds(self, one: str, other: str, name: str) -> None:
         if one and other and one != other:
@@ -263,8 +268,9 @@ def _wired(table: Table, parts: Parts, ends: Sequence[PortEnd], node: str) -> It
         yield from (Put(parts.path(table, end), node) for end in own if end.port not in new)
 
 
-def _taken(table: Table, parts: Parts) -> set[str]:
-    return {*parts.nodes(table), *below(table, "nodes")}
+def _all_nodes(table: Table, parts: Parts) -> set[str]:
+    """The nodes at ports, those that mechanisms move, and those with initial values."""
+    return {*parts.nodes(table), *parts.moved(table).values(), *below(table, "nodes")}
 
 
 def _name_of_node(table: Table, parts: Parts, end: PortEnd, other: PortEnd | str) -> str:
@@ -279,13 +285,18 @@ def _references(table: Table, parts: Parts, old: str, new: str) -> Iterator[Chan
     """Everything that names a node gets another name, its initial values apart."""
     for end in parts.at(table, old):
         yield Put(parts.path(table, end), new)
-    for name, mechanism in tables(table, "mechanisms").items():
-        for actuator, node in below(mechanism, "nodes").items():
-            if node == old:
-                yield Put(("mechanisms", name, "nodes", actuator), new)
+    for (name, actuator), node in parts.moved(table).items():
+        if node == old:
+            yield Put(("mechanisms", name, "nodes", actuator), new)
     ports = table.get("ports")
     if isinstance(ports, list) and old in ports:
         yield Put(("ports",), list(dict.fromkeys(new if name == old else name for name in ports)))
+
+
+def _renamed(table: Table, key: str, old: str, new: str) -> Iterator[Change]:
+    """What the table at a key says about a node, it says about it under its new name."""
+    if old in below(table, key):
+        yield Rename((key, old), new)
 
 
 @dataclass(frozen=True)
@@ -303,7 +314,7 @@ class Disconnect:
             raise HilserverError(f"{self.end} is not connected.")
         if not again:
             yield Drop(parts.path(table, self.end))
-        if parts.at(table, node) == [self.end] and not _of_mechanism(table, node):
+        if parts.at(table, node) == [self.end] and node not in parts.moved(table).values():
             yield from _drop_start(table, node)
             yield from _drop_place(table, node)
 
@@ -322,12 +333,11 @@ class RenameNode:
         if self.name not in parts.nodes(table):
             raise HilserverError(f'there is no node "{self.name}".')
         _check_name(self.new.removeprefix("rig."), (), "node")
-        if self.new in _taken(table, parts):
+        if self.new in _all_nodes(table, parts):
             raise HilserverError(f'there is already a node "{self.new}". Connect a port of one to the other instead.')
         yield from _references(table, parts, self.name, self.new)
         for key in ("nodes", DRAWING) if is_rig_port(self.new) else ("nodes",):
-            if self.name in below(table, key):
-                yield Rename((key, self.name), self.new)
+            yield from _renamed(table, key, self.name, self.new)
         if is_rig_port(self.name) and not is_rig_port(self.new):
             yield from _drop_place(table, self.name)
 
@@ -347,6 +357,6 @@ class RemoveNode:
             raise HilserverError(f'there is no node "{self.name}".')
         for end in ends:
             yield Drop(parts.path(table, end))
-        if not _of_mechanism(table, self.name):
+        if self.name not in parts.moved(table).values():
             yield from _drop_start(table, self.name)
         yield from _drop_place(table, self.name)

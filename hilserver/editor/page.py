@@ -38,6 +38,8 @@ class EditorPage:
         ui.add_body_html(f"<script>{(HERE / 'editor.js').read_text()}</script>")
         with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[2200px] mx-auto"):
             self._bar()
+            for note in session.notes:
+                ui.label(note).classes("note warn w-full")
             with ui.element("div").classes("editor"):
                 self._palette()
                 self._sheet()

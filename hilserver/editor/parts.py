@@ -48,6 +48,14 @@ def _definition_in(path: Path, changed: int) -> Table:
     return read_plain_toml(path)
 
 
+def _read(path: Path) -> Table:
+    """The table of a file; an empty one if it can't be read, which the check tells."""
+    try:
+        return _definition_in(path, path.stat().st_mtime_ns)
+    except (HilserverError, OSError, ValueError):  # a null character in the name
+        return {}
+
+
 @dataclass(frozen=True)
 class Parts:
     """What the component types of a circuit know; ``folder``: that of its file, where its sub-circuits are."""
@@ -96,11 +104,22 @@ class Parts:
             return below(part, "definition")
         if Path(file).is_absolute() or ".." in Path(file).parts or Path(file).suffix != ".toml":
             return {}
-        path = self.folder / file
-        try:
-            return _definition_in(path, path.stat().st_mtime_ns)
-        except (HilserverError, OSError):
-            return {}
+        return _read(self.folder / file)
+
+    def actuators(self, mechanism: Table) -> dict[str, str]:
+        """The actuators of a mechanism and the nodes that they move: the one given, else one of the actuator's name."""
+        given, file = below(mechanism, "nodes"), mechanism.get("file")
+        definition = _read(self.folder / file) if isinstance(file, str) else below(mechanism, "definition")
+        names = dict.fromkeys((*below(definition, "actuators"), *given))
+        return {name: node for name in names if isinstance(node := given.get(name, name), str)}
+
+    def moved(self, table: Table) -> dict[tuple[str, str], str]:
+        """The nodes that mechanisms move, by mechanism and actuator."""
+        return {
+            (name, actuator): node
+            for name, mechanism in tables(table, "mechanisms").items()
+            for actuator, node in self.actuators(mechanism).items()
+        }
 
     def parameters(self, part: Table) -> Table:
         """The parameters that a sub-circuit has, with their own values."""
@@ -119,8 +138,15 @@ class Parts:
         return "components", end.component, "ports", end.port
 
     def kind(self, table: Table, end: PortEnd) -> str:
-        """The kind of a port: hydraulic, mechanical, shaft, signal; "" if not known."""
-        return self.ports(tables(table, "components")[end.component])[end.port].partition(" ")[0]
+        """The kind of a port: hydraulic, mechanical, shaft, signal; "" if not known.
+
+        Raises HilserverError if there is no such port.
+        """
+        part = tables(table, "components").get(end.component, {})
+        kind = self.ports(part).get(end.port)
+        if kind is None:
+            raise HilserverError(f"there is no port {end}.")
+        return kind.partition(" ")[0]
 
     def node(self, table: Table, end: PortEnd) -> str:
         """The node or signal at a port; empty if there is none, or a number."""

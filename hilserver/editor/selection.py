@@ -143,14 +143,22 @@ class Selection:
         with ui.element("div").classes("ports"):
             for port, kind in ports.items():
                 end = PortEnd(name, port)
-                ui.label(f"{port} ({kind})" if kind else port)
+                self._port_label(f"{port} ({kind})" if kind else port, document.parts.node(document.table, end))
                 given = document.parts.node(document.table, end) or as_text(part.get(port, ""))
                 alike = sorted(n for n, of in nodes.items() if not kind or of in ("", kind.partition(" ")[0]))
                 alike += [each for each in ("rig.A", "rig.B") if kind == "hydraulic" and each not in alike]
                 box = ui.input(value=given, placeholder="not connected", autocomplete=alike)
-                box.props(f'outlined dense data-port="{port}" aria-label="Node at {port}"')
+                box.props("outlined dense").props.update({"data-port": port, "aria-label": f"Node at {port}"})
                 for event in ("blur", "keydown.enter"):
                     box.on(event, lambda end=end, kind=kind, box=box, given=given: self._wire(end, kind, box, given))
+
+    def _port_label(self, text: str, node: str) -> None:
+        """The name of a port; where it is connected, a button that leads to its node."""
+        if not node:
+            ui.label(text)
+            return
+        button = ui.button(text, on_click=lambda: self._select(f"node {node}"))
+        button.props("flat no-caps dense align=left").tooltip(f"To node {node}")
 
     def _wire(self, end: PortEnd, kind: str, box: ui.input, given: str) -> None:
         node = str(box.value or "").strip()
@@ -182,7 +190,7 @@ class Selection:
     def _enter(self, name: str, path: tuple[str, ...], row: ValueRow) -> None:
         """Write an entry, unless it is wrong; an empty one leaves the value out."""
         key, text = row.field.key, row.entry.strip()
-        if text == row.field.given or (row.problem and row.is_changed and row.field.problem(text)):
+        if row.field.given in (text, row.entry) or (row.problem and row.is_changed and row.field.problem(text)):
             return
         value = as_value(text) if text and key != "description" else None
         edit = SetValue((*path, *key.split(".")), text if text and value is None else value)
@@ -212,7 +220,7 @@ class Selection:
             with ui.row().classes("items-center gap-1"):
                 ui.button(str(end), on_click=lambda end=end: self._select(end.component)).props("flat no-caps dense")
                 cut = ui.button(icon="link_off", on_click=lambda end=end: self._make(Disconnect(end)))
-                cut.props(f"flat round dense size=sm aria-label='Disconnect {end}'").tooltip("Disconnect")
+                cut.props("flat round dense size=sm").tooltip("Disconnect").props["aria-label"] = f"Disconnect {end}"
         start, values = below(below(document.table, "nodes"), name), values_of(NodeStart)
         keys = STARTS.get(kind, ())
         fields = [DatasheetField(key, as_text(start.get(key, "")), values[key]) for key in keys]

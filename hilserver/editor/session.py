@@ -21,6 +21,8 @@ class EditorSession:
     def __init__(self, document: CircuitDocument) -> None:
         self.document = document
         self.listeners: list[Callable[[], None]] = []
+        self.notes: list[str] = []
+        """What a user should know from the beginning."""
         self._look()
 
     def _look(self) -> None:
@@ -40,12 +42,12 @@ class EditorSession:
 
     def try_value(self, edit: Edit, part: str, key: str) -> str:
         """Make an edit of a value unless the check then says that this very value is wrong; returns the reason."""
-        future = list(self.document.future)
-        self.document.make(edit)
-        wrong = [each.text for each in check(self.document).findings if _is_about(each, part, key)]
+        document = self.document
+        before = document.text, list(document.past), list(document.future)
+        document.make(edit)
+        wrong = [each.text for each in check(document).findings if _is_about(each, part, key)]
         if wrong:
-            self.document.undo()
-            self.document.future[:] = future
+            document.text, document.past, document.future = before
             return "\n".join(wrong)
         self.changed()
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -111,4 +112,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(_answer(json.load(sys.stdin)), sys.stdout)
+    answer_to = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):  # what a user's own components print is not part of the answer
+        answer = _answer(json.load(sys.stdin))
+    json.dump(answer, answer_to)

@@ -19,6 +19,7 @@ class TrialView:
         self._inputs: dict[str, float] = {}
         self._units = Units()
         self._names: list[str] = []
+        self._runs = False
         with ui.column().classes("card w-full gap-2"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Simulate")
@@ -35,7 +36,7 @@ class TrialView:
     def refresh(self) -> None:
         """Offer the inputs that the circuit has now."""
         circuit = self.session.checked.circuit
-        self._button.set_enabled(circuit is not None)
+        self._button.set_enabled(circuit is not None and not self._runs)
         names = circuit.inputs() if circuit is not None else self._names
         if names == self._names:
             return
@@ -49,12 +50,14 @@ class TrialView:
 
     async def _run(self) -> None:
         document = self.session.document
+        self._runs = True
         self._button.disable()
         self._note.set_text("Running …")
         try:
             inputs = {name: self._inputs.get(name, 0.0) for name in self._names}
             found = await run_trial(document.text, document.file, float(self._seconds.value or 0.0), inputs)
         finally:
+            self._runs = False
             if not self._button.is_deleted:
                 self._button.set_enabled(self.session.checked.circuit is not None)
         if not self._button.is_deleted:

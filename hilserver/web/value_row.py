@@ -36,10 +36,14 @@ class ValueRow:
         ui.label(field.title).classes("title")
         self._now = ui.label(field.given or field.default or "–").classes("now")
         if field.info.choices:
-            self._box: Any = ui.select([*field.info.choices], value=field.given or None)
+            known = [*field.info.choices]
+            wrong = [field.given] if field.given and field.given not in known else []
+            self._box: Any = ui.select(known + wrong, value=field.given or None)
         else:
-            self._box = ui.input(value=field.given, placeholder=field.default)
-        self._box.props(f'outlined dense data-field="{field.key}" hide-bottom-space aria-label="{field.title}"')
+            kind = ui.textarea if "\n" in field.given else ui.input
+            self._box = kind(value=field.given, placeholder=field.default)
+        self._box.props("outlined dense hide-bottom-space")
+        self._box.props.update({"data-field": field.key, "aria-label": field.title})
         self._box.classes("new")
         about = " · ".join(text for text in (field.range, field.info.description) if text)
         self._about = ui.label(about).classes("about")
@@ -49,7 +53,7 @@ class ValueRow:
         if entered is not None and field.info.choices:
             self._box.on_value_change(lambda: entered(self))
         elif entered is not None:
-            for event in ("blur", "keydown.enter"):
+            for event in ("blur",) if isinstance(self._box, ui.textarea) else ("blur", "keydown.enter"):
                 self._box.on(event, lambda: entered(self))
 
     @property

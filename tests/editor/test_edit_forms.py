@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from editor_bench import document
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
@@ -75,10 +76,6 @@ components . "pump" . speed = "1450 rpm" # last
 nodes = { supply = { pressure = "0 bar" } }"""
 FORMS = {"sections": SECTIONS, "inline": INLINE, "lines": LINES, "dotted": DOTTED}
 FORMS |= {"windows": SECTIONS.replace("\n", "\r\n"), "no last line end": SECTIONS.rstrip(), "mark": "\ufeff" + SECTIONS}
-
-
-def document(text: str) -> CircuitDocument:
-    return CircuitDocument(Path("circuit.toml"), text, text, PARTS)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -191,7 +188,7 @@ def test_two_nodes_become_one_where_ports_are_connected() -> None:
     one.make(Connect(PortEnd("pump", "P"), PortEnd("volume", "P")))
     assert one.table["components"]["relief_valve"]["ports"] == {"P": "relief_valve_P"}
     assert one.table["components"]["pump"]["ports"]["P"] == "relief_valve_P"
-    assert "nodes" not in one.table
+    assert one.table["nodes"] == {"relief_valve_P": {"pressure": "0 bar"}}
 
 
 def test_findings_name_the_part() -> None:

@@ -1,4 +1,4 @@
-"""``hilserver edit`` in a process of its own."""
+"""``hilserver edit`` in a process of its own, and documents without one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,33 @@ from pathlib import Path
 
 from service_harness import eventually, listens
 
+from hilserver.circuit.library import standard_library
+from hilserver.editor.document import CircuitDocument
+from hilserver.editor.parts import Parts
+
 COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "edit", "--no-browser")
+
+BASE = """\
+[components.tank]
+type = "tank"
+ports = { T = "tank" }
+
+[components.pump]
+type = "fixed_pump"
+ports = { P = "supply", T = "tank" }
+displacement = "10 cm^3"
+speed = "1450 rpm"
+
+[components.line]
+type = "volume"
+ports = { P = "supply" }
+volume = "1 l"
+"""
+
+
+def document(text: str, folder: Path = Path("nowhere")) -> CircuitDocument:
+    """A circuit that is being edited, as if it were in this folder."""
+    return CircuitDocument(folder / "circuit.toml", text, text, Parts(standard_library(), folder))
 
 
 @contextmanager
