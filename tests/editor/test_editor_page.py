@@ -136,9 +136,16 @@ def rename(page: Page, new: str) -> None:
     page.locator(".part-name input").press("Enter")
 
 
-def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(
-    page: Page, folder: Path, request: pytest.FixtureRequest
+def test_a_circuit_is_drawn_by_the_mouse_and_changed_by_keys(
+    page: Page, folder: Path, browser: Browser, url: str, request: pytest.FixtureRequest
 ) -> None:
+    """It is the one of its file, nothing of somebody else is lost, and strangers see nothing of it."""
+    strangers_are_kept_out(browser, url)
+    drawn_by_the_mouse(page, folder, screenshots=bool(request.config.getoption("--screenshots", default=False)))
+    changed_by_keys(page, folder / "circuit.toml")
+
+
+def drawn_by_the_mouse(page: Page, folder: Path, *, screenshots: bool) -> None:
     add(page, "gear pump", "fixed_pump", (200, 400), "fixed_pump")
     add(page, "safety valve", "relief_valve", (450, 300), "relief_valve")
     add(page, "reservoir", "tank", (320, 560), "tank")
@@ -170,7 +177,7 @@ def test_a_circuit_drawn_by_the_mouse_is_the_one_of_its_file(
     expect(page.locator('.wire-hit[data-node="supply"]').first).to_be_attached()
     select(page, "relief_valve")
     expect(page.locator(".characteristic canvas")).to_be_visible()
-    if request.config.getoption("--screenshots", default=False):
+    if screenshots:
         page.locator(".palette-search input").fill("")
         page.wait_for_timeout(1000)
         page.screenshot(path=IMAGES / "editor.png", scale="css")
@@ -200,10 +207,7 @@ def strangers_are_kept_out(browser: Browser, url: str) -> None:
     stranger.close()
 
 
-def test_everything_by_keys_and_nothing_of_somebody_else_is_lost(
-    page: Page, folder: Path, browser: Browser, url: str
-) -> None:
-    strangers_are_kept_out(browser, url)
+def changed_by_keys(page: Page, file: Path) -> None:
     page.locator(".palette-search input").fill("overcentre")
     first = page.locator(".palette-item").first
     expect(first).to_have_attribute("data-kind", "counterbalance_valve")
@@ -212,37 +216,38 @@ def test_everything_by_keys_and_nothing_of_somebody_else_is_lost(
         expect(first).to_have_attribute("data-kind", kind)
         first.focus()
         page.keyboard.press("Enter")
-        expect(page.locator(f'.part[data-part="{kind}"]')).to_have_count(1)
-    page.locator('.part[data-part="volume"]').focus()
+        expect(page.locator(f'.part[data-part="{kind}_2"]').first).to_be_attached()
+    page.locator('.part[data-part="volume_2"]').focus()
     page.keyboard.press("Enter")
-    expect(page.locator(".part-name input")).to_have_value("volume")
-    page.locator('input[data-port="P"]').fill("tank")
+    expect(page.locator(".part-name input")).to_have_value("volume_2")
+    page.locator('input[data-port="P"]').fill("tank_2")
     page.locator('input[data-port="P"]').press("Enter")
-    expect(page.locator(f"{handle('volume', 'P')}:not(.free)")).to_have_count(1)
+    expect(page.locator(f"{handle('volume_2', 'P')}:not(.free)")).to_have_count(1)
     page.locator(".editor-sheet").focus()
     expect(page.get_by_role("button", name="Undo")).to_be_enabled()
     page.keyboard.press("Control+z")
-    expect(page.locator(f"{handle('volume', 'P')}.free")).to_have_count(1)
+    expect(page.locator(f"{handle('volume_2', 'P')}.free")).to_have_count(1)
     page.keyboard.press("Control+y")
-    expect(page.locator(f"{handle('volume', 'P')}:not(.free)")).to_have_count(1)
+    expect(page.locator(f"{handle('volume_2', 'P')}:not(.free)")).to_have_count(1)
     before = middle(page, ".selected")
     page.keyboard.press("ArrowRight")
     eventually(lambda: middle(page, ".selected")[0] > before[0] + 5, 20)
+    assert "volume_2" in file.with_name("circuit.toml.unsaved").read_text()
     page.keyboard.press("Control+s")
-    file = folder / "circuit.toml"
-    eventually(file.exists, 20)
+    eventually(lambda: "volume_2" in file.read_text(), 20)
+    eventually(lambda: not file.with_name("circuit.toml.unsaved").exists(), 20)
     theirs = file.read_text() + "# a note of somebody else\n"
     file.write_text(theirs)
     page.keyboard.press("Delete")
-    expect(page.locator('.part[data-part="volume"]')).to_have_count(0)
+    expect(page.locator('.part[data-part="volume_2"]')).to_have_count(0)
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".asked")).to_contain_text("somebody else")
     page.get_by_role("button", name="Read it again").click()
-    expect(page.locator('.part[data-part="volume"]')).to_have_count(1)
+    expect(page.locator('.part[data-part="volume_2"]')).to_have_count(1)
     assert file.read_text() == theirs
     page.locator(".palette-search input").fill("cylinder ram")
     drag(page, middle(page, ".palette-item"), middle(page, ".editor-sheet"))
     expect(page.locator('.part[data-part="cylinder"]')).to_have_count(1)
-    drag(page, middle(page, handle("cylinder", "rod")), middle(page, handle("volume", "P")))
+    drag(page, middle(page, handle("cylinder", "rod")), middle(page, handle("volume_2", "P")))
     expect(page.locator(".q-notification", has_text="mechanical port")).to_be_visible()
     expect(page.locator(f"{handle('cylinder', 'rod')}.free")).to_have_count(1)

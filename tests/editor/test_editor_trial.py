@@ -47,9 +47,13 @@ def test_the_text_is_run_with_inputs_that_step(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_run_is_said(tmp_path: Path) -> None:
+    """Whatever a user's own components print when they are loaded."""
     file = tmp_path / "circuit.toml"
     assert "more than 0 s" in asyncio.run(run_trial(CIRCUIT, file, 0.0, {})).error
-    assert "missing" in asyncio.run(run_trial(CIRCUIT.replace(', volume = "1 l"', ""), file, 1.0, {})).error
+    (tmp_path / "own.py").write_text('print("loaded")\n')
+    text = 'library = ["own.py"]\n' + CIRCUIT
+    file.write_text(text)
+    assert "own.py" in asyncio.run(run_trial(text, file, 1.0, {})).error
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:

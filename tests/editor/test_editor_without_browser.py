@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,19 +122,6 @@ def test_nodes_can_be_reached_by_keys() -> None:
             assert chosen == ["node supply"]
 
     asyncio.run(run())
-
-
-def test_what_own_components_print_is_not_part_of_a_trial_run(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text('print("loaded")\n')
-    file = tmp_path / "circuit.toml"
-    text = f'library = ["own.py"]\n{BASE}'
-    file.write_text(text)
-    order = json.dumps({"text": text, "file": str(file), "seconds": 0.1, "inputs": {}})
-    found = subprocess.run(
-        [sys.executable, "-m", "hilserver.editor.trial"], input=order, capture_output=True, text=True, check=True
-    )
-    assert "own.py" in json.loads(found.stdout)["error"]
-    assert "loaded" in found.stderr
 
 
 def test_one_trial_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
