@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from editor_bench import edited
 from pages import only
 from panel_bench import CHROMIUM, IMAGES, WITHIN, chromium
 from playwright.sync_api import Browser, Page, expect
-from service_harness import eventually
+from service_harness import CONFIG, Server, eventually
 
 from hilserver.circuit.library import circuit_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
+from hilserver.client import read_status
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.published import CircuitStatus
 from hilserver.toml import read_toml
 
 pytestmark = [
@@ -246,8 +252,56 @@ def changed_by_keys(page: Page, file: Path) -> None:
     expect(page.locator('.part[data-part="volume_2"]')).to_have_count(1)
     assert file.read_text() == theirs
     page.locator(".palette-search input").fill("cylinder ram")
+    expect(first).to_have_attribute("data-kind", "cylinder")
     drag(page, middle(page, ".palette-item"), middle(page, ".editor-sheet"))
     expect(page.locator('.part[data-part="cylinder"]')).to_have_count(1)
     drag(page, middle(page, handle("cylinder", "rod")), middle(page, handle("volume_2", "P")))
     expect(page.locator(".q-notification", has_text="mechanical port")).to_be_visible()
     expect(page.locator(f"{handle('cylinder', 'rod')}.free")).to_have_count(1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("rig")) as server:
+        yield server
+
+
+def documented_for_a_rig(server: Server) -> list[str]:
+    """The options of the command in docs/editing.md, for this server."""
+    words = only("tested: tests/editor/test_editor_page.py::documented_for_a_rig").text.split()
+    assert words == ["hilserver", "edit", "lift.toml", "--rig", "lift", "--broker", "127.0.0.1:1883"]
+    return [{"lift": server.name, "127.0.0.1:1883": f"127.0.0.1:{server.port}"}.get(word, word) for word in words[2:]]
+
+
+def running(server: Server) -> CircuitStatus:
+    with ThreadPoolExecutor(1) as elsewhere:  # Playwright's event loop runs in this thread
+        asked = elsewhere.submit(lambda: asyncio.run(read_status(BrokerAddress(port=server.port), server.name)))
+        circuit = asked.result().circuit
+    assert circuit is not None
+    return circuit
+
+
+@pytest.mark.realtime
+def test_a_change_is_applied_after_it_was_shown(server: Server, browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "lift.toml").write_text((CONFIG / "circuits/lift.toml").read_text())
+    before = running(server)
+    with edited(tmp_path, *documented_for_a_rig(server)) as url:
+        page = browser.new_page(viewport={"width": 1500, "height": 1000})
+        page.goto(url)
+        page.wait_for_function("window.did_handshake")
+        page.locator('.part[data-part="relief"] .hit').click()
+        box = page.locator('input[data-field="opening_pressure"]')
+        box.fill("157 bar")
+        box.press("Enter")
+        expect(page.locator(".editor-state")).to_have_text("not saved")
+        page.locator(".apply-live").click()
+        dialog = page.locator(".live-changes")
+        expect(dialog).to_contain_text("relief: opening_pressure: 150 bar → 157 bar")
+        assert running(server).version == before.version, "nothing happens before it is wanted"
+        dialog.get_by_role("button", name="Apply").click()
+        eventually(lambda: running(server).version == before.version + 1, 20)
+        page.close()
+    components: Any = running(server).source["components"]
+    assert components["relief"]["opening_pressure"] == "157 bar"
+    assert "157" not in (tmp_path / "lift.toml").read_text(), "applied, but not saved"
+    assert 'opening_pressure = "157 bar"' in (tmp_path / "lift.toml.unsaved").read_text(), "kept at the end"
