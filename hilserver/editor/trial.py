@@ -111,8 +111,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"panels": shown, "notes": list(run.notes), "error": ""}
 
 
-if __name__ == "__main__":
-    answer_to = sys.stdout
+def main() -> None:
+    """The process: reads what is to be run from its input, and writes the result to its output."""
     with contextlib.redirect_stdout(sys.stderr):  # what a user's own components print is not part of the answer
         answer = _answer(json.load(sys.stdin))
-    json.dump(answer, answer_to)
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

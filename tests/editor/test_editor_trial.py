@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from hilserver.editor.parts import Parts, PortEnd
 from hilserver.editor.picture import offered_files, palette, picture_of
 from hilserver.editor.session import EditorSession
 from hilserver.editor.subcircuit_files import subcircuit_files
-from hilserver.editor.trial import run_trial, thinned
+from hilserver.editor.trial import main, run_trial, thinned
 from hilserver.errors import HilserverError
 from hilserver.service.catalogue import component_types
 from hilserver.toml import read_plain_toml
@@ -46,14 +48,21 @@ def test_the_text_is_run_with_inputs_that_step(tmp_path: Path) -> None:
     assert chart["series"][list(pressure.lines).index("line")]["data"][-1][1] == pytest.approx(value / 1e5)
 
 
-def test_what_can_not_be_run_is_said(tmp_path: Path) -> None:
+def test_what_can_not_be_run_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whatever a user's own components print when they are loaded."""
     file = tmp_path / "circuit.toml"
     assert "more than 0 s" in asyncio.run(run_trial(CIRCUIT, file, 0.0, {})).error
     (tmp_path / "own.py").write_text('print("loaded")\n')
     text = 'library = ["own.py"]\n' + CIRCUIT
     file.write_text(text)
-    assert "own.py" in asyncio.run(run_trial(text, file, 1.0, {})).error
+    order = {"text": text, "file": str(file), "seconds": 1.0, "inputs": {}}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(order)))
+    main()
+    said = capsys.readouterr()
+    assert "own.py" in json.loads(said.out)["error"]
+    assert said.err == "loaded\n"
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
