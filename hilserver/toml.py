@@ -44,14 +44,21 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
     raise ConfigurationError([Problem(text, file=name)])
 
 
+def parse_with_tolerances(content: bytes, name: str) -> dict[str, Any]:
+    """Like `parse_toml`, with tolerances as `read_toml` reads them."""
+    return _with_tolerances(parse_toml(content, name), name)
+
+
 def replace_file(path: Path, text: str) -> None:
-    """Write a text file at once: whoever reads it sees the old or the new text, never half of it.
+    """Write a text file at once: whoever reads it sees the old or the new text, never half of it. Its mode is kept.
 
     Raises HilserverError if it can't be written.
     """
     part = path.with_name(path.name + ".part")
     try:
         with part.open("w", encoding="utf-8") as new:
+            with suppress(OSError):  # a new file
+                os.fchmod(new.fileno(), path.stat().st_mode & 0o777)
             new.write(text)
             new.flush()
             os.fsync(new.fileno())

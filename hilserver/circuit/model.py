@@ -132,7 +132,7 @@ class Circuit:
 
 BEYOND_END = 1e-3
 """m, by which an end stop may be compressed at the start."""
-_TABLES = ("description", "library", "parameters", "fluid", "solver", "components", "nodes", "mechanisms")
+_TABLES = ("description", "library", "parameters", "fluid", "solver", "components", "nodes", "mechanisms", "drawing")
 
 
 def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:

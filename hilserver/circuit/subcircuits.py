@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from hilserver.circuit.drawn import DRAWING, places_kept, wrong_places
 from hilserver.circuit.library import Library
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.mechanics.model import embed_mechanism
@@ -22,7 +23,7 @@ RIG = "rig."
 """Prefix of nodes that are ports of the real machine: their pressure is measured (``rig.A``)."""
 SUBCIRCUIT = "subcircuit"
 """Type of a component that is a sub-circuit."""
-_KEYS = ("description", "parameters", "ports", "components", "nodes", "mechanisms")
+_KEYS = ("description", "parameters", "ports", "components", "nodes", "mechanisms", "drawing")
 """The keys of a sub-circuit's file."""
 _INSTANCE = ("type", "description", "file", "definition", "parameters", "ports")
 """The keys of a component that is a sub-circuit."""
@@ -203,6 +204,8 @@ def expand(
     for kind in ("nodes", "mechanisms"):
         if kind not in written and not found.table[kind]:
             del found.table[kind]
+    if DRAWING in written:
+        found.table[DRAWING] = places_kept(written[DRAWING], found.table["components"])
     return found
 
 
@@ -215,6 +218,7 @@ class _Expansion:
         if level.name:
             self._check_keys(level)
         table = level.table
+        self.problems += wrong_places(table, level.file, level.inside)
         parameters = read_parameters(
             table.get("parameters", {}), level.given, f"{level.inside}parameters", level.file, self.problems
         )

@@ -32,6 +32,7 @@ def components(
     from hilserver.circuit.library import library_of
     from hilserver.circuit.own import OwnFile
     from hilserver.cli.tables import new_console
+    from hilserver.components.describe import matches
     from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 
     problems: list[Problem] = []
@@ -50,7 +51,7 @@ def components(
         for part in _shown(named, kind):
             console.print(part, soft_wrap=isinstance(part, str))
     else:
-        found = [name for name in known.types if _matches(name, known, words or [])]
+        found = [name for name in known.types if matches(name, known.types[name], words or [])]
         if not found:
             close = did_you_mean(named, known.types)
             hint = close if "mean" in close else " hilserver components lists all of them."
@@ -58,37 +59,23 @@ def components(
         console.print(_listed(found, known))
 
 
-def _matches(name: str, library: Library, words: list[str]) -> bool:
-    """Whether all words occur in the name of a type, in one of its other names, or in its first sentence."""
-    from hilserver.components.synonyms import SYNONYMS
-
-    text = " ".join([name.replace("_", " "), name, *SYNONYMS.get(name, ()), _what_it_is(library.types[name])])
-    return all(word.casefold() in text.casefold() for word in words)
-
-
-def _what_it_is(kind: type[Component]) -> str:
-    """A component type in a sentence."""
-    from hilserver.components.describe import first_sentence
-
-    return first_sentence(kind).replace("``", "")
-
-
 def _listed(names: list[str], library: Library) -> TerminalTable:
     from hilserver.cli.tables import TerminalTable
+    from hilserver.components.describe import in_plain_words
     from hilserver.components.synonyms import SYNONYMS
 
     table = TerminalTable("type", "what it is", "also called", box=None)
     for name in names:
-        table.add_row(name, _what_it_is(library.types[name]), ", ".join(SYNONYMS.get(name, ())))
+        table.add_row(name, in_plain_words(library.types[name]), ", ".join(SYNONYMS.get(name, ())))
     return table
 
 
 def _shown(name: str, kind: type[Component]) -> Iterator[TerminalTable | str]:
     """A component type: what it is, its connections, its values, an example."""
     from hilserver.cli.tables import TerminalTable
-    from hilserver.components.describe import connections
+    from hilserver.components.describe import connections, in_plain_words
 
-    yield f"{name}: {_what_it_is(kind)}\n"
+    yield f"{name}: {in_plain_words(kind)}\n"
     table = TerminalTable("connection", "kind", "written as", box=None)
     for each in connections(kind):
         table.add_row(each.port, each.kind, each.written + each.otherwise)

@@ -28,10 +28,11 @@ def view(
     import threading
     import webbrowser
 
-    from hilserver.viewer.app import ViewerSettings, named, require_nicegui, view
+    from hilserver.viewer.app import ViewerSettings, named, view
     from hilserver.viewer.layout import read_layout
     from hilserver.viewer.store import LogStore
     from hilserver.web.listening import LOOPBACK, free_port
+    from hilserver.web.local_page import require_nicegui
 
     require_nicegui()
     if layout is not None and layout.exists():

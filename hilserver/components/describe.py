@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hilserver.components.base import Component
+from hilserver.components.synonyms import SYNONYMS
 
 
 class ComponentPort(NamedTuple):
@@ -25,6 +26,17 @@ def first_sentence(kind: type[Component]) -> str:
     """What a component is; names in it stand in double backticks, as in its docstring."""
     paragraph = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
     return re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
+
+
+def in_plain_words(kind: type[Component]) -> str:
+    """What a component is, without the marks of a docstring."""
+    return first_sentence(kind).replace("``", "")
+
+
+def matches(name: str, kind: type[Component], words: Iterable[str]) -> bool:
+    """Whether all words occur in the name of a type, in one of its other names, or in its first sentence."""
+    text = " ".join([name.replace("_", " "), name, *SYNONYMS.get(name, ()), in_plain_words(kind)]).casefold()
+    return all(word.casefold() in text for word in words)
 
 
 def connections(kind: type[Component]) -> Iterator[ComponentPort]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from hilserver.drawing.model import Item, Mark, Polyline
@@ -49,10 +50,13 @@ class Block:
     y: float = 0.0
 
 
-def make_blocks(parts: DrawnComponents, rows: Rows) -> list[Block]:
-    """The blocks of a circuit: first of the components with oil, then of purely mechanical ones."""
-    moving = {part.name: part for part in parts.moving}
-    blocks = []
+def make_blocks(parts: DrawnComponents, rows: Rows, apart: Collection[str] = ()) -> list[Block]:
+    """The blocks of a circuit: first of the components with oil, then of purely mechanical ones.
+
+    ``apart``: the names of components that are not drawn together with others.
+    """
+    moving = {part.name: part for part in parts.moving if part.name not in apart}
+    blocks = [_block(part, rows) for part in parts.moving if part.name in apart]
     for part in parts.hydraulic:
         block = _block(part, rows)
         if part.mechanical:
@@ -86,6 +90,16 @@ def _block(part: DrawnComponent, rows: Rows) -> Block:
     block.hangs = bool(block.pins) and all(pin.up for pin in block.pins)
     block.signals = tags(part, drawn, 0.0, 0.0)
     block.items.append(Item(part, drawn, 0.0, 0.0, *_label_place(block, part, drawn)))
+    _settle(block)
+    return block
+
+
+def single(part: DrawnComponent) -> Block:
+    """A component that stands alone: a tank, or one with signals only."""
+    block = Block(0)
+    block.signals = tags(part, part.symbol, 0.0, 0.0)
+    label = (0.0, part.symbol.height + ABOVE + 4.0)
+    block.items.append(Item(part, part.symbol, 0.0, 0.0, label))
     _settle(block)
     return block
 
@@ -135,7 +149,7 @@ def _add_mechanics(block: Block, moving: dict[str, DrawnComponent]) -> None:
         partners = [part for part in moving.values() if node in part.mechanical.values()]
         if not partners:
             continue
-        right = max(box[2] for item in block.items for box in _boxes_of(item))
+        right = max(box[2] for item in block.items for box in extents(item))
         bar, top = right + 14.0, start[1]
         to_bar: tuple[Point, ...] = (start, (bar, start[1]))
         if start[0] < right - 12.0:  # the place is occupied: below it
@@ -182,7 +196,7 @@ def _port_place(item: Item, port: str) -> Point:
 
 def _foot(item: Item) -> float:
     """The height below which an item has neither symbol nor name."""
-    return max(box[3] for box in _boxes_of(item)) + 8.0
+    return max(box[3] for box in extents(item)) + 8.0
 
 
 def _way_from_bar(item: Item, port: str, bar: float) -> tuple[Point, ...]:
@@ -190,12 +204,12 @@ def _way_from_bar(item: Item, port: str, bar: float) -> tuple[Point, ...]:
     x, y = _port_place(item, port)
     if item.symbol.side(port) != "right":
         return (bar, y), (x, y)
-    low, aside = _foot(item), max(box[2] for box in _boxes_of(item)) + 6.0
+    low, aside = _foot(item), max(box[2] for box in extents(item)) + 6.0
     return (bar, low), (aside, low), (aside, y), (x, y)
 
 
-def _boxes_of(item: Item) -> tuple[Box, Box]:
-    """The extents of an item's symbol and of its label: left, top, right, bottom."""
+def extents(item: Item) -> tuple[Box, Box]:
+    """The extents of an item's symbol and of its label: left, top, right, bottom of each."""
     symbol = (item.x, item.y, item.x + item.symbol.width, item.y + item.symbol.height)
     if not item.part.kind:
         return symbol, symbol
@@ -207,7 +221,7 @@ def _boxes_of(item: Item) -> tuple[Box, Box]:
 
 def _settle(block: Block) -> None:
     """Move the contents so that none protrudes at the left or at the top, and set the block's size to theirs."""
-    boxes = [box for item in block.items for box in _boxes_of(item)]
+    boxes = [box for item in block.items for box in extents(item)]
     boxes += [(x - 13.0, y, x + 13.0, y + 12.0) for _, (x, y) in block.tanks]
     places = (*(place for wire in block.wires for place in wire.points), *((pin.x, pin.y) for pin in block.pins))
     boxes += [(x - 4.0, y, x + 4.0, y) for x, y in places]

@@ -58,10 +58,12 @@ class Mark:
 
 @dataclass
 class Drawing:
-    """All elements of a drawing."""
+    """All elements of a drawing; ``left``, ``top``: its upper left corner."""
 
     width: float = 0.0
     height: float = 0.0
+    left: float = 0.0
+    top: float = 0.0
     items: list[Item] = field(default_factory=list)
     wires: list[Polyline] = field(default_factory=list)
     dots: list[tuple[str, Point]] = field(default_factory=list)

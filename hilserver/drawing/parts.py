@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ class DrawnComponents:
     moving: list[DrawnComponent]
     signalling: list[DrawnComponent]
     tanks: Mapping[str, str]
+    placed_tanks: list[DrawnComponent]
 
     @property
     def pilots(self) -> set[str]:
@@ -66,8 +67,12 @@ class DrawnComponents:
         return pilot - working
 
 
-def sorted_parts(parts: list[DrawnComponent]) -> DrawnComponents:
-    """The components of a circuit by how they are drawn; the ports of the machine are among the hydraulic ones."""
+def sorted_parts(parts: list[DrawnComponent], placed: Collection[str] = ()) -> DrawnComponents:
+    """The components of a circuit by how they are drawn; the ports of the machine are among the hydraulic ones.
+
+    A tank is drawn at each port that leads to it; one that is ``placed`` also at its place.
+    """
+    placed_tanks = [part for part in parts if part.kind == "tank" and part.name in placed]
     tanks = {node: part.name for part in parts if part.kind == "tank" for node in part.hydraulic.values()}
     parts = [part for part in parts if part.kind != "tank"]
     machine = dict.fromkeys(node for part in parts for node in part.hydraulic.values() if node.startswith(RIG))
@@ -76,21 +81,26 @@ def sorted_parts(parts: list[DrawnComponent]) -> DrawnComponents:
         [part for part in parts if not part.hydraulic and part.mechanical],
         [part for part in parts if not part.hydraulic and not part.mechanical],
         tanks,
+        placed_tanks,
     )
 
 
 def read_parts(source: Mapping[str, Any]) -> list[DrawnComponent]:
-    """The components in a circuit's table. A hydraulic port has a capital letter, a mechanical one has none."""
+    """The components in a circuit's table. A hydraulic port has a capital letter, a mechanical one has none.
+
+    A port whose node is empty is not connected.
+    """
     return [_part(name, table) for name, table in source.get("components", {}).items()]
 
 
 def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:
     kind, ports = str(table.get("type", "")), {port: str(node) for port, node in table.get("ports", {}).items()}
-    hydraulic = {port: node for port, node in ports.items() if port[0].isupper()}
-    mechanical = {port: node for port, node in ports.items() if port not in hydraulic}
+    oil = [port for port in ports if port[0].isupper()]
     drawn = symbol(kind, table)
     if drawn is None or not ports.keys() <= drawn.ports.keys():
-        drawn = box(tuple(hydraulic), tuple(mechanical))
+        drawn = box(tuple(oil), tuple(port for port in ports if port not in oil))
+    hydraulic = {port: ports[port] for port in oil if ports[port]}
+    mechanical = {port: node for port, node in ports.items() if node and port not in oil}
     signals = {port: table[port] for port in drawn.ports if port not in ports and isinstance(table.get(port), str)}
     return DrawnComponent(name, kind, hydraulic, mechanical, signals, drawn)
 

@@ -24,7 +24,13 @@ _BUTTON = ' role="button" tabindex="0"'
 
 def schematic(source: Mapping[str, Any]) -> str:
     """The schematic of a circuit from its table, as one SVG element; `STYLE` belongs to its page."""
-    return _render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
+    return render(draw(source), tanks_of(source))
+
+
+def tanks_of(source: Mapping[str, Any]) -> dict[str, str]:
+    """The tanks of a circuit by their nodes."""
+    tanks = {name: part for name, part in source.get("components", {}).items() if part.get("type") == "tank"}
+    return {str(node): name for name, part in tanks.items() for node in part.get("ports", {}).values()}
 
 
 def picture(source: Mapping[str, Any]) -> str:
@@ -33,18 +39,19 @@ def picture(source: Mapping[str, Any]) -> str:
     return f"{head}\n<style>\n{STYLE}</style>\n{rest.replace(_BUTTON, '')}"
 
 
-def _render(drawing: Drawing, tank: str | None) -> str:
-    """A drawing as SVG; ``tank`` is the component that a click on a tank opens."""
+def render(drawing: Drawing, tanks: Mapping[str, str]) -> str:
+    """A drawing as SVG; ``tanks``: by node, the component that a click on a tank opens."""
     width, height = round(drawing.width), round(drawing.height)
+    extent = f"{drawing.left:g} {drawing.top:g} {width} {height}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="{extent}" '
         f'style="--width:{width}px" role="img" aria-label="Schematic of the virtual circuit">',
         *(_wire(wire) for wire in drawing.wires),
         *(
             f'<circle class="dot" data-line="{escape(node)}" cx="{x:g}" cy="{y:g}" r="3"/>'
             for node, (x, y) in drawing.dots
         ),
-        *(_tank(tank, at) for _, at in drawing.tanks),
+        *(_tank(tanks.get(node), at) for node, at in drawing.tanks),
         *(_item(item) for item in drawing.items),
         *(_mark(f"node.{mark.name}", mark, "value") for mark in drawing.nodes),
         *(_mark(f"signal.{mark.name}", mark, "signal") for mark in drawing.signals),
@@ -71,14 +78,15 @@ def _item(item: Item) -> str:
     at = f'x="{item.label[0]:g}" text-anchor="{item.anchor}"'
     if not item.part.kind:  # a port of the machine
         return (
-            f'<g class="machine" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
+            f'<g class="machine" data-machine="{name}" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
             f'<text class="port" {at} y="{low:g}">{escape(machine_port(item.part.name))}</text>'
         )
     texts = f'<text class="name" {at} y="{low:g}">{name}</text>'
     for number, port in enumerate(item.part.flows if item.part.hydraulic else (), 1):
         value = f'data-value="{escape(item.part.flow_name(port))}"'
         texts += f'<text class="value" {at} y="{low + LINE * number:g}" {value}></text>'
-    letters = "".join(_letter(port, item) for port in item.part.hydraulic if len(item.part.hydraulic) > 2)
+    lettered = item.part.hydraulic if len(item.part.hydraulic) > 2 or item.part.kind == "subcircuit" else ()
+    letters = "".join(_letter(port, item) for port in lettered)
     return (
         f'<g class="part" data-part="{name}"{_BUTTON}><title>{name}: {escape(item.part.kind)}</title>'
         f'<rect class="hit" x="{x:g}" y="{y:g}" width="{item.symbol.width:g}" height="{item.symbol.height:g}"/>'

@@ -9,26 +9,15 @@ from typing import Any
 
 from nicegui import ui
 
-from hilserver.drawing.symbols import symbol
-from hilserver.panel.datasheet import DatasheetField, as_text, as_value, fields_of, fitting_types, parameter_tables
 from hilserver.panel.view import Page
 from hilserver.protocol.commands import Switch
 from hilserver.protocol.published import Answer
+from hilserver.web.datasheet import as_value, fields_of, fitting_types, parameter_tables
+from hilserver.web.value_row import ValueRow, picture
 
 PUBLISHED_WITHIN = 5.0
 """Seconds within which a circuit is expected once the server has said that it is active."""
 UNANSWERED = "No answer came. The values shown here are those that run: if they are the old ones, try again."
-
-
-def picture(kind: str, values: Mapping[str, Any]) -> str:
-    """The symbol of a component with these datasheet values as an SVG; empty if there is none."""
-    drawn = symbol(kind, values)
-    if drawn is None:
-        return ""
-    return (
-        f'<svg viewBox="0 0 {drawn.width:g} {drawn.height:g}" width="{drawn.width * 0.9:g}" fill="none" '
-        f'stroke="currentColor" stroke-width="1.2" style="overflow:visible">{drawn.body}</svg>'
-    )
 
 
 def effect_of(answer: Answer) -> str:
@@ -240,58 +229,6 @@ class ComponentDialog:
     def _refuse(self, reason: str) -> None:
         self._reason.set_text(reason)
         self._reason.visible = True
-
-
-class ValueRow:
-    """A datasheet value: name, value now, new value, range and meaning. ``changed`` is called with each entry."""
-
-    def __init__(self, field: DatasheetField, changed: Any) -> None:
-        self.field, self.problem = field, ""
-        self._changed = changed
-        ui.label(field.title).classes("title")
-        self._now = ui.label(field.given or field.default or "–").classes("now")
-        if field.info.choices:
-            self._box: Any = ui.select([*field.info.choices], value=field.given or None)
-        else:
-            self._box = ui.input(value=field.given, placeholder=field.default)
-        self._box.props(f'outlined dense data-field="{field.key}" hide-bottom-space aria-label="{field.title}"')
-        self._box.classes("new")
-        about = " · ".join(text for text in (field.range, field.info.description) if text)
-        self._about = ui.label(about).classes("about")
-        self._wrong = ui.label().classes("wrong")
-        self._wrong.visible = False
-        self._box.on_value_change(self._look)
-
-    @property
-    def entry(self) -> str:
-        """What is entered."""
-        return str(self._box.value or "")
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether something else than the present value is entered."""
-        return bool(self.entry) and self.entry != self.field.given
-
-    def follow(self, field: DatasheetField) -> None:
-        """Show another present value; an entry of the user is kept."""
-        untouched = not self.is_changed
-        self.field = field
-        self._now.set_text(field.given or field.default or "–")
-        if untouched:
-            self._box.set_value(field.given)
-        self._look()
-
-    def put(self, value: object) -> None:
-        """Show a value that was just made the present one here."""
-        text = value if isinstance(value, str) else as_text(value)
-        self.follow(DatasheetField(self.field.key, text, self.field.info))
-
-    def _look(self) -> None:
-        self.problem = self.field.problem(self.entry) if self.is_changed else ""
-        self._box.classes(add="changed" if self.is_changed else "", remove="" if self.is_changed else "changed")
-        self._wrong.set_text(self.problem)
-        self._wrong.visible = bool(self.problem)
-        self._changed()
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hilserver.panel.recordings import RecordingsView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands
 from hilserver.web.display import CHOICES, QUANTITIES, Units
-from hilserver.web.style import AppearanceChoice, add_style
+from hilserver.web.style import CIRCUIT_STYLE, AppearanceChoice, add_style, add_zoom
 
 HERE = Path(__file__).parent
 WALL = "/wall"
@@ -74,9 +74,9 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
 
 def assets() -> None:
     """Add the style sheet and the scripts."""
-    add_style(STYLE + (HERE / "panel.css").read_text())
-    for script in ("panel.js", "zoom.js"):
-        ui.add_body_html(f"<script>{(HERE / script).read_text()}</script>")
+    add_style(STYLE + CIRCUIT_STYLE + (HERE / "panel.css").read_text())
+    ui.add_body_html(f"<script>{(HERE / 'panel.js').read_text()}</script>")
+    add_zoom()
 
 
 def link_to_rig() -> None:

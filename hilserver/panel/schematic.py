@@ -10,8 +10,8 @@ from nicegui import ui
 from hilserver.drawing.parts import RIG, DrawnComponent, read_parts
 from hilserver.drawing.schematic import schematic
 from hilserver.panel.component import ComponentDialog
-from hilserver.panel.datasheet import parameter_tables
 from hilserver.panel.view import Page
+from hilserver.web.datasheet import parameter_tables
 from hilserver.web.display import Units
 from hilserver.web.style import heading
 

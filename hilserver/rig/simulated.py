@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hilserver.circuit.drawn import DRAWING
 from hilserver.circuit.engine import INITIAL
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Solver, read_circuit
@@ -31,6 +32,7 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> 
 
     Each component keeps its oil. Raises ConfigurationError if both have a component of the same name.
     """
+    one = {key: value for key, value in one.items() if key != DRAWING}  # places of half of the parts help nobody
     both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
     fluid = other.get("fluid", {})
     oil = {"fluid": fluid} if fluid != one.get("fluid", {}) else {}

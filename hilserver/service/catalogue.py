@@ -28,8 +28,13 @@ def _type_info(kind: type[Component]) -> TypeInfo:
         ports=(*kind.hydraulic, *kind.mechanical, *kind.rotational),
         inputs=kind.inputs,
         outputs=kind.outputs,
-        values={key: _value(info) for key, info in kind.model_fields.items() if key != "description"},
+        values=values_of(kind),
     )
+
+
+def values_of(kind: type[BaseModel]) -> dict[str, DatasheetValue]:
+    """What is known about the values of a model, by key."""
+    return {key: _value(info) for key, info in kind.model_fields.items() if key != "description"}
 
 
 def _value(info: FieldInfo) -> DatasheetValue:

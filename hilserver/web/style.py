@@ -17,6 +17,14 @@ ICON = (
 )
 """The icon of a page in the browser's tab."""
 
+CIRCUIT_STYLE = (Path(__file__).parent / "circuit.css").read_text()
+"""How a page shows circuits, beyond `hilserver.drawing.schematic.STYLE`."""
+
+
+def add_zoom() -> None:
+    """Let the schematics of a page be zoomed: elements of the class ``schematic-view``."""
+    ui.add_body_html(f"<script>{(Path(__file__).parent / 'zoom.js').read_text()}</script>")
+
 
 def add_style(css: str = "") -> None:
     """Add the common style sheet to a page, and more rules after it."""

@@ -5,62 +5,27 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from drawing_bench import Segment, on, overlap, reached, segments
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.drawing.layout import draw
-from hilserver.drawing.model import Drawing, Polyline
+from hilserver.drawing.model import Drawing
 from hilserver.drawing.schematic import schematic
 from hilserver.drawing.symbols import Point, symbol
 
 ROOT = Path(__file__).parents[2]
 CIRCUITS = sorted((*(ROOT / "config/circuits").glob("*.toml"), *(ROOT / "docs/examples").glob("*.toml")))
-Segment = tuple[Point, Point]
 
 
 def source(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text())
-
-
-def segments(wires: list[Polyline]) -> Iterator[tuple[str, Segment]]:
-    for wire in wires:
-        for start, end in pairwise(wire.points):
-            if start != end:
-                yield wire.node, (start, end)
-
-
-def on(point: Point, segment: Segment) -> bool:
-    (x, y), ((a, b), (c, d)) = point, segment
-    return min(a, c) - 0.1 <= x <= max(a, c) + 0.1 and min(b, d) - 0.1 <= y <= max(b, d) + 0.1
-
-
-def touch(one: Segment, other: Segment) -> bool:
-    return any(on(point, other) for point in one) or any(on(point, one) for point in other)
-
-
-def reached(start: Point, lines: list[Segment]) -> list[Segment]:
-    """The segments that are connected to a point."""
-    found = [line for line in lines if on(start, line)]
-    for line in found:
-        found += [other for other in lines if other not in found and touch(line, other)]
-    return found
-
-
-def overlap(one: Segment, other: Segment) -> float:
-    """Length over which two segments lie on one another, or nearly."""
-    for across in (0, 1):
-        along = 1 - across
-        places = {round(point[across]) for point in (*one, *other)}
-        if max(places) - min(places) <= 2:
-            first, second = sorted((sorted(p[along] for p in one), sorted(p[along] for p in other)))
-            return min(first[1], second[1]) - second[0]
-    return 0.0
 
 
 def ports_of(drawing: Drawing, kind: str) -> Iterator[tuple[str, str, Point]]:

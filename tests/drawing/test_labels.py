@@ -30,7 +30,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 LIBRARY = standard_library()
 CIRCUITS = sorted((*(ROOT / "config/circuits").glob("*.toml"), *(ROOT / "docs/examples").glob("*.toml")))
-PANEL_STYLE = (ROOT / "hilserver/panel/panel.css").read_text()
+PANEL_STYLE = "".join((ROOT / "hilserver" / name).read_text() for name in ("web/circuit.css", "panel/panel.css"))
 WIDTHS = (1400, 820, 390)
 READABLE = 9.0
 """Pixels of the smallest values and names."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from hilserver.circuit.change import with_values
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
-from hilserver.panel.datasheet import fields_of, parameter_tables
 from hilserver.toml import read_toml
+from hilserver.web.datasheet import fields_of, parameter_tables
 
 CIRCUITS = Path(__file__).parents[2] / "config" / "circuits"
 

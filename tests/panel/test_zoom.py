@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-PANEL = ROOT / "hilserver/panel"
+PANEL, WEB = ROOT / "hilserver/panel", ROOT / "hilserver/web"
 SIZES = {"desktop": (1400, 1000), "tablet": (820, 1180), "phone": (390, 844)}
 RELIEF = '[data-part="relief"] .hit'
 SCRIPT = """
@@ -49,11 +49,11 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    style = STYLE + (PANEL / "panel.css").read_text()
+    style = STYLE + (WEB / "circuit.css").read_text() + (PANEL / "panel.css").read_text()
     picture = schematic(read_toml(ROOT / "config/circuits/lift.toml"))
     page.set_content(
         f"<style>{style}</style><h3>lift</h3><div class='schematic-view' tabindex=0>{picture}</div>"
-        f"<div style='height: 2000px'></div><script>{(PANEL / 'zoom.js').read_text()}{SCRIPT}</script>"
+        f"<div style='height: 2000px'></div><script>{(WEB / 'zoom.js').read_text()}{SCRIPT}</script>"
     )
     yield page
     context.close()

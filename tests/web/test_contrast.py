@@ -13,7 +13,7 @@ from hilserver.viewer.overlay import COLOURS as OF_VIEWER
 
 ROOT = Path(__file__).parents[2] / "hilserver"
 PAGE = (ROOT / "web/page.css").read_text()
-PANEL = (ROOT / "panel/panel.css").read_text()
+PANEL = "".join((ROOT / name).read_text() for name in ("web/circuit.css", "panel/panel.css"))
 PLOT = (ROOT / "viewer/time_plot.js").read_text()
 TEXT, GRAPHICS = 4.5, 3.0
 Rgb = tuple[float, float, float]

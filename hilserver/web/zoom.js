@@ -1,5 +1,5 @@
 // Zoom of the schematic: wheel, pinch, buttons, + - 0; moved by dragging or as every page that is larger than its
-// window. A drawing that nobody has zoomed fits the page's width, but never becomes too small to be read (panel.css).
+// window. A drawing that nobody has zoomed fits the page's width, but never becomes too small to be read (circuit.css).
 window.zoom = (() => {
   const LARGEST = 4; // pixels for a unit of the drawing
   const STEP = 1.25;
