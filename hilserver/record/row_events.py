@@ -35,6 +35,7 @@ class RowEvents:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._counts, self._states = _Followed(columns, REACTION, "count"), _Followed(columns, REACTION, "state")
+        self._repeats = _Followed(columns, REACTION, "repeats")
         self._playouts = _Followed(columns, PLAYOUT, "state")
         self._version: int | None = None
         self._cycles = {name: column for column, name in enumerate(columns) if name.startswith(f"{PLAYOUT}.")}
@@ -51,6 +52,9 @@ class RowEvents:
         switches = self._switches(rows)
         for row, before, now, about in self._states.changes(rows, events):
             if row in switches and before in WAITING and now == ReactionState.FREE:
+                found.append((row, {"kind": DISARMED, **about}))
+        for row, before, now, about in self._repeats.changes(rows, events):
+            if row in switches and before > now:  # it completes its ramp first
                 found.append((row, {"kind": DISARMED, **about}))
         for row, _, now, about in self._playouts.changes(rows, events):
             if now in TOLD:

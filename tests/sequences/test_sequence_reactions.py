@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from service_harness import Server, rig_text
 
 from hilserver.client import connect
+from hilserver.protocol.commands import Arm, React, Release, SwitchCircuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.row_events import DISARMED
 from hilserver.rig.build import Rig, load_rig
@@ -110,13 +112,16 @@ def test_a_reaction_that_never_fires_fails_what_is_expected_after_it(up_and_down
     assert any("the reaction turn has not fired" in verdict.found for verdict in late), done.verdicts
 
 
+OTHER = (
+    '[components]\ntank = {type = "tank", ports = {T = "t"}}\n'
+    'source = {type = "flow_source", ports = {P = "rig.A", T = "t"}, flow = "1 l/min", command = "joystick"}\n'
+)
+WATCH = React(reaction="watch", when="circuit.supply.p > 500 bar", then="trip")
 SWITCHED = (
     '[[step]]\nat = "0.3 s"\nsend = "react"\nreaction = "overload"\nwhen = "circuit.supply.p > 500 bar"\n'
     'then = "stop"\n'
     '[[step]]\nat = "0.4 s"\nsend = "set_parameter"\ncomponent = "relief"\nset = {opening_pressure = "150 bar"}\n'
-    '[[step]]\nat = "0.5 s"\nsend = "switch_circuit"\n[step.circuit.components]\n'
-    'tank = {type = "tank", ports = {T = "t"}}\n'
-    'source = {type = "flow_source", ports = {P = "rig.A", T = "t"}, flow = "1 l/min", command = "joystick"}\n'
+    f'[[step]]\nat = "0.5 s"\nsend = "switch_circuit"\n{OTHER.replace("[", "[step.circuit.")}'
     '[[expect]]\nchannel = "mode"\nat = "0.3 s"\nvalue = "RUNNING"\n'
 )
 
@@ -159,7 +164,6 @@ def test_a_switch_that_disarms_a_reaction_is_told(reacting: Rig, tmp_path: Path)
 )
 def test_wrong_reactions_are_refused(change: dict[str, Any], problem: str, reacting: Rig) -> None:
     from hilserver.errors import ConfigurationError
-    from hilserver.protocol.commands import React
     from hilserver.rig.plan import first_row
     from hilserver.service.reactions import ReactionTable
     from hilserver.service.telemetry import channel_columns
@@ -199,6 +203,11 @@ def test_live_the_log_is_the_judge(up_and_down: SequenceOf, tmp_path: Path) -> N
             client.arm()
         told = [event for event in client._session.events if "triggered recording: " in event.text]
         assert [event.kind for event in told] == ["info"]
+        for command in (Release(), Arm(), WATCH, SwitchCircuit(circuit=tomllib.loads(OTHER))):
+            assert client._do(client._session.request(command)).ok
+        client.wait(lambda _: any("watch" in event.details.values() for event in client._session.events))
+        (lost,) = [event for event in client._session.events if "watch" in event.details.values()]
+        assert (lost.kind, lost.text.partition(":")[0]) == ("warning", "reaction watch is disarmed")
         server.kill("supervisor", number=15)
         assert server.wait_exit() == 0
         log = LogReader(server.logs[0]).read_all()

@@ -10,6 +10,7 @@ import pytest
 from rig_bench import Bench
 from tick_bench import CYCLE, bench
 
+from hilserver.record.row_events import DISARMED, RowEvents
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, Reacting, ReactionState, ResultCode
 
 BAR = 1e5
@@ -245,7 +246,10 @@ def test_a_switch_of_the_circuit_does_not_stop_a_ramp_halfway() -> None:
     machine = reacting()
     machine.tick(WHEN, 0, machine.rig.plan.layout[0].circuit, 1.0, -1e9, 0.0, 0.0)
     machine.tick(THEN, 0, Reacting.SET, 0, 0.5, 10e-3, REPEAT)
+    rows = [machine.row.copy()]
     machine.tick(CommandKind.SWAP, 2.0)
+    events = RowEvents(machine.rig.layout.names).find(np.array([*rows, machine.row]), {})
+    assert [(row, event["kind"]) for row, event in events] == [(1, DISARMED)]  # it will not repeat
     assert run(machine, [50] * 12, "input.flow")[-1] == (0.5,)
     assert machine["reaction.0.state"] == ReactionState.DONE  # what is in this column now is something else
 
