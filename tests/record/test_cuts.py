@@ -202,7 +202,7 @@ def test_a_limit_that_is_violated_when_another_one_ends(run: Recorded, tmp_path:
 
 def test_triggers_of_a_rig_file(tmp_path: Path) -> None:
     documented = only("tested: tests/record/test_cuts.py::test_triggers_of_a_rig_file").text
-    (tmp_path / "rig.toml").write_text(rig_text("cut", tmp_path) + documented)
+    (tmp_path / "rig.toml").write_text(rig_text("cut", tmp_path, {"rate =": 'rate = "1 kHz"'}) + documented)
     overload, fault = cut_triggers(load_rig(tmp_path / "rig.toml"))
     assert (overload.column, overload.direction, overload.level, overload.hysteresis) == ("channel.p_A", 1, 2e7, 5e5)
     assert (overload.before, overload.after, fault.mode, fault.before) == (1000, 2000, Mode.FAULT, 3000)
