@@ -39,8 +39,11 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
     return name
 
 
+_NOT_IN_NAMES = '."[]{}= \t\n\r'
+
+
 def _check_name(name: str, taken: Iterable[str], what: str) -> None:
-    if not name or any(letter in name for letter in '."[]{}= \t\n\r'):
+    if not name or any(letter in name for letter in _NOT_IN_NAMES):
         raise HilserverError(f"{shown(name)} is no name of a {what}: no dots, brackets, quotes or spaces.")
     if name in taken:
         raise HilserverError(f'there is already a {what} called "{name}".')
@@ -87,8 +90,12 @@ class AddComponent:
 
     def called(self, table: Table) -> str:
         """The name that it gets."""
-        base = self.name or str(self.values.get("file", self.kind)).rpartition("/")[2].removesuffix(".toml")
-        return free_name(base, tables(table, "components")) if not self.name else self.name
+        if self.name:
+            return self.name
+        file = str(self.values.get("file", self.kind)).rpartition("/")[2].removesuffix(".toml")
+        return free_name(
+            "".join("_" if letter in _NOT_IN_NAMES else letter for letter in file), tables(table, "components")
+        )
 
     def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
         if self.kind != "subcircuit" and self.kind not in parts.library.types:

@@ -20,6 +20,7 @@ class TrialView:
         self._units = Units()
         self._names: list[str] = []
         self._runs = False
+        self._text: str | None = None
         with ui.column().classes("card w-full gap-2"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Simulate")
@@ -30,11 +31,14 @@ class TrialView:
                 self._button = ui.button("Simulate", icon="play_arrow", on_click=self._run).props("no-caps outline")
                 self._button.classes("simulate")
             self._note = ui.label().classes("note warn w-full trial-note whitespace-pre-line")
+            self._old = ui.label("These curves are of the circuit before your last edits.")
+            self._old.classes("text-xs text-slate-500 trial-old")
             self._charts = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-2 w-full trial-charts")
         self.refresh()
 
     def refresh(self) -> None:
-        """Offer the inputs that the circuit has now."""
+        """Offer the inputs that the circuit has now, and tell whether the curves are still those of it."""
+        self._old.visible = self._text not in (None, self.session.document.text)
         circuit = self.session.checked.circuit
         self._button.set_enabled(circuit is not None and not self._runs)
         names = circuit.inputs() if circuit is not None else self._names
@@ -55,17 +59,20 @@ class TrialView:
         self._note.set_text("Running …")
         try:
             inputs = {name: self._inputs.get(name, 0.0) for name in self._names}
-            found = await run_trial(document.text, document.file, float(self._seconds.value or 0.0), inputs)
+            text = document.text
+            found = await run_trial(text, document.file, float(self._seconds.value or 0.0), inputs)
         finally:
             self._runs = False
             if not self._button.is_deleted:
                 self._button.set_enabled(self.session.checked.circuit is not None)
         if not self._button.is_deleted:
-            self._show(found)
+            self._show(found, text)
 
-    def _show(self, found: Trial) -> None:
+    def _show(self, found: Trial, text: str) -> None:
+        self._text = text if found.panels else None
         self._note.set_text(found.error or "\n".join(found.notes))
         self._charts.clear()
         with self._charts:
             for panel in found.panels:
                 ui.echart(trial_chart(panel, self._units)).classes("w-full trial-chart").style("height: 260px")
+        self.refresh()

@@ -13,10 +13,11 @@ from editor_bench import BASE, document
 from nicegui import ui
 from nicegui.events import ClickEventArguments, handle_event
 
+from hilserver.editor.edits import SetValue
 from hilserver.editor.page import EditorPage
 from hilserver.editor.selection import Selection
 from hilserver.editor.session import EditorSession
-from hilserver.editor.trial import Trial
+from hilserver.editor.trial import Trial, TrialPanel
 from hilserver.editor.trial_view import TrialView
 
 
@@ -137,11 +138,19 @@ def test_one_trial_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             async def slow(*_: object) -> Trial:
                 view.refresh()
                 seen.append(button.enabled)
-                return Trial()
+                return Trial(panels=(TrialPanel("pressure", "Pa", {"line": [(0.0, 0.0)]}),))
 
             monkeypatch.setattr("hilserver.editor.trial_view.run_trial", slow)
             await view._run()
             assert [*seen, button.enabled] == [False, True]
+            (old,) = (e for e in elements() if "trial-old" in e.classes)
+            assert not old.visible
+            session.make(SetValue(("components", "pump", "speed"), "1500 rpm"))
+            view.refresh()
+            assert old.visible, "its curves are those of another circuit now"
+            session.undo()
+            view.refresh()
+            assert not old.visible
 
     asyncio.run(run())
 

@@ -9,7 +9,15 @@ from editor_bench import BASE, document
 
 from hilserver.editor.checks import check
 from hilserver.editor.document import open_circuit
-from hilserver.editor.edits import Connect, Disconnect, RemoveComponent, RenameComponent, RenameNode, SetValue
+from hilserver.editor.edits import (
+    AddComponent,
+    Connect,
+    Disconnect,
+    RemoveComponent,
+    RenameComponent,
+    RenameNode,
+    SetValue,
+)
 from hilserver.editor.kept import UnsavedChanges, kept_before
 from hilserver.editor.parts import PortEnd
 from hilserver.editor.session import EditorSession
@@ -106,6 +114,12 @@ def test_ports_of_the_machine_have_names_of_nodes(name: str) -> None:
         one.make(Connect(PortEnd("pump", "P"), name))
     with pytest.raises(HilserverError, match="is no name of a node"):
         one.make(RenameNode("supply", name))
+
+
+def test_a_sub_circuits_file_may_have_any_name() -> None:
+    one = document(BASE)
+    one.make(AddComponent("subcircuit", values={"file": "parts/my axis.v2.toml"}))
+    assert one.table["components"]["my_axis_v2"]["file"] == "parts/my axis.v2.toml"
 
 
 def test_a_port_that_somebody_else_removed_meanwhile_is_named() -> None:
