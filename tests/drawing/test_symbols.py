@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.components.base import Fluid, Table
-from hilserver.drawing.positions import OPEN, positions
+from hilserver.drawing.positions import OPEN, THROTTLED, positions
 from hilserver.drawing.symbols import Symbol, symbol
 from hilserver.toml import read_toml
 
@@ -100,6 +101,8 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("directional_valve_2_2", {"rest": "open"}),
     ("directional_valve_3_2", {"rest": "P-A"}),
     ("directional_valve_4_2", {"rest": "parallel"}),
+    *(("directional_valve_4_3", {"centre": "float", "centre_opening": y}) for y in (0.01, "3 %", 0.3, 0.5)),
+    ("directional_valve_4_3", {"centre": "open", "centre_opening": 0.05, "centre_travel": 1, "overlap": -0.1}),
     ("directional_valve_4_3", {"overlap": -0.1}),
     ("directional_valve_4_3", {"overlap": 0.1, "overlap_T": -0.1}),
     ("directional_valve_4_3", {"openings": {"AT": [[-1, 0], [1, 0]]}}),
@@ -116,6 +119,41 @@ def test_connections_follow_rest_centre_openings_and_underlap(kind: str, values:
     compare(kind, kept | values)
 
 
+A, B, P = (130.0, 50.0), (150.0, 50.0), (130.0, 70.0)
+"""Places of throttles in the centre square: halfway between its edge and the line that joins the ports."""
+THROTTLES: tuple[tuple[str, dict[str, Any], set[tuple[float, float]]], ...] = (
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": 0.03}, {A, B}),
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": THROTTLED}, {A, B}),
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": THROTTLED + 0.01}, set()),
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": OPEN}, set()),
+    ("directional_valve_4_3", {"centre": "float"}, set()),
+    ("directional_valve_4_3", {"centre": "closed", "centre_opening": 0.03}, set()),
+    ("directional_valve_4_3", {"centre": "tandem", "centre_opening": 0.1}, {P}),
+    ("directional_valve_4_3", {"centre": "open", "centre_opening": 0.1}, {A, B, P}),
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": 0.5, "overlap": "-5 %"}, {P}),
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": "3 %"}, {A, B}),
+    ("directional_valve_4_3", {"centre": "float", "centre_opening": "$opening"}, set()),
+    ("directional_valve_4_3", {"overlap": -0.1, "overlap_T": 0.1}, {A, B}),
+    ("directional_valve_4_3", {"openings": {"PA": [[0, 0], [1, "20 %"]]}}, {(90.0, 60.0)}),
+    ("load_sensing_valve", {"centre": "float", "centre_opening": 0.05}, {(150.0, 50.0), (190.0, 50.0)}),
+    ("directional_valve_3_2", {"openings": {"AT": [[0, 0.1], [1, 0]]}}, {(140.0, 60.0)}),
+)
+
+
+@pytest.mark.parametrize(("kind", "values", "wanted"), THROTTLES)
+def test_throttled_paths_have_two_arcs_that_face_each_other(
+    kind: str, values: dict[str, Any], wanted: set[tuple[float, float]]
+) -> None:
+    """On the path itself; not on one that is open, nor on a port that is closed."""
+    found = set()
+    for d in re.findall(r'd="(M[^"]*Q[^"]*Q[^"]*)"', drawn(kind, values).body):
+        one, other = (np.array(re.findall(r"-?[\d.]+", arc), float).reshape(3, 2) for arc in d[1:].split("M"))
+        nearest, farthest = (np.linalg.norm(one[k] - other[k]) for k in (1, 0))
+        assert 0.0 < nearest < farthest / 2, "bent towards each other"
+        found.add(tuple(np.round((one[1] + other[1]) / 2)))
+    assert found == wanted
+
+
 def compare(kind: str, table: dict[str, Any]) -> None:
     """The edges shown in each position against the component's own curves; and the lines against the edges."""
     shown = positions(kind, table)
@@ -130,8 +168,9 @@ def compare(kind: str, table: dict[str, Any]) -> None:
         if isinstance(value, Table) and name.startswith("table_")
     }
     for spool, edges in shown.items() if curves else ():
-        is_open = {name for name, table in curves.items() if np.interp(spool, table.x, table.y) > OPEN}
-        assert edges == is_open, f"{kind} at {spool}"
+        openings = {name: float(np.interp(spool, table.x, table.y)) for name, table in curves.items()}
+        is_open = {name: opening for name, opening in openings.items() if opening > OPEN}
+        assert edges == pytest.approx(is_open), f"{kind} at {spool}"
     body = drawn(kind, table).body
     at_rest = paths(body, 0)
     ports = {port: place for port, place in drawn(kind).ports.items() if port in "PTAB"}
@@ -141,7 +180,7 @@ def compare(kind: str, table: dict[str, Any]) -> None:
             assert reaches(at_rest, ports[one], ports[other]) == joined, f"{kind}: {one}-{other}"
 
 
-def groups_of(edges: frozenset[str], ports: Any) -> list[set[str]]:
+def groups_of(edges: Iterable[str], ports: Any) -> list[set[str]]:
     """Ports that are joined by these edges."""
     groups = [{port} for port in ports]
     for edge in edges:
@@ -191,6 +230,25 @@ def reaches(lines: list[tuple[float, float, float, float]], start: Any, end: Any
             and (any(near(p, other) for p in ends) or any(near(p, line) for p in (other[:2], other[2:])))
         ]
     return any(near(end, line) for line in found)
+
+
+@pytest.mark.parametrize("kind", ["pressure_compensated_pump", "load_sensing_pump", "power_limited_pump"])
+def test_a_variable_pump_has_a_controller_between_its_outlet_and_a_spring(kind: str) -> None:
+    """Two squares; the pilot line from P at one end, at the other the spring, and LS in the load-sensing one."""
+    body, ports = drawn(kind).body, drawn(kind).ports
+    frame = re.search(r'd="M(\d+) (\d+)h(\d+)v(\d+)h-\3zM(\d+) \2v\4M\1 [\d.]+h\3M\1 [\d.]+h\3"', body)
+    assert frame is not None, "a frame with a line that divides it, between two parallel lines"
+    left, top, width, height, middle = map(float, frame.groups())
+    assert middle == left + width / 2
+    dashed = re.findall(r'<path stroke-dasharray="[^"]*" d="M([\d.]+) ([\d.]+)[^"]*H([\d.]+)"', body)
+    lines = {float(x): (float(y), float(end)) for x, y, end in dashed}
+    level, to = lines.pop(ports["P"][0])
+    assert to == left
+    assert top < level < top + height
+    spring = re.search(rf'd="M{left + width:g} {level:g}((?:l[-\d.]+ ?[-\d.]+)+)', body)
+    assert spring is not None
+    end = left + width + sum(float(x) for x in re.findall(r"l(-?[\d.]+)", spring[1]))
+    assert lines == ({ports["LS"][0]: (ports["LS"][1], end)} if "LS" in ports else {})
 
 
 def test_pressure_valves_stand_beside_or_between_their_ports() -> None:
