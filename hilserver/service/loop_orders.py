@@ -10,6 +10,9 @@ from hilserver.service.loop_commands import LoopCommand, loop_command
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 
+RowCommand = commands.React | commands.Release | commands.BeginPlayout | commands.EndPlayout
+"""The commands that need the present row: they can't be carried out before there is one."""
+
 
 def loop_orders(
     rig: Rig,

@@ -22,8 +22,8 @@ from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.loop_commands import LoopCommand, invalid, refusal_text
-from hilserver.service.loop_orders import loop_orders
+from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
+from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
@@ -122,6 +122,8 @@ class Operator:
 
     def _orders(self, command: Command) -> list[LoopCommand]:
         """The records of a command that leaves the circuit as it is."""
+        if not isinstance(command, RowCommand):  # a stop asks for nothing else
+            return [loop_command(self._rig, command)]
         row = self._telemetry.latest()
         if row is None:
             raise HilserverError(NOT_RUNNING)

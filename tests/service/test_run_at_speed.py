@@ -18,6 +18,7 @@ from hilserver.simulation.replay import replay_log
 pytestmark = pytest.mark.realtime
 
 SPEED = 0.2
+AT_1_KHZ = {"rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"'}
 
 
 def is_open(batch: Any) -> bool:
@@ -44,7 +45,7 @@ def test_slow_motion_stretches_the_clock_and_nothing_else(tmp_path: Path) -> Non
         ticks = np.diff([tick for tick in batch["channels"]["tick"] if tick is not None])
         assert batch["dt"] == pytest.approx(ticks.min() * 1e-3 / SPEED)  # telemetry is stamped with the clock
 
-    with Server(tmp_path, options=("--speed", str(SPEED))) as server:
+    with Server(tmp_path, changes=AT_1_KHZ, options=("--speed", str(SPEED))) as server:
         talk(server, drive)
         server.kill("supervisor", number=signal.SIGTERM)
         assert server.wait_exit() == 0

@@ -102,10 +102,13 @@ def test_it_runs_without_a_broker_too(tmp_path: Path) -> None:
 # a server that goes on, whatever happens
 
 
+AT_1_KHZ = {"max_missed =": "max_missed = 1000", "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"'}
+
+
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One that the tests below share: each brings it to RUNNING by itself."""
-    with Server(tmp_path_factory.mktemp("server"), changes={"max_missed =": "max_missed = 1000"}) as running:
+    with Server(tmp_path_factory.mktemp("server"), changes=AT_1_KHZ) as running:
         yield running
         assert "Traceback" not in running.stderr
 
