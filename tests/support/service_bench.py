@@ -33,7 +33,7 @@ def commands(table: LogTable) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def fastest(table: LogTable) -> float:
-    """The largest change of the command from one tick to the next, of what the slew limit of the demo's valve allows."""
+    """The largest change of the command in a tick, as a share of what the slew limit of the demo's valve allows."""
     return float(np.abs(np.diff(commands(table))).max()) / (DEMO.valves["main"].slew * table.header.period_s)
 
 
