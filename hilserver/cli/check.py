@@ -36,7 +36,8 @@ def check(
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="exit code 2 also if there are notes; with --run: also if a configured strategy is doubtful"
+            "--strict",
+            help="exit code 2 also if there are notes; with --run: if a configured strategy is doubtful",
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="with --run: print the verdicts as JSON, nothing else")] = False,
