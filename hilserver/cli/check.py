@@ -73,14 +73,21 @@ def check(
         _commission(console, file, strategy, seconds, strict, None)
         return
     notes = _circuit(console, file, out) if is_circuit_file(file) else _rig(console, file, out)
+    _conclude(console, file, notes, strict and not run)
+    if run:
+        _commission(console, file, strategy, seconds, strict, out)
+
+
+def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> None:
+    """The notes, and the verdict. Raises HilserverError if notes count as problems and there are any."""
+    from hilserver.errors import HilserverError
+
     for line in notes:
         console.print(f"Note: {line}", soft_wrap=True)
-    if notes and strict and not run:
+    if notes and strict:
         count = "1 note counts as a problem" if len(notes) == 1 else f"{len(notes)} notes count as problems"
         raise HilserverError(f"{file}: {count} (--strict).")
     console.print(f"{file}: no problems.", soft_wrap=True)
-    if run:
-        _commission(console, file, strategy, seconds, strict, out)
 
 
 def _commission(
