@@ -37,7 +37,7 @@ def check(
         bool,
         typer.Option(
             "--strict",
-            help="exit code 2 also if there are notes; with --run: if a configured strategy is doubtful",
+            help="exit code 1 if there are notes; with --run: exit code 2 also if a configured strategy is doubtful",
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="with --run: print the verdicts as JSON, nothing else")] = False,
@@ -47,7 +47,7 @@ def check(
     Lists all errors in the rig file, its circuit and its work cycle, with exit code 2. Without errors it shows the
     channels, the virtual circuit, the limits and the rates as tables, and all margins: whether the real valves are
     large and fast enough for the virtual circuit, the tick short enough, and the loop of circuit, bridge and machine
-    stable. Notes tell what is allowed, but insufficient or probably unintended; with --strict they count as errors.
+    stable. Notes tell what is allowed, but insufficient or probably unintended; with --strict the exit code is 1 then.
 
     A circuit file is drawn as a schematic with ISO 1219 symbols, to be compared with your own drawing.
 
@@ -79,14 +79,13 @@ def check(
 
 
 def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> None:
-    """The notes, and the verdict. Raises HilserverError if notes count as problems and there are any."""
-    from hilserver.errors import HilserverError
-
+    """Print the notes and the verdict. With ``strict``, notes are problems: exit code 1."""
     for line in notes:
         console.print(f"Note: {line}", soft_wrap=True)
     if notes and strict:
         count = "1 note counts as a problem" if len(notes) == 1 else f"{len(notes)} notes count as problems"
-        raise HilserverError(f"{file}: {count} (--strict).")
+        typer.echo(f"{file}: {count} (--strict).", err=True)
+        raise typer.Exit(1)
     console.print(f"{file}: no problems.", soft_wrap=True)
 
 
