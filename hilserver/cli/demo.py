@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -248,11 +249,13 @@ def report(log: Path, folder: Path, rig: Path) -> None:
         f"{summary.switches} live switches"
     )
     for valve in summary.valves:
-        typer.echo(
-            f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
-            f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
-            f"saturated {100 * valve.saturated:.1f} % of the time"
-        )
+        deviation = "the flow is not measured"
+        if not math.isnan(valve.nrmse):
+            deviation = (
+                f"measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
+                f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min"
+            )
+        typer.echo(f"valve {valve.valve}: {deviation}; saturated {100 * valve.saturated:.1f} % of the time")
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
         f"wake-up delay {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %)"

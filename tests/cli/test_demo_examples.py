@@ -11,11 +11,12 @@ import pytest
 from command_line import Command
 
 import hilserver as package
-from hilserver.cli.demo import script
+from hilserver.cli.demo import report, script
 from hilserver.cli.examples import example, ready_example, ready_examples
 from hilserver.protocol.commands import Switch
 from hilserver.rig.build import load_rig
 from hilserver.service.switching import circuit_change
+from hilserver.simulation.lockstep import LockstepRun
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = {"demo": ["relief", "main_valve"], "lift": ["relief", "main_valve"], "boom": ["valve"]}
@@ -69,3 +70,15 @@ def test_examples_are_found_wherever_a_wheel_puts_them(
     monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(folders["user"]))
     assert example("rigs/lift.toml").is_relative_to(folders[place])
     assert "boom" in ready_examples()
+
+
+@pytest.mark.slow
+def test_a_rig_without_a_flow_sensor_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rig, log = load_rig(ready_example("lift").file), tmp_path / "run.arrow"
+    with LockstepRun(rig, log) as run:
+        run.start()
+        run.run(100)
+    report(log, tmp_path, rig.file)
+    said = capsys.readouterr().out
+    assert "valve A: the flow is not measured; saturated" in said
+    assert "nan" not in said
