@@ -43,6 +43,7 @@ def commands_page() -> str:
 FINDINGS = {
     "bench": "with `--tolerance`, something takes longer than before",
     "calibrate": "nothing was stored, because you declined",
+    "check": "with `--strict` and without `--run`: there are notes",
     "channels": "with `--once`, a device does not answer",
     "demo": "as `hilserver run`",
     "deploy": "with `--status`: the rig does not run there",
@@ -71,6 +72,7 @@ ENVIRONMENT = (
     ),
     ("`XDG_RUNTIME_DIR`", "running servers register in its folder `hilserver/`, where commands find them"),
     ("`PATH`", "search path for mosquitto, besides `/usr/sbin`"),
+    ("`COMP_WORDS`, `_TYPER_COMPLETE_ARGS`, `_HILSERVER_COMPLETE`", "set by the shell when it completes a command"),
     ("`OPENBLAS_NUM_THREADS`", "threads of the linear algebra of NumPy and SciPy; default: 1, which is faster here"),
     ("`NICEGUI_STORAGE_PATH`", "folder of the panel's framework; the panel stores nothing there"),
     ("`CACHE_DIRECTORY`", "of a service: compiled programs"),

@@ -29,6 +29,8 @@ COMMANDS = (
 """All commands, in the order of the help."""
 ELSEWHERE = {"send": ("switch", "send"), "test": ("test", "run_sequences")}
 """Module and function of the commands that are not in a function of their name in the module of their name."""
+COMPLETING = "_HILSERVER_COMPLETE"
+"""Variable of the environment in which the shell asks for completions."""
 
 GARBAGE = 50_000
 """Number of new objects after which Python looks for garbage in the youngest of them; usually 700."""
@@ -40,7 +42,7 @@ def program(only: str | None = None) -> typer.Typer:
         name="hilserver",
         help="Virtual hydraulics on a real servo valve: hardware in the loop for hydraulic test rigs.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=only not in COMMANDS or COMPLETING in os.environ,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -79,7 +81,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with no_interrupt_lost():
-            program(next(iter(sys.argv[1:]), None))()
+            program(_called())()
     except ConfigurationError as error:
         count = len(error.problems)
         fail(f"{error}\n{count} problem{'s' if count != 1 else ''}. Nothing was changed.")
@@ -87,6 +89,14 @@ def main() -> None:
         fail(str(error))
     finally:
         gc.freeze()  # nor at the end: the memory is released anyway
+
+
+def _called() -> str | None:
+    """The command that is called, or whose options the shell asks for to complete a line."""
+    words = sys.argv
+    if COMPLETING in os.environ:  # in the shell's words: bash; zsh and fish
+        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
+    return next(iter(words[1:]), None)
 
 
 @contextlib.contextmanager

@@ -34,15 +34,20 @@ def check(
         float, typer.Option(min=1.0, max=60.0, help="with --run: duration of each case with all inputs at rest")
     ] = 3.0,
     strict: Annotated[
-        bool, typer.Option("--strict", help="with --run: exit code 2 also if a configured strategy is doubtful")
+        bool,
+        typer.Option(
+            "--strict",
+            help="exit code 1 if there are notes; with --run: exit code 2 also if a configured strategy is doubtful",
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="with --run: print the verdicts as JSON, nothing else")] = False,
 ) -> None:
     """Check a configuration. Nothing is started.
 
-    Lists all errors in the rig file, its circuit and its work cycle. Without errors it shows the channels, the virtual
-    circuit, the limits and the rates as tables, and all margins: whether the real valves are large and fast enough for
-    the virtual circuit, the tick short enough, and the loop of circuit, bridge and machine stable.
+    Lists all errors in the rig file, its circuit and its work cycle, with exit code 2. Without errors it shows the
+    channels, the virtual circuit, the limits and the rates as tables, and all margins: whether the real valves are
+    large and fast enough for the virtual circuit, the tick short enough, and the loop of circuit, bridge and machine
+    stable. Notes tell what is allowed, but insufficient or probably unintended; with --strict the exit code is 1 then.
 
     A circuit file is drawn as a schematic with ISO 1219 symbols, to be compared with your own drawing.
 
@@ -59,7 +64,7 @@ def check(
     from hilserver.simulation.circuit_run import is_circuit_file
 
     console = new_console()
-    given = {"--strategy": strategy, "--strict": strict, "--json": json}
+    given = {"--strategy": strategy, "--json": json}
     if not run and (options := [name for name, value in given.items() if value]):
         raise HilserverError(f"{file}: {options[0]} is for virtual commissioning: add --run.")
     if run and is_circuit_file(file):
@@ -68,11 +73,20 @@ def check(
         _commission(console, file, strategy, seconds, strict, None)
         return
     notes = _circuit(console, file, out) if is_circuit_file(file) else _rig(console, file, out)
-    for line in notes:
-        console.print(f"Note: {line}", soft_wrap=True)
-    console.print(f"{file}: no problems.", soft_wrap=True)
+    _conclude(console, file, notes, strict and not run)
     if run:
         _commission(console, file, strategy, seconds, strict, out)
+
+
+def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> None:
+    """Print the notes and the verdict. With ``strict``, notes are problems: exit code 1."""
+    for line in notes:
+        console.print(f"Note: {line}", soft_wrap=True)
+    if notes and strict:
+        count = "1 note counts as a problem" if len(notes) == 1 else f"{len(notes)} notes count as problems"
+        typer.echo(f"{file}: {count} (--strict).", err=True)
+        raise typer.Exit(1)
+    console.print(f"{file}: no problems.", soft_wrap=True)
 
 
 def _commission(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -34,30 +35,64 @@ class DemoStep:
     command: Command
 
 
+def _names() -> list[str]:
+    from hilserver.cli.examples import ready_examples
+
+    return list(ready_examples())
+
+
 @never_waiting()
 def demo(
+    name: Annotated[
+        str, typer.Argument(help="example to run; --list names them", autocompletion=_names, show_default=True)
+    ] = "demo",
     rig: Annotated[Path | None, typer.Option(help="another rig file")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
     panel: Annotated[bool, typer.Option(help="also serve the panel; its address is printed")] = True,
     speed: Speed = 1.0,
+    listed: Annotated[bool, typer.Option("--list", help="only list the examples")] = False,
     stay: Annotated[bool, typer.Option("--stay", help="keep running until Ctrl-C, to operate it in the panel")] = False,
 ) -> None:
     """Run the demo: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
     Runs in real time at 1 kHz (--speed 0.1: in slow motion); relief valve and directional valve are switched live over
     MQTT. Records a log and writes a report on the run with plots, circuit and timing. Ctrl-C ends it cleanly.
+
+    With the name of another example, such as lift or boom, that rig runs in the same way. An example that is a circuit
+    of its own, such as lowering, is simulated over its work cycle, not in real time, and written to a report.
     """
     import logging
 
-    from hilserver.cli.examples import example
+    from hilserver.cli.examples import ready_example
     from hilserver.compiler import is_compiled
     from hilserver.rig.build import at_speed, load_rig
 
+    if listed:
+        print_list()
+        raise typer.Exit
+    if rig is None:
+        chosen = ready_example(name)
+        if chosen.cycle is not None:
+            from hilserver.cli.simulate import simulate
+
+            return simulate(chosen.file, output, cycle=chosen.cycle)
+        rig = chosen.file
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
-    loaded = at_speed(load_rig(rig or example("rigs/demo.toml")), speed)
+    loaded = at_speed(load_rig(rig), speed)
     if not is_compiled(loaded.library):
         typer.echo("The first start of this version compiles it, which takes about a minute.")
     raise typer.Exit(asyncio.run(show(loaded, output, panel, stay)))
+
+
+def print_list() -> None:
+    """Print the examples, with what they are."""
+    from hilserver.cli.examples import ready_examples
+    from hilserver.cli.tables import TerminalTable, new_console
+
+    table = TerminalTable("name", "runs", "what", title="Examples", title_justify="left")
+    for name, found in ready_examples().items():
+        table.add_row(name, "in real time" if found.cycle is None else "simulated", found.description)
+    new_console().print(table)
 
 
 async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
@@ -85,7 +120,7 @@ async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
             playing.cancel()
     code = await task
     if supervisor.log_file is not None:
-        await asyncio.to_thread(report, supervisor.log_file, output)
+        await asyncio.to_thread(report, supervisor.log_file, output, rig.file)
     return code
 
 
@@ -105,20 +140,24 @@ async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -
     typer.echo(f"Panel in the browser: {url}" if url else "No panel: pip install 'hilserver[panel]'")
 
 
-def script() -> list[DemoStep]:
-    """The commands of the demo."""
+def script(rig: Rig) -> list[DemoStep]:
+    """The commands of the demo; of the switches, those of components that the rig's circuit has."""
     from hilserver.protocol.commands import Arm, Cycle, Start, Stop, Switch
 
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
     smaller: dict[str, JsonValue] = {"nominal_flow.flow": "25 l/min", "f45": "15 Hz"}
-    return [
+    weaker: dict[str, JsonValue] = {"nominal_flow.flow": "9 l/min", "f45": "20 Hz"}
+    steps = [
         DemoStep(0.2, "arm: the valve stays at null", Arm()),
         DemoStep(0.4, "start: the bridge drives the valve", Start()),
         DemoStep(0.6, "work cycle starts: lift, hold, lower", Cycle(action="start")),
         DemoStep(2.0, "relief valve: 150 bar -> 100 bar", Switch(component="relief", set=lower)),
+        DemoStep(2.4, "4/3 valve: 12 l/min, 40 Hz -> 9 l/min, 20 Hz", Switch(component="valve", set=weaker)),
         DemoStep(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", Switch(component="main_valve", set=smaller)),
         DemoStep(9.0, "stop: ramp to null", Stop()),
     ]
+    known = {placed.name for placed in rig.circuit.placed}
+    return [step for step in steps if not isinstance(step.command, Switch) or step.command.component in known]
 
 
 LENGTH = 9.6
@@ -134,14 +173,14 @@ async def play(supervisor: Supervisor) -> None:
     assert supervisor.address is not None
     assert supervisor.telemetry is not None
     console = Console()
-    steps, done = script(), []
-    began, speed = time.monotonic(), supervisor.rig.speed
+    rig, steps, done = supervisor.rig, script(supervisor.rig), []
+    began, speed = time.monotonic(), rig.speed
     live = sys.stdout.isatty()
     with Live(console=console, refresh_per_second=10, transient=not live, auto_refresh=live) as view:
         while (elapsed := (time.monotonic() - began) * speed) < LENGTH:
             while steps and elapsed >= steps[0].at:
                 step = steps.pop(0)
-                answer = await request(supervisor.address, supervisor.rig.settings.name, step.command)
+                answer = await request(supervisor.address, rig.settings.name, step.command)
                 result = f"tick {answer.tick}" if answer.ok else f"refused: {answer.reason}"
                 if "prepared_ms" in answer.result:
                     result += f", active after {answer.result['active_ms']:.0f} ms"
@@ -150,25 +189,24 @@ async def play(supervisor: Supervisor) -> None:
                     console.print(done[-1])
             row = supervisor.telemetry.latest()
             if row is not None and live:
-                view.update(
-                    live_table(supervisor.telemetry.state(row, 0), done, elapsed / LENGTH, supervisor.rig.clock_rate)
-                )
+                view.update(live_table(supervisor.telemetry.state(row, 0), rig, done, elapsed / LENGTH))
             await asyncio.sleep(0.1 / max(speed, 1.0))
 
 
-def live_table(state: ServerState, done: list[str], progress: float, rate: float) -> Table:
-    """The state of the rig. ``rate``: ticks per second of the clock."""
+def live_table(state: ServerState, rig: Rig, done: list[str], progress: float) -> Table:
+    """The state of the rig, of its first valve."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
     from hilserver.cli.status import display
 
     values, targets, timing = state.actual, state.target, state.timing
+    valve = next(iter(rig.settings.valves), "")
 
     def shown(value: float | None, unit: str) -> str:
         return "-" if value is None else " ".join(display(value, unit))
 
-    table = Table(title=f"hilserver demo    {state.mode}", min_width=78)
+    table = Table(title=f"hilserver {rig.settings.name}    {state.mode}", min_width=78)
     for heading in ("machine", "", "bridge", ""):
         table.add_column(heading, justify="right" if not heading else "left", min_width=16)
     for (left, a), (right, b) in zip(
@@ -180,10 +218,10 @@ def live_table(state: ServerState, done: list[str], progress: float, rate: float
             ("joystick", shown(targets.get("input.joystick"), "")),
         ),
         (
-            ("virtual flow", shown(targets.get("valve.main.flow"), "m^3/s")),
-            ("real flow", shown(values.get("valve.main.flow"), "m^3/s")),
-            ("command", shown(values.get("valve.main.command"), "")),
-            ("work per tick", f"{timing.get('work_median', 0) * 1e6:.0f} µs of {1e6 / rate:.0f}"),
+            ("virtual flow", shown(targets.get(f"valve.{valve}.flow"), "m^3/s")),
+            ("real flow", shown(values.get(f"valve.{valve}.flow"), "m^3/s")),
+            ("command", shown(values.get(f"valve.{valve}.command"), "")),
+            ("work per tick", f"{timing.get('work_median', 0) * 1e6:.0f} µs of {1e6 / rig.clock_rate:.0f}"),
             ("missed ticks", str(state.missed_ticks)),
         ),
         strict=True,
@@ -198,7 +236,7 @@ def live_table(state: ServerState, done: list[str], progress: float, rate: float
     return outer
 
 
-def report(log: Path, folder: Path) -> None:
+def report(log: Path, folder: Path, rig: Path) -> None:
     """Print the results, and write the report on the run."""
     from hilserver.record.summary import summarise
     from hilserver.report.run_report import write_run_report
@@ -211,15 +249,17 @@ def report(log: Path, folder: Path) -> None:
         f"{summary.switches} live switches"
     )
     for valve in summary.valves:
-        typer.echo(
-            f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
-            f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
-            f"saturated {100 * valve.saturated:.1f} % of the time"
-        )
+        deviation = "the flow is not measured"
+        if not math.isnan(valve.nrmse):
+            deviation = (
+                f"measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
+                f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min"
+            )
+        typer.echo(f"valve {valve.valve}: {deviation}; saturated {100 * valve.saturated:.1f} % of the time")
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
         f"wake-up delay {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %)"
     )
     typer.echo(f"report: {write_run_report(log, folder)}")
     typer.echo(f"log:    {log}")
-    typer.echo(f"next:   hilserver replay {log}    hilserver simulate config/rigs/demo.toml")
+    typer.echo(f"next:   hilserver replay {log}    hilserver simulate {rig}")

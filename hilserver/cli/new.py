@@ -22,7 +22,7 @@ def new(
     drop: Annotated[str | None, typer.Option(help='pressure drop of this flow per edge, such as "35 bar"')] = None,
     f90: Annotated[str | None, typer.Option(help='frequency of the real valve at -90°, such as "60 Hz"')] = None,
 ) -> None:
-    """Create a folder with a rig, its circuits, work cycle and README, ready to run and to be adapted.
+    """Create a folder with a rig, its circuits, work cycle, test sequence and README, ready to run and to be adapted.
 
     The values of the real valve are written into the rig and into its simulated machine.
     """

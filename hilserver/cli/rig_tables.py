@@ -8,6 +8,7 @@ import numpy as np
 
 from hilserver.circuit.model import RIG
 from hilserver.cli.tables import TerminalTable
+from hilserver.record.forecast import forecast, free_space, log_folder
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.settings import ValveSettings
@@ -169,7 +170,7 @@ def _properties(valve: ValveSettings) -> Iterator[tuple[str, str]]:
 
 
 def rate_table(rig: Rig) -> TerminalTable:
-    """Tick, integration steps, telemetry."""
+    """Tick, integration steps, telemetry, log."""
     settings, solver = rig.settings, rig.circuit.solver
     table = new_table("Rates", "what", "value")
     tick = 1.0 / settings.loop.rate
@@ -181,6 +182,8 @@ def rate_table(rig: Rig) -> TerminalTable:
     table.add_row(
         "telemetry", f"{settings.mqtt.telemetry_rate:g} Hz, sent every {settings.mqtt.telemetry_batch * 1e3:g} ms"
     )
+    for what, value in forecast(rig, free_space(log_folder(settings.recording))):
+        table.add_row(what, value)
     if rig.cycle is not None:
         table.add_row(
             "work cycle",

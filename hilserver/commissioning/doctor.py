@@ -28,11 +28,11 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import connection, new_client
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.forecast import existing, log_folder, log_rate
 from hilserver.record.machine import machine
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import LoopSettings, RecordingSettings
 from hilserver.service.broker import find_program
-from hilserver.service.recording import log_folder
 from hilserver.service.supervisor import COMMANDS_KEPT, PAYLOAD_BYTES, address_of, ring_rows
 
 EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}
@@ -148,12 +148,7 @@ def check_cache(rig: Rig | None) -> Finding:
 
 def _may_write(folder: Path) -> bool:
     """Whether this user can write into a folder, made where it is missing."""
-    return os.access(_existing(folder), os.W_OK | os.X_OK) and (folder.is_dir() or not folder.exists())
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return os.access(existing(folder), os.W_OK | os.X_OK) and (folder.is_dir() or not folder.exists())
 
 
 def check_shared_memory(rig: Rig, folder: Path = Path("/dev/shm")) -> Finding:
@@ -205,15 +200,9 @@ async def _refusal(address: BrokerAddress) -> str | None:
 # --- disk -------------------------------------------------------------------------------------------------------------
 
 
-def log_rate(rig: Rig) -> float:
-    """Bytes per second of the rig's full-rate log."""
-    columns = len(rig.layout.names) + len(rig.packed.names)
-    return 8.0 * columns * rig.settings.loop.rate
-
-
 def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Finding]:
     """Free space and speed of the disk for the log; ``rate`` in bytes per second, 0 if it is not known."""
-    place = _existing(folder)
+    place = existing(folder)
     if not _may_write(folder):
         found = f"{folder.absolute()} can't be written by this user"
         remedy = f"mkdir -p {folder.absolute()} && chown $USER {folder.absolute()}   (or recording.folder)"

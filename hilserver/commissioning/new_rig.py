@@ -21,12 +21,16 @@ TEMPLATES = {
     "boom": "a boom as a mechanism of bodies and joints",
 }
 RIG = Path("rig.toml")
+TEST = Path("test.toml")
+RAISED = {"demo": "210 mm", "lift": "260 mm", "boom": "330 mm"}
+"""Position that the cylinder reaches in the test sequence: 10 mm above that of the simulated machine at the start."""
 README = """# {name}
 
 A test rig for hilserver, made from the template `{template}` ({text}). Its machine is simulated at first.
 
     hilserver check rig.toml       # what is configured, and every problem in it
     hilserver simulate rig.toml    # how closely the rig follows its virtual circuit
+    hilserver test test.toml       # a test sequence: steps, and what the rig must do; passes on the simulated rig
     hilserver run rig.toml         # in real time, until Ctrl-C
     hilserver panel rig.toml       # in a second terminal: operate it in the browser
 
@@ -37,14 +41,65 @@ For your own rig, edit `rig.toml`:
 1. Replace `[devices]` by your I/O card; `hilserver channels` lists the cards found and their channels.
 2. Adapt `[channels]` to its sensors, `[cylinders]` and `[valves]` to the datasheets of cylinder and servo valve, and
    `[limits]` to what the rig can withstand.
-3. Run `hilserver check rig.toml`, and `hilserver doctor rig.toml` on the computer of the rig.
+3. Adapt the steps and expectations of the test sequence `test.toml`; `hilserver test test.toml --live -` runs it on
+   the running rig.
+4. Run `hilserver check rig.toml`, and `hilserver doctor rig.toml` on the computer of the rig.
 
 Then follow the guide to commissioning in the documentation of hilserver.
 """
 
+SEQUENCE = """\
+# hilserver test test.toml runs this in simulation, as fast as possible; with --live on the running rig.
+
+description = "The rig starts, follows the joystick, and ends at null"
+rig = "rig.toml"
+length = "3 s"
+
+[[step]]
+at = "0.1 s"
+send = "arm"
+
+[[step]]
+at = "0.2 s"
+name = "start"
+send = "start"
+
+[[step]]
+at = "2.5 s"
+name = "stop"
+send = "stop"
+
+[inputs.joystick]
+shape = "step"
+points = [["0.5 s", 0.0], ["0.8 s", 0.4], ["1.5 s", 0.4], ["1.8 s", 0.0]]
+
+[[expect]]
+name = "running after the start"
+channel = "mode"
+value = "RUNNING"
+after = "start"
+until = "2.2 s"
+
+[[expect]]
+name = "the load rises"
+channel = "x"
+at = "1.8 s"
+until = "2.4 s"
+min = "{raised}"
+
+[[expect]]
+name = "the valve ends at null"
+channel = "valve.{valve}.command"
+after = "stop"
+delay = "200 ms"
+value = 0
+tolerance = 0.001
+"""
+
 
 def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -> list[Path]:
-    """Create a folder with the rig ``template`` (one of the examples) and all files that it refers to.
+    """Create a folder with the rig ``template`` (one of the examples) and all files that it refers to, a test
+    sequence, and a README.
 
     ``valve``: datasheet values of the real valves, as written in a rig file: ``flow``, ``drop`` (of the nominal flow,
     per edge), ``f90``. They apply to the simulated servo valves, too. Returns the files. Raises HilserverError if the
@@ -82,7 +137,9 @@ def _write(folder: Path, template: Path, name: str, valve: Mapping[str, str]) ->
         name=rig.settings.name, template=template.stem, text=TEMPLATES[template.stem], circuit=circuit
     )
     (folder / "README.md").write_text(about)
-    return [*texts, Path("README.md")]
+    sequence = SEQUENCE.format(valve=next(iter(rig.settings.valves)), raised=RAISED[template.stem])
+    (folder / TEST).write_text(sequence)
+    return [*texts, TEST, Path("README.md")]
 
 
 def _referred(file: Path) -> Iterator[Path]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import dataclass
 
+from hilserver.protocol.event_text import how_often, without_numbers
 from hilserver.protocol.published import Event
 
 ENTRIES_KEPT = 1000
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Entry:
     @property
     def times(self) -> str:
         """How often it happened, as it is written before the text; empty for once."""
-        return "" if self.count == 1 else f"{self.count} ×, latest: " if self.varied else f"{self.count} × "
+        return how_often(self.count, self.varied)
 
 
 class Alarms:
@@ -77,4 +76,4 @@ class Alarms:
 
 
 def _same(entry: Entry, event: Event) -> bool:
-    return entry.kind == event.kind and _NUMBER.sub("", entry.text) == _NUMBER.sub("", event.text)
+    return entry.kind == event.kind and without_numbers(entry.text) == without_numbers(event.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from hilserver.record.format import LogHeader, RecordError, run_stem
 from hilserver.record.header import read_header, recording_number
+from hilserver.record.notes import NOTES_SUFFIX
 from hilserver.record.reader import ends_whole
 from hilserver.record.writer import is_being_written
 from hilserver.rig.settings import KeepSettings
@@ -111,6 +113,24 @@ def superfluous(files: Sequence[LogFile], keep: KeepSettings, now: float, runnin
             return list(files[:place])
         rest, size = rest - 1, size - file.size
     return list(files)
+
+
+def remove_files(files: Sequence[LogFile], unwanted: Sequence[LogFile]) -> list[LogFile]:
+    """Remove the ``unwanted`` of these files in their order, and with the last file of a recording its notes.
+
+    Returns the removed ones: it stops at a file that is being written, by the recorder of a server that was killed.
+    """
+    gone: list[LogFile] = []
+    left = Counter(file.run for file in files)
+    for file in unwanted:
+        if is_being_written(file.path):
+            break
+        file.path.unlink()
+        gone.append(file)
+        left[file.run] -= 1
+        if not left[file.run]:
+            file.path.with_name(f"{file.run}{SUFFIX}{NOTES_SUFFIX}").unlink(missing_ok=True)
+    return gone
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hilserver.protocol.event_text import how_often, without_numbers
+
 MAX_EVENTS = 200
 """Maximum number of faults, and of other events, in a report."""
 Kind = Literal["fault", "warning", ""]
@@ -12,7 +14,11 @@ Kind = Literal["fault", "warning", ""]
 
 @dataclass
 class Listed:
-    """An event of the list, or several equal ones. ``time``: of the first, ``last``: of the latest; s."""
+    """An event of the list, or several that are equal but for their numbers.
+
+    ``time``: of the first, ``last``: of the latest; s. The text is that of the latest, ``varied``: others differ from
+    it.
+    """
 
     time: float
     tick: int
@@ -20,12 +26,13 @@ class Listed:
     kind: Kind = ""
     count: int = 1
     last: float = 0.0
+    varied: bool = False
 
     def cells(self) -> tuple[str, str, str]:
         """The row of the table."""
         if self.count == 1:
             return f"{self.time:.3f}", f"{self.tick}", self.text
-        return f"{self.time:.3f} … {self.last:.3f}", f"{self.tick}", f"{self.count} × {self.text}"
+        return f"{self.time:.3f} … {self.last:.3f}", f"{self.tick}", how_often(self.count, self.varied) + self.text
 
 
 class EventList:
@@ -40,13 +47,16 @@ class EventList:
     def add(self, event: Listed) -> None:
         """Add an event, in any order within a batch of the log."""
         event.last = event.time
-        if (known := self._warnings.get(event.text)) is not None:
-            known.count, known.last = known.count + 1, max(known.last, event.time)
+        known = self._warnings.get(without_numbers(event.text)) if event.kind == "warning" else None
+        if known is not None:
+            known.count, known.varied = known.count + 1, known.varied or event.text != known.text
+            if event.time >= known.last:
+                known.last, known.text = event.time, event.text
             if event.time < known.time:
                 known.time, known.tick = event.time, event.tick
             return
         if event.kind == "warning":
-            self._warnings[event.text] = event
+            self._warnings[without_numbers(event.text)] = event
         (self._faults if event.kind == "fault" else self._others).append(event)
 
     def shorten(self) -> None:
@@ -55,7 +65,8 @@ class EventList:
             events.sort(key=lambda event: (event.time, event.tick))
             for event in events[MAX_EVENTS:]:
                 self.dropped += event.count
-                self._warnings.pop(event.text, None)
+                if event.kind == "warning":
+                    self._warnings.pop(without_numbers(event.text), None)
             del events[MAX_EVENTS:]
 
     def listed(self) -> list[Listed]:

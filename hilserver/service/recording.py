@@ -24,15 +24,14 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.published import RecordingStatus
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.cuts import CutTrigger
-from hilserver.record.folder import LogFile, files_of, new_log, next_number, superfluous
+from hilserver.record.folder import LogFile, files_of, new_log, next_number, remove_files, superfluous
+from hilserver.record.forecast import log_folder
 from hilserver.record.format import LogHeader, encode, later_parts
 from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
-from hilserver.record.writer import is_being_written
 from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
-from hilserver.rig.settings import RecordingSettings
 from hilserver.rig.triggers import signal_columns, signal_zero
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.operator import RunningCircuit
@@ -372,13 +371,8 @@ class RecorderProcess:
         keep = self._settings.keep
         if abs(_clock_offset() - self._clock) > CLOCK_JUMP:
             keep = keep.model_copy(update={"age": None})
-        gone = []
         files = files_of(log_folder(self._settings), self._rig.settings.name)
-        for file in superfluous(files, keep, time.time(), self._file):
-            if is_being_written(file.path):  # by the recorder of a server that was killed
-                break
-            file.path.unlink()
-            gone.append(file)
+        gone = remove_files(files, superfluous(files, keep, time.time(), self._file))
         self._files = [file for file in self._files if file.path not in {removed.path for removed in gone}]
         return gone
 
@@ -400,12 +394,6 @@ def cut_triggers(rig: Rig) -> list[CutTrigger]:
             more |= {"level": level, "hysteresis": width}
         found.append(CutTrigger(name, text, before, after, **more))
     return found
-
-
-def log_folder(settings: RecordingSettings) -> Path:
-    """Where logs go: the folder in the rig file, otherwise the logs directory of a systemd service, otherwise
-    ``logs``."""
-    return Path(settings.folder or os.environ.get("LOGS_DIRECTORY", "").split(":")[0] or "logs")
 
 
 def _made(folder: Path) -> Path:

@@ -102,9 +102,20 @@ def test_check_shows_the_rig(hilserver: Command) -> None:
 
 def test_check_warns_of_a_real_valve_that_is_too_small(hilserver: Command, files: Files) -> None:
     files.set("rig", "valves.main.nominal_flow.flow", "20 l/min")
-    said = hilserver("check", files.write())
+    rig = files.write()
+    said = hilserver("check", rig)
     assert said.code == 0
-    assert "Note: valves.main: port to T, the virtual circuit requests 2.01 times the flow" in said.out
+    note = "Note: valves.main: port to T, the virtual circuit requests 2.01 times the flow"
+    assert note in said.out
+    said = hilserver("check", rig, "--strict")
+    assert said.code == 1
+    assert note in said.out
+    assert "no problems." not in said.out
+    assert said.err == f"{rig}: {said.out.count('Note: ')} notes count as problems (--strict).\n"
+
+
+def test_a_rig_without_notes_passes_a_strict_check(hilserver: Command) -> None:
+    assert hilserver("check", DEMO, "--strict").code == 0
 
 
 def test_check_of_the_actuator_log_rig_needs_no_log(hilserver: Command) -> None:

@@ -32,12 +32,12 @@ from hilserver.commissioning.doctor import (
     diagnose,
     doctor_figures,
     exit_code,
-    log_rate,
     writing_speed,
 )
 from hilserver.commissioning.host import Finding, Host, check_host
 from hilserver.compiler import loading
 from hilserver.realtime.scheduling import Scheduling
+from hilserver.record.forecast import log_rate
 from hilserver.rig.build import Rig, load_rig
 from hilserver.service.broker import BrokerError, EmbeddedBroker
 

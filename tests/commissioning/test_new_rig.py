@@ -31,6 +31,26 @@ def test_a_new_rig_is_complete_and_runs(template: str, tmp_path: Path, hilserver
     assert not list(tmp_path.glob("**/.*"))
 
 
+@pytest.mark.parametrize("template", sorted(TEMPLATES))
+def test_its_test_sequence_passes(template: str, tmp_path: Path, hilserver: Command) -> None:
+    folder = tmp_path / "lab"
+    assert hilserver("new", folder, "--template", template, "--flow", "15 l/min").code == 0
+    assert "hilserver test test.toml" in (folder / "README.md").read_text()
+    said = hilserver("test", folder / "test.toml", "--output", tmp_path)
+    assert said.code == 0, said.out
+    assert said.out.count("passed  ") == 6
+
+
+def test_its_test_sequence_fails_where_the_load_does_not_move(tmp_path: Path, hilserver: Command) -> None:
+    folder = tmp_path / "lab"
+    assert hilserver("new", folder).code == 0
+    sequence = (folder / "test.toml").read_text()
+    (folder / "test.toml").write_text(sequence.replace('["0.8 s", 0.4], ["1.5 s", 0.4]', '["0.8 s", 0.0]'))
+    still = hilserver("test", folder / "test.toml", "--output", tmp_path)
+    assert still.code == 1
+    assert "FAILED  the load rises" in still.out
+
+
 def test_values_of_the_real_valve_are_those_of_the_simulated_one(tmp_path: Path, hilserver: Command) -> None:
     said = hilserver(
         "new", tmp_path / "lab", "--flow", "40 l/min", "--drop", "5 bar", "--f90", "120 Hz", "--name", "b7"

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from log_bench import NOW, header, make_files, numbered_rows, write_numbered_parts
 
-from hilserver.record.folder import files_of, new_log, next_number, recordings, superfluous
+from hilserver.record.folder import files_of, new_log, next_number, recordings, remove_files, superfluous
 from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.header import read_header
+from hilserver.record.notes import NOTES_SUFFIX
 from hilserver.record.writer import LogWriter
 from hilserver.rig.settings import KeepSettings
 
@@ -76,6 +77,30 @@ def test_the_running_recording_is_never_touched(folder: Path) -> None:
     assert left(folder, KeepSettings(**none), parts[-1]) == parts
     assert left(folder, KeepSettings(**none, running=False), parts[-1]) == parts[-1:]
     assert left(folder, KeepSettings(**none), f"{OLD}.002.arrow") == [f.path.name for f in files_of(folder, "lab")]
+
+
+def test_notes_go_with_the_last_file_of_their_recording(folder: Path) -> None:
+    notes = [folder / f"{name}.arrow{NOTES_SUFFIX}" for name in (OLD, RUN, LAST, f"{OLD}-repaired")]
+    for path in notes:
+        path.touch()
+    files = files_of(folder, "lab")
+    gone = remove_files(files, files[:2])
+    assert gone == files[:2]
+    assert not any(file.path.exists() for file in gone)
+    assert all(path.exists() for path in notes)  # a file of the recording is left
+    files = files_of(folder, "lab")
+    remove_files(files, files[:3])  # the rest of it, another without notes, and RUN
+    assert [path.exists() for path in notes] == [False, False, True, True]
+
+
+def test_a_file_that_is_being_written_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / f"{RUN}.arrow"
+    with LogWriter(path, header()) as writer:
+        writer.append(numbered_rows(3))
+        writer.flush()
+        files = files_of(tmp_path, "lab")
+        assert remove_files(files, files) == []
+    assert remove_files(files, files) == files
 
 
 def number_recordings(folder: Path, *names: str) -> None:

@@ -35,3 +35,19 @@ def test_the_first_of_equal_warnings_counts_whatever_their_order() -> None:
         ("1.000", "1", "limit stroke is violated"),
         ("3.000 … 5.000", "3", "3 × 2 ticks missed"),
     ]
+
+
+def test_warnings_that_differ_in_numbers_only_are_one_line_with_the_latest_text() -> None:
+    events = EventList()
+    for time, text in ((2.0, "3 ticks missed"), (4.0, "12 ticks missed"), (3.0, "7 ticks missed")):
+        events.add(Listed(time, int(time), text, "warning"))
+    for name in ("p_1_high", "p_2_high"):  # names are not numbers
+        events.add(Listed(5.0, 5, f"limit {name} is violated", "warning"))
+    events.add(Listed(6.0, 6, "9 ticks missed", "fault"))
+    events.shorten()
+    assert [entry.cells() for entry in events.listed()] == [
+        ("6.000", "6", "9 ticks missed"),
+        ("2.000 … 4.000", "2", "3 ×, latest: 12 ticks missed"),
+        ("5.000", "5", "limit p_1_high is violated"),
+        ("5.000", "5", "limit p_2_high is violated"),
+    ]

@@ -22,11 +22,11 @@ from probe_rig import CIRCUIT, RIG
 from service_harness import COMMAND, Server, eventually, panel
 
 from hilserver.protocol import running
+from hilserver.record.forecast import log_folder
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service import restarts as restarts_module
 from hilserver.service import safe as safe_module
 from hilserver.service.notify import Notifier
-from hilserver.service.recording import log_folder
 from hilserver.service.restarts import Restarts
 
 

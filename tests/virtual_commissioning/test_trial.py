@@ -311,6 +311,6 @@ def test_exit_code_and_json(hilserver: Command, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_options_without_meaning_are_refused(hilserver: Command) -> None:
-    assert "--strict is for virtual commissioning: add --run" in hilserver("check", FILE, "--strict").err
+    assert "--json is for virtual commissioning: add --run" in hilserver("check", FILE, "--json").err
     circuit = CONFIG / "circuits" / "lowering.toml"
     assert "--run needs a rig file" in hilserver("check", circuit, "--run").err

@@ -1,0 +1,27 @@
+"""Equal events as one entry: of alarms in the panel, and of events in reports."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)?(?:e[+-]?\d+)?(?!\w)")
+
+
+def without_numbers(text: str) -> str:
+    """The text of an event without its numbers, the same for events that differ in them only; names remain as they are.
+
+    >>> without_numbers("3 ticks missed") == without_numbers("12 ticks missed")
+    True
+    >>> without_numbers("limit p_1_high is violated: 201.5 bar")
+    'limit p_1_high is violated:  bar'
+    """
+    return _NUMBER.sub("", text)
+
+
+def how_often(count: int, varied: bool) -> str:
+    """What is written before the text of the latest of ``count`` events; ``varied``: their numbers differ.
+
+    >>> how_often(1, False), how_often(3, False), how_often(3, True)
+    ('', '3 × ', '3 ×, latest: ')
+    """
+    return "" if count == 1 else f"{count} ×, latest: " if varied else f"{count} × "
