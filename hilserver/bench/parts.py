@@ -40,6 +40,7 @@ PARTS = {
     "check_limits": "limits",
     "take_command": "commands and modes",
     "watch": "commands and modes",
+    "react": "reactions",
     "set_inputs": "inputs",
     "follow_machine": "machine model",
     "run_circuit": "circuit",

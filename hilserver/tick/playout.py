@@ -8,7 +8,7 @@ moves to its new value, cycles in which the plant settles, and one that is measu
 
 from __future__ import annotations
 
-from math import cos, hypot, isfinite, nan, pi, sin, tan
+from math import cos, isfinite, nan, pi, sin, sqrt, tan
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
@@ -193,6 +193,12 @@ def end_cycle(p: PlayoutMemory) -> None:
 
 
 @compilable
+def length(x: float, y: float) -> float:
+    """Of a vector. (The libraries of C differ in the last bit of their own function.)"""
+    return sqrt(x * x + y * y)
+
+
+@compilable
 def measure(p: PlayoutMemory) -> None:
     """The fundamental of the last cycle, without the drift from the mean of the cycle before to that of this one.
 
@@ -208,7 +214,7 @@ def measure(p: PlayoutMemory) -> None:
 @compilable
 def evaluate(p: PlayoutMemory) -> None:
     """Compare the response with that which is wanted, and correct the drive."""
-    wanted, measured = hypot(p.wanted_sin, p.wanted_cos), hypot(p.measured_sin, p.measured_cos)
+    wanted, measured = length(p.wanted_sin, p.wanted_cos), length(p.measured_sin, p.measured_cos)
     if abs(measured - wanted) <= p.tolerance * wanted:
         p.state, p.outside = PlayoutState.CONTROLLED.value, 0
     elif p.state == PlayoutState.CONTROLLED:
@@ -225,10 +231,10 @@ def evaluate(p: PlayoutMemory) -> None:
     square = measured * measured
     re = (p.wanted_sin * p.measured_sin + p.wanted_cos * p.measured_cos) / square - 1.0
     im = (p.wanted_cos * p.measured_sin - p.wanted_sin * p.measured_cos) / square
-    step = p.gain / max(hypot(re, im), 1.0)
+    step = p.gain / max(length(re, im), 1.0)
     re, im = 1.0 + step * re, step * im
     new_sin, new_cos = p.drive_sin * re - p.drive_cos * im, p.drive_sin * im + p.drive_cos * re
-    share = min(p.limit / max(hypot(new_sin, new_cos), 1e-12), 1.0)
+    share = min(p.limit / max(length(new_sin, new_cos), 1e-12), 1.0)
     p.drive_sin, p.drive_cos = share * new_sin, share * new_cos
 
 

@@ -304,6 +304,7 @@ def test_a_layout_is_saved_and_laid_over_the_logs_again(page: Page, runs: tuple[
     named(page, "plot", "Pressure")
     page.locator(".unit").first.click()
     page.get_by_role("option", name="MPa", exact=True).click()
+    expect(page.get_by_role("checkbox", name="channel.p_A [MPa]")).to_be_visible()  # all is drawn anew by then
     page.get_by_role("button", name="Add a plot").click()
     expect(page.get_by_role("button", name="Plot 2", exact=True)).to_be_visible()
     page.get_by_role("button", name="Layout").click()
