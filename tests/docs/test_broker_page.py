@@ -65,6 +65,7 @@ def server_that_logs_in(place: Workplace, port: int, machine: Path) -> Iterator[
     password.chmod(0o600)
     settings = over(read_toml(place.folder / DEMO), tomllib.loads(fragment.text.replace("/etc/", f"{machine}/etc/")))
     settings = over(settings, {"name": place.rigs["lab"], "mqtt": {"host": "localhost", "port": port}})
+    settings = over(settings, {"loop": {"reactions": 1, "playouts": 1}})
     file = place.folder / "config/rigs/lab.toml"
     file.write_text("".join(f"{key} = {inline(value)}\n" for key, value in settings.items()))
     server = place.start("hilserver run config/rigs/lab.toml")
