@@ -78,6 +78,24 @@ def check(
         _commission(console, file, strategy, seconds, strict, out)
 
 
+_CHECKED_BY = {
+    "work cycle": "check the rig file that names it",
+    "sequence": "hilserver test checks and runs it",
+    "study": "hilserver study checks and runs it",
+    "catalogue": "hilserver size checks and uses it",
+}
+
+
+def _require_rig(file: Path) -> None:
+    """Raise HilserverError if a file is of another kind, instead of a list of all that a rig file needs."""
+    from hilserver.errors import HilserverError
+    from hilserver.rig.file_kinds import other_kind
+    from hilserver.toml import read_toml
+
+    if how := _CHECKED_BY.get(kind := other_kind(read_toml(file))):
+        raise HilserverError(f"{file} is a {kind}: {how}.")
+
+
 def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> None:
     """Print the notes and the verdict. With ``strict``, notes are problems: exit code 1."""
     for line in notes:
@@ -135,6 +153,7 @@ def _rig(console: Console, file: Path, out: Path) -> list[str]:
     from hilserver.margins.margins import margins
     from hilserver.rig.build import load_rig
 
+    _require_rig(file)
     rig = load_rig(file)
     found = margins(rig, compiled_program(rig.library))
     for table in _tables(rig, found):

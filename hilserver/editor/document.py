@@ -13,15 +13,11 @@ from hilserver.editor.changes import changed_table, changed_text
 from hilserver.editor.edits import Edit
 from hilserver.editor.parts import Parts, Table
 from hilserver.errors import HilserverError
+from hilserver.rig.file_kinds import other_kind
 from hilserver.toml import parse_toml, replace_file
 
 KEPT = 1000
 """Number of edits that can be undone."""
-
-
-_OTHERS = {"channels": "rig", "bodies": "mechanism", "expect": "sequence", "valves": "catalogue"}
-_OTHERS |= {"inputs": "work cycle", "vary": "study", "columns": "map of a log's columns"}
-"""What files are that are no circuits, by the first of these keys that they have."""
 
 
 class ChangedByOthersError(HilserverError):
@@ -124,8 +120,8 @@ def open_circuit(file: Path) -> CircuitDocument:
         raise HilserverError(f"{file}: the name of a circuit file ends with .toml.")
     library = circuit_library(file) if file.exists() else standard_library()
     document = CircuitDocument.open(file, Parts(library, file.parent))
-    if other := next((key for key in _OTHERS if key in document.table), None):
-        raise HilserverError(f"{file} is a {_OTHERS[other]}, not a circuit: edit it as a text.")
+    if other := other_kind(document.table):
+        raise HilserverError(f"{file} is a {other}, not a circuit: edit it as a text.")
     return document
 
 

@@ -17,7 +17,7 @@ from hilserver.record.row_events import PLAYOUT
 from hilserver.rig.build import Rig
 from hilserver.rig.triggers import signal_zero
 from hilserver.service.loop_commands import LoopCommand, invalid, refusal_text
-from hilserver.service.reactions import converted, signal_column
+from hilserver.service.row_signals import converted, signal_column
 from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
 from hilserver.tick.playout import LEAST_TICKS, MOST_TICKS
 from hilserver.tick.row import header, is_whole, playout_memory

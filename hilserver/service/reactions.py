@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.errors import did_you_mean, shown
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import React, Release
 from hilserver.record.row_events import REACTION
 from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
-from hilserver.rig.triggers import CIRCUIT, signal_unit, signal_zero
+from hilserver.rig.triggers import signal_zero
 from hilserver.service.loop_commands import LoopCommand, invalid
+from hilserver.service.row_signals import converted, signal_column
 from hilserver.tick.codes import CommandKind, Reacting, ReactionState
 from hilserver.tick.row import is_whole, reaction_memory
-from hilserver.units import Quantity, difference, quantity, unit_of_value
+from hilserver.units import difference, quantity
 
 ENDING = ("stop", "trip")
 """The actions of reactions that end the run."""
@@ -128,19 +129,6 @@ class ReactionTable:
         return float(list(inputs).index(command.input)), command.value
 
 
-def signal_column(rig: Rig, channels: Mapping[str, str], name: str, packed: PackedCircuit) -> tuple[int, str | None]:
-    """Column and SI unit (None: any) of a channel, or of a value of the circuit. Raises ValueError if it is none.
-
-    ``channels``: the row's columns by the channels' names.
-    """
-    circuit = [f"{CIRCUIT}{value}" for value in packed.names]
-    if name in channels:
-        return rig.layout.column(channels[name]), signal_unit(rig.settings, name, channels[name])
-    if name in circuit:
-        return len(rig.layout.names) + circuit.index(name), unit_of_value(name.removeprefix(CIRCUIT)) or None
-    raise ValueError(f'"{name}" is not a channel.' + did_you_mean(name, [*channels, *circuit]))
-
-
 def reaction_line(command: React) -> str:
     """A reaction in one line: its condition and its action.
 
@@ -151,15 +139,6 @@ def reaction_line(command: React) -> str:
     if command.input is not None and command.value is not None:
         action = f"set {command.input} to {command.value:g}" + (f" in {command.ramp}" if command.ramp else "")
     return f"{command.when}: {action}"
-
-
-def converted(key: str, text: str, convert: Any) -> Quantity:
-    """A quantity from a text. Raises ConfigurationError that names the key."""
-    try:
-        found: Quantity = convert(text)
-    except ValueError as error:
-        raise ConfigurationError([Problem(str(error), key)]) from None
-    return found
 
 
 def _seconds(key: str, text: str | None) -> float:

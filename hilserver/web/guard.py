@@ -58,8 +58,8 @@ class Guard:
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             shown = ", ".join(hosts) or "none"
             return (
-                f"The panel is not known by this name (Host: {shown}). Open it under its IP address, or start it "
-                "with --name and the name to be used."
+                f"The page is not known by this name (Host: {shown}). Open it under its IP address; a panel can also "
+                "be started with --name and the name to be used."
             )
         if not origins and reads:
             return None

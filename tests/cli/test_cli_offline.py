@@ -468,3 +468,19 @@ def test_check_reports_wrong_values_and_unknown_names_together(tmp_path: Path) -
         "components.pump.max_flow",
         "components.main_valve.command",
     }
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("cycles/lift.toml", "is a work cycle: check the rig file that names it."),
+        ("sequences/relief.toml", "is a sequence: hilserver test checks and runs it."),
+        ("studies/relief.toml", "is a study: hilserver study checks and runs it."),
+        ("catalogue/servo_valves.toml", "is a catalogue: hilserver size checks and uses it."),
+    ],
+)
+def test_check_says_what_else_a_file_is(file: str, reason: str, hilserver: Command) -> None:
+    """It does not ask for all that a rig file needs."""
+    said = hilserver("check", ROOT / "config" / file)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.strip().endswith(f"{file} {reason}")

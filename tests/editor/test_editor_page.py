@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from editor_bench import edited
+from local_page import local_page, opened
 from pages import only
-from panel_bench import CHROMIUM, IMAGES, WITHIN, chromium
+from panel_bench import CHROMIUM, IMAGES, chromium
 from playwright.sync_api import Browser, Page, expect
 from service_harness import CONFIG, Server, eventually
 
@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(folder: Path) -> Iterator[str]:
-    with edited(folder, *documented()) as url:
+    with local_page(folder, "edit", *documented()) as url:
         yield url
 
 
@@ -79,16 +79,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1500, "height": 1000}, locale="en-GB")
-    context.set_default_timeout(WITHIN)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(url)
-    page.wait_for_function("window.did_handshake")
-    yield page
-    context.close()
-    assert errors == []
+    with opened(browser, url, 1500) as page:
+        page.wait_for_function("window.did_handshake")
+        yield page
 
 
 def middle(page: Page, what: str) -> tuple[float, float]:
@@ -285,7 +278,7 @@ def running(server: Server) -> CircuitStatus:
 def test_a_change_is_applied_after_it_was_shown(server: Server, browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "lift.toml").write_text((CONFIG / "circuits/lift.toml").read_text())
     before = running(server)
-    with edited(tmp_path, *documented_for_a_rig(server)) as url:
+    with local_page(tmp_path, "edit", *documented_for_a_rig(server)) as url:
         page = browser.new_page(viewport={"width": 1500, "height": 1000})
         page.goto(url)
         page.wait_for_function("window.did_handshake")

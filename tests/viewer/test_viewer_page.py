@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from local_page import local_page, opened
 from pages import only
-from panel_bench import CHROMIUM, WITHIN, chromium
+from panel_bench import CHROMIUM, chromium
 from playwright.sync_api import Browser, Page, Position, expect
-from service_harness import eventually, listens
+from service_harness import eventually
 from viewer_bench import SPIKE, STARTED, Run, record
 
 from hilserver.numerics.arrays import Floats
@@ -31,7 +28,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="not installed: chromium (make test-programs)"),
 ]
-COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "view", "--no-browser")
 BAR = 1e5
 CHART = "getElement(Number(document.querySelector('.time-plot').id.slice(1))).chart"
 
@@ -58,20 +54,8 @@ def documented_logs() -> list[str]:
 @pytest.fixture(scope="module")
 def url(runs: tuple[Run, Run]) -> Iterator[str]:
     folder = runs[0].path.parents[1]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    said = folder / "view.log"
-    with said.open("w") as log:
-        process = subprocess.Popen((*COMMAND, *documented_logs()), stdout=log, stderr=log, cwd=folder, env=environment)
-    try:
-        url = eventually(lambda: (found := re.search(r"http://\S+", said.read_text())) and found[0], 20)
-        eventually(lambda: listens(int(url.split(":")[2].partition("/")[0])), 20)
+    with local_page(folder, "view", *documented_logs()) as url:
         yield url
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (0, -signal.SIGTERM)
-    finally:
-        process.kill()
-        process.wait()
-    assert "Traceback" not in said.read_text(), said.read_text()
     assert not list(folder.glob(".nicegui*"))
 
 
@@ -84,16 +68,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
     """The page with both logs; it has no error at the end."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="en-GB")
-    context.set_default_timeout(WITHIN)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(url)
-    eventually(lambda: len(drawn(page, 0)) > 100, 20)
-    yield page
-    context.close()
-    assert errors == []
+    with opened(browser, url, 1400) as page:
+        eventually(lambda: len(drawn(page, 0)) > 100, 20)
+        yield page
 
 
 def drawn(page: Page, curve: int) -> Floats:
