@@ -48,7 +48,7 @@ from hilserver.circuit.engine import (
 )
 from hilserver.mechanics.equations import settle_mechanism
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.numerics.linear import factorise, solve
+from hilserver.numerics.linear import compress, compressed_size, factorise, solve_compressed
 
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS, COARSE, MAX_EXAMINED = 2**14, 2**8, 64
@@ -221,7 +221,7 @@ def states_with(ix: Indices, chambers: Floats) -> int:
 def keep_rates(ix: Indices, d: Floats, chambers: Floats, f: Floats) -> None:
     """Write the rates of all states into ``f``; the circuit's own are in ``d``."""
     n = np.int64(ix[N_STATES])
-    for i in range(n):
+    for i in range(ix[N_STATES]):
         f[i] = d[i]
     for c in range(chambers.shape[0] // CHAMBER_CELLS):
         row = CHAMBER_CELLS * c
@@ -238,7 +238,7 @@ def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
 def set_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None:
     """Write all states into z."""
     n = np.int64(ix[N_STATES])
-    for i in range(n):
+    for i in range(ix[N_STATES]):
         z[i] = states[i]
     for c in range(chambers.shape[0] // CHAMBER_CELLS):
         z[int(chambers[CHAMBER_CELLS * c + PRESSURE_AT])] = states[n + c]
@@ -247,7 +247,7 @@ def set_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None
 def read_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None:
     """Read all states out of z."""
     n = np.int64(ix[N_STATES])
-    for i in range(n):
+    for i in range(ix[N_STATES]):
         states[i] = z[i]
     for c in range(chambers.shape[0] // CHAMBER_CELLS):
         states[n + c] = z[int(chambers[CHAMBER_CELLS * c + PRESSURE_AT])]
@@ -267,19 +267,20 @@ def keep_start(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cha
 
 
 def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
-    """Return to the start and keep the Jacobian there in ``work``; states held at a hard limit don't move."""
+    """Return to the start and keep the Jacobian there in ``work``, by columns; states at a hard limit don't move."""
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 6 * n :]
     set_states(ix, z, chambers, start)
     for j in range(n):
+        column = jacobian[j * n :]
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j] if j < own else CHAMBER_SCALE)
         step = (start[j] + step) - start[j]
         if j < own:
             lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
             if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
                 for i in range(n):
-                    jacobian[i * n + j] = 0.0
+                    column[i] = 0.0
                 for k in range(ix[N_FLOWS]):
                     work[flow_of_step(ix, n, k) + SLOPES + j] = 0.0
                 continue
@@ -294,7 +295,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
         z[place] = start[j]
         keep_rates(ix, d, chambers, rates)
         for i in range(n):
-            jacobian[i * n + j] = (rates[i] - f[i]) / step
+            column[i] = (rates[i] - f[i]) / step
 
 
 def flow_of_step(ix: Indices, n: int, k: int) -> int:
@@ -306,21 +307,28 @@ def flow_of_step(ix: Indices, n: int, k: int) -> int:
     return int(first + np.int64(k) * (n + SLOPES))
 
 
+def factors_of_step(ix: Indices, n: int) -> int:
+    """Place in ``work`` of the factors of the matrix of a step of n states, without their zeros."""
+    return int(flow_of_step(ix, n, 0) + np.int64(ix[N_FLOWS]) * (n + SLOPES))
+
+
 def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> None:
     """One step of ``h`` from the kept linearisation."""
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
     bend = work[m + 5 * n :]  # what the linearisation misses at the stage, where it predicts f + J·g·h·k1 = k1
-    jacobian, matrix = work[m + 6 * n :], work[m + 6 * n + n * n :]
-    for i in range(n * n):
-        matrix[i] = 0.0 - GAMMA * h * jacobian[i]
-    for i in range(n):
-        matrix[i * n + i] = 1.0 - GAMMA * h * jacobian[i * n + i]
+    jacobian, matrix, factors = work[m + 6 * n :], work[m + 6 * n + n * n :], work[factors_of_step(ix, n) :]
+    size = np.uint64(n)
+    for i in range(size):
+        for j in range(size):
+            matrix[i * size + j] = 0.0 - GAMMA * h * jacobian[j * size + i]
+        matrix[i * size + i] = 1.0 - GAMMA * h * jacobian[i * size + i]
         k1[i] = f[i]
     factorise(matrix, int(n), pivots)
-    solve(matrix, k1, int(n), pivots)
-    for i in range(n):
+    compress(matrix, int(n), factors)
+    solve_compressed(factors, k1, int(n), pivots)
+    for i in range(size):
         k2[i] = start[i] + GAMMA * h * k1[i]
     set_states(ix, z, chambers, k2)
     for k in range(ix[N_FLOWS]):
@@ -333,10 +341,10 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, k2)
-    for i in range(n):
+    for i in range(size):
         bend[i] = k2[i] - k1[i]
         k2[i] = k2[i] - 2.0 * GAMMA * k1[i]
-    solve(matrix, k2, int(n), pivots)
+    solve_compressed(factors, k2, int(n), pivots)
     for k in range(ix[N_FLOWS]):
         one = flow_of_step(ix, n, k)
         first = work[one + VOLUME]
@@ -344,7 +352,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
         for i in range(n):
             second += GAMMA * h * work[one + SLOPES + i] * k2[i]
         work[one + VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
-    for i in range(n):
+    for i in range(size):
         k2[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
     set_states(ix, z, chambers, k2)
     clip_states(ix, val, z)
@@ -362,20 +370,23 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
     d, start, f, error, change, pivots = (
         work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
     )  # fmt: skip
-    jacobian, matrix = work[m + 6 * n :], work[m + 6 * n + n * n :]
+    jacobian, predicted, factors = work[m + 6 * n :], work[m + 5 * n :], work[factors_of_step(ix, n) :]
     read_states(ix, z, chambers, change)
-    for i in range(n):
+    size = np.uint64(n)
+    for i in range(size):
         change[i] = change[i] - start[i]
     if not is_accurate_stage(ix, val, work, n, h):
         return False
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, error)
-    for i in range(n):
-        predicted = f[i]
-        for j in range(n):
-            predicted += jacobian[i * n + j] * change[j]
-        error[i] = error[i] - predicted
-    solve(matrix, error, int(n), pivots)
+    for i in range(size):
+        predicted[i] = f[i]
+    for j in range(size):
+        for i in range(size):
+            predicted[i] += jacobian[j * size + i] * change[j]
+    for i in range(size):
+        error[i] = error[i] - predicted[i]
+    solve_compressed(factors, error, int(n), pivots)
     small = 0
     for i in range(n):
         small += is_small(ix, val, i, h * error[i], abs(change[i]))
@@ -390,8 +401,8 @@ def is_accurate_stage(ix: Indices, val: Floats, work: Floats, n: int, h: float) 
     """
     m = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
     k1, change, pivots, bend = work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :], work[m + 5 * n :]
-    matrix, small = work[m + 6 * n + n * n :], 0
-    solve(matrix, bend, int(n), pivots)
+    small = 0
+    solve_compressed(work[factors_of_step(ix, n) :], bend, int(n), pivots)
     for i in range(n):
         small += is_small(ix, val, i, h * bend[i], max(abs(change[i]), abs(GAMMA * h * k1[i])))
     return bool(small == n)
@@ -426,4 +437,4 @@ def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats, cham
 def work_size(ix: Indices) -> int:
     """Length of the scratch array ``work``, sufficient for any integrator, and for a chamber at each of the ports."""
     n, flows = int(ix[N_STATES]) + int(ix[N_PORTS]), int(ix[N_FLOWS])
-    return int(ix[N_SUMS]) + 7 * n + 2 * n * n + flows * (n + SLOPES) + 8
+    return int(ix[N_SUMS]) + 7 * n + 2 * n * n + flows * (n + SLOPES) + compressed_size(n) + 8

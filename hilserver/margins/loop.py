@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from math import pi
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hilserver.circuit.analysis import Complexes, LinearModel
 from hilserver.numerics.arrays import Floats, Integers
 
 LOWEST, HIGHEST, GRID = 0.3, 2e4, 400
 """Range of the frequency sweep, 1/s, and its points; more are added around each resonance."""
-HALVINGS = 30
-"""Of the interval between two of them, at most 3 % wide, until the frequency is known to within 1e-10."""
+ITERATIONS, PRECISION = 60, 1e-10
+"""Of the search for a frequency between two of them, at most; and its last relative change."""
+_TINY = 1e-300
+"""Magnitude that stands for 0, of which there is no logarithm."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,35 @@ class DelayedLoop:
         omega = self._frequencies()
         larger = np.abs(self.eigenvalues(omega)) > 1.0
         before, which = np.nonzero(larger[:-1] != larger[1:])
-        at = self._bisected(omega[before], omega[before + 1], which, larger[before, which])
+        at = self._crossed(omega[before], omega[before + 1], which)
         found = self.eigenvalues(at)[np.arange(len(at)), which]
         for frequency, eigenvalue in zip(at.tolist(), found.tolist(), strict=True):
             yield phase(eigenvalue) % (2.0 * pi) / frequency, frequency
 
-    def _bisected(self, low: Floats, high: Floats, which: Integers, larger: NDArray[np.bool_]) -> Floats:
+    def _crossed(self, low: Floats, high: Floats, which: Integers) -> Floats:
         """The frequencies between ``low`` and ``high`` at which these eigenvalues have the magnitude 1, all at once.
 
-        ``larger``: whether they are larger at ``low``. (Not by SciPy, whose solvers take 40 MB and 0.4 s to load.)
+        By regula falsi on the logarithm of the magnitude, of which the end that stays is halved (the Illinois
+        algorithm). (Not by SciPy, whose solvers take 40 MB and 0.4 s to load.)
         """
         everyone = np.arange(len(low))
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            same = (np.abs(self.eigenvalues(middle))[everyone, which] > 1.0) == larger
-            low, high = np.where(same, middle, low), np.where(same, high, middle)
-        return 0.5 * (low + high)
+
+        def size(omega: Floats) -> Floats:
+            found: Floats = np.log(np.maximum(np.abs(self.eigenvalues(omega))[everyone, which], _TINY))
+            return found
+
+        at_low, at_high, before = size(low), size(high), low
+        for _ in range(ITERATIONS):
+            between = (low * at_high - high * at_low) / (at_high - at_low)
+            found = size(between)
+            if np.all(np.abs(between - before) <= PRECISION * between):
+                return between
+            beyond = np.sign(found) == np.sign(at_low)
+            at_high = np.where(beyond, 0.5 * at_high, found)
+            at_low = np.where(beyond, found, 0.5 * at_low)
+            low, high = np.where(beyond, between, low), np.where(beyond, high, between)
+            before = between
+        return before
 
     def _frequencies(self) -> Floats:
         """A logarithmic grid, refined around each resonance."""

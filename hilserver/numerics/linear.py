@@ -27,9 +27,9 @@ def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
                 matrix[top + j], matrix[best * size + j] = matrix[best * size + j], matrix[top + j]
         for i in range(col + one, size):
             row = i * size
-            factor = matrix[row + col] / matrix[top + col]
-            matrix[row + col] = factor
-            if factor != 0.0:
+            if matrix[row + col] != 0.0:
+                factor = matrix[row + col] / matrix[top + col]
+                matrix[row + col] = factor
                 for j in range(col + one, size):
                     matrix[row + j] -= factor * matrix[top + j]
 
@@ -50,3 +50,68 @@ def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
         for j in range(i + 1, n):
             x -= matrix[i * n + j] * b[j]
         b[i] = x / matrix[i * n + i]
+
+
+@compilable
+def compress(matrix: Floats, n: int, factors: Floats) -> None:
+    """Write the factors of ``factorise`` without their zeros, in the order in which ``solve_compressed`` needs them.
+
+    Of each row the number of its entries, and place and value of each: of the lower triangle from the first row to the
+    last, of the upper triangle from the last row to the first, there with the diagonal before the number.
+    ``factors`` has room for `compressed_size` values.
+    """
+    size, one, first = np.uint64(n), np.uint64(1), np.uint64(0)
+    at = first
+    for down in range(size):
+        i = np.uint64(down)
+        at = _compress_row(matrix, i * size, first, i, factors, at)
+    for up in range(size):
+        i = size - one - np.uint64(up)
+        factors[at] = matrix[i * size + i]
+        at = _compress_row(matrix, i * size, i + one, size, factors, at + one)
+
+
+@compilable
+def _compress_row(
+    matrix: Floats, row: np.uint64, first: np.uint64, end: np.uint64, factors: Floats, at: np.uint64
+) -> np.uint64:
+    """Write the entries of a row from one place to another; returns the place behind them."""
+    one, two = np.uint64(1), np.uint64(2)
+    head, at = at, at + one
+    for j in range(first, end):
+        if matrix[row + j] != 0.0:
+            factors[at], factors[at + one] = j, matrix[row + j]
+            at += two
+    factors[head] = (at - head) >> one
+    return at
+
+
+def compressed_size(n: int) -> int:
+    """Length of the array for the factors of a matrix of which no entry is zero."""
+    return 2 * n * n + n
+
+
+@compilable
+def solve_compressed(factors: Floats, b: Floats, n: int, pivots: Floats) -> None:
+    """The same as `solve`, from what ``compress`` has written: the same operations, but for those with a zero."""
+    size, one, two = np.uint64(n), np.uint64(1), np.uint64(2)
+    at = np.uint64(0)
+    for col in range(size):
+        best = np.uint64(np.int64(pivots[col]))
+        b[col], b[best] = b[best], b[col]
+    for down in range(size):
+        i = np.uint64(down)
+        x, entries = b[i], np.uint64(np.int64(factors[at]))
+        at += one
+        for _ in range(entries):
+            x -= factors[at + one] * b[np.uint64(np.int64(factors[at]))]
+            at += two
+        b[i] = x
+    for up in range(size):
+        i = size - one - np.uint64(up)
+        x, diagonal, entries = b[i], factors[at], np.uint64(np.int64(factors[at + one]))
+        at += two
+        for _ in range(entries):
+            x -= factors[at + one] * b[np.uint64(np.int64(factors[at]))]
+            at += two
+        b[i] = x / diagonal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,7 +97,11 @@ class RowLayout:
 
     def column(self, name: str) -> int:
         """Column of a fixed name such as ``channel.p_A``."""
-        return self.names.index(name)
+        return self._columns[name]
+
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.names)}
 
     def values(self, rows: Floats, name: str) -> NDArray[Any]:
         """A fixed column of a row or of many rows, as a view: float64, or int64 for whole numbers."""

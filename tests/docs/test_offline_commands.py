@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """A workplace with a log of the demo rig, recorded in a simulation."""
-    place = workplace(tmp_path_factory.mktemp("docs"), "docs")
+    place = workplace(tmp_path_factory.mktemp("docs"), "docs", cycle="2 s")
     place.carry_out(only("run: first"))
     (place.folder / "logs").mkdir(exist_ok=True)
     log = place.folder / f"logs/2026-11-21T01-17-45_{place.rigs['demo']}.arrow"

@@ -89,7 +89,9 @@ def commands_in(text: str) -> list[str]:
     return re.findall(r"^│ ([a-z]\w*)\s", text.partition("Commands")[2], re.M)
 
 
+@cache
 def program() -> Any:
+    """All commands; to build them takes a while."""
     return get_command(application())
 
 

@@ -44,8 +44,8 @@ FILES = sorted(
     [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md")), *DOCS.rglob("*.md")]
 )
 DEMO = "config/rigs/demo.toml"
-SHORT = "config/rigs/short.toml"
-"""The same rig with two seconds of its work cycle."""
+WHOLE = "config/rigs/whole.toml"
+"""The same rig with all of its work cycle, where the others run a part of it."""
 LENIENT = 'max_age = "10 s"\nheartbeat_timeout = "20 s"'
 """Limits of the pages' rig: the machine that runs the tests may be busy."""
 OFFLINE, LIVE = (
@@ -64,8 +64,9 @@ IN_A_TEST = (
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity (.*) --strategy all", r"hilserver fidelity \1 --strategy prediction --no-sweep"),
+    (r"^hilserver simulate config/rigs/demo.toml", f"hilserver simulate {WHOLE}"),
     (r"^hilserver simulate config/rigs/lab.toml", r"\g<0> --strategy prediction"),
-    (r"^hilserver fidelity config/rigs/demo.toml --vary --rigs 20", f"hilserver fidelity {SHORT} --vary --rigs 1"),
+    (r"^hilserver fidelity (.*) --vary --rigs 20", r"hilserver fidelity \1 --vary --rigs 1"),
     (r"^(hilserver rths .*--plants) 20", r"\1 1"),
     (r"^(hilserver size .*--samples) 4", r"\1 2"),
     (
@@ -291,8 +292,11 @@ class Workplace:
             self.compare(f"{block}: {command}", shown, output)
 
 
-def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace:
-    """A folder with the example configurations and the repository's tests; the demo's rig is called ``demo-<name>``."""
+def workplace(folder: Path, name: str, files: Sequence[Block] = (), cycle: str = "8 s") -> Workplace:
+    """A folder with the example configurations and the repository's tests; the demo's rig is called ``demo-<name>``.
+
+    ``cycle``: as much of the lift's work cycle is run.
+    """
     rigs = {rig: f"{rig}-{os.getpid()}-{name}" for rig in ("demo", "lab")}
     shutil.copytree(ROOT / "config", folder / "config")
     (folder / "tests").symlink_to(ROOT / "tests")
@@ -305,9 +309,10 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
     text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
     patient = text.replace("max_missed = 1000 ", "max_missed = 10000 ").replace('max_age = "1 s"', LENIENT)
     demo.write_text(patient)  # the machine may be busy
-    cycle = (folder / "config/cycles/lift.toml").read_text()
-    (folder / "config/cycles/short.toml").write_text(f'length = "2 s"\n{cycle}')
-    (folder / SHORT).write_text(patient.replace("cycles/lift.toml", "cycles/short.toml"))
+    lift = folder / "config/cycles/lift.toml"
+    (folder / "config/cycles/whole.toml").write_text(lift.read_text())
+    (folder / WHOLE).write_text(patient.replace("cycles/lift.toml", "cycles/whole.toml"))
+    lift.write_text(f'length = "{cycle}"\n{lift.read_text()}')
     for study in (folder / "config/studies").glob("*.toml"):
         text = study.read_text()
         few = "samples = 2" if "\nrig = " in text else "samples = 8"

@@ -18,7 +18,7 @@ from hilserver.rig.plan import first_row
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.plan import plan_on
 from hilserver.tick.program import command_record, no_command, work_array
-from hilserver.tick.row import ValveState, command_in, header, valve_state
+from hilserver.tick.row import COLUMN, ValveState, as_whole, command_in, is_whole, valve_state
 
 BAR = 1e5
 L_MIN = 1e-3 / 60.0
@@ -107,11 +107,22 @@ class Bench:
         self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0
         self.sequence = 0
         column = self.rig.layout.column
+        self._columns = {name: column(name) for name in self.rig.layout.names}
         self._inputs = {name: (column(f"raw.{name}"), column(f"age.{name}")) for name in self.rig.layout.raw}
+        self._confirmed = {name: column(f"confirmed_age.{name}") for name in self.confirmed_ages}
+        self._message, self._empty = no_command(), no_command()
+        self._bind()
+
+    def _bind(self) -> None:
+        """The tick with the present circuit."""
+        work = work_array(self.packed, self.rig.plan)
+        self._tick = program().tick.bound(
+            self.rig.plan.block, self.packed.index, self.packed.value, self.row, work, self._message
+        )
 
     def __getitem__(self, name: str) -> float:
-        if name in self.rig.layout.names:
-            return float(self.rig.layout.values(self.row, name))
+        if name in self._columns:
+            return float((as_whole(self.row) if is_whole(name) else self.row)[self._columns[name]])
         return float(self.row[self.rig.plan.layout[0].circuit + self.packed.names.index(name)])
 
     @property
@@ -125,21 +136,21 @@ class Bench:
 
     def tick(self, kind: int = CommandKind.NOTHING, *arguments: float) -> int:
         """One tick with a command; returns its result."""
-        command = no_command()
+        self._message[:] = self._empty
         if kind != CommandKind.NOTHING:
             self.sequence += 1
-            command = command_record(kind, *arguments)
-            command_in(command).sequence = self.sequence
-        head = header(self.row)
-        head.tick += self.missed + 1
-        head.missed, head.heartbeat_age, head.device_error = self.missed, self.heartbeat_age, self.device_error
+            self._message[:] = command_record(kind, *arguments)
+            command_in(self._message).sequence = self.sequence
+        whole = as_whole(self.row)
+        whole[COLUMN["tick"]] += self.missed + 1
+        whole[COLUMN["missed"]], whole[COLUMN["device_error"]] = self.missed, self.device_error
+        self.row[COLUMN["heartbeat_age"]] = self.heartbeat_age
         for name, (raw, age) in self._inputs.items():
             self.row[raw], self.row[age] = self.raw[name], self.ages[name]
         for name, seconds in self.confirmed_ages.items():
-            self.row[self.rig.layout.column(f"confirmed_age.{name}")] = seconds
-        work = work_array(self.packed, self.rig.plan)
-        program().tick(self.rig.plan.block, self.packed.index, self.packed.value, self.row, work, command)
-        return int(head.result)
+            self.row[self._confirmed[name]] = seconds
+        self._tick()
+        return int(whole[COLUMN["result"]])
 
     def record(self, name: str, ticks: int) -> Floats:
         """Tick and note one column."""
@@ -164,3 +175,4 @@ class Bench:
         work = work_array(new, self.rig.plan)
         program().swap(self.rig.plan.block, self.row, new.index, new.value, new.carried_from(self.packed), work)
         self.packed = new
+        self._bind()
