@@ -20,14 +20,17 @@ class Problem:
     """One problem in a configuration or a message.
 
     ``key`` is the dotted path of the value (``components.relief.override[1]``), ``file`` the file that contains it.
+    ``line`` counts from 1; 0 if it is not known (see `hilserver.toml_lines`).
     """
 
     message: str
     key: str = ""
     file: str = ""
+    line: int = 0
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.file, self.key, self.message) if part)
+        file = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return ": ".join(part for part in (file, self.key, self.message) if part)
 
 
 class ConfigurationError(HilserverError):

@@ -106,6 +106,11 @@ class Rig:
         """How often slow devices are read and written, 1/s, by name."""
         return {device.name: device.rate for device in self.devices if device.rate is not None}
 
+    @property
+    def circuit_folder(self) -> Path:
+        """The folder of the rig's circuit file, from which other circuits are switched in."""
+        return (self.file.parent / self.settings.circuit).parent
+
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
         packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts)
@@ -118,8 +123,7 @@ class Rig:
 
     def read_circuit(self, source: Mapping[str, Any], file: str = "") -> Circuit:
         """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
-        folder = (self.file.parent / self.settings.circuit).parent
-        return read_circuit(source, self.library, file, folder)
+        return read_circuit(source, self.library, file, self.circuit_folder)
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
