@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -39,6 +40,22 @@ class ConfigurationError(HilserverError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+@contextmanager
+def collected(problems: list[Problem]) -> Iterator[None]:
+    """Add the problems of a ConfigurationError to others, instead of stopping at it.
+
+    >>> found = []
+    >>> with collected(found):
+    ...     raise ConfigurationError([Problem("is wrong.")])
+    >>> found
+    [Problem(message='is wrong.', key='', file='', line=0)]
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        problems += error.problems
 
 
 class DriverError(HilserverError):

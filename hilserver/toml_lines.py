@@ -46,11 +46,11 @@ def places(text: str) -> TomlPlace:
 
 
 def line_of(text: str, key: str) -> int:
-    """The line on which the value of a key (``channels.p_A.scale``, ``points[1]``) begins in a TOML text, from 1.
+    r"""The line on which the value of a key (``channels.p_A.scale``, ``points[1]``) begins in a TOML text, from 1.
 
     Of a key that is missing, that of the table where it is missing; 0 if there is none, or the text is not valid TOML.
 
-    >>> line_of("[loop]\\nrate = 5", "loop.rate"), line_of("[loop]\\nrate = 5", "loop.cpus")
+    >>> line_of("[loop]\nrate = 5", "loop.rate"), line_of("[loop]\nrate = 5", "loop.cpus")
     (2, 1)
     """
     try:

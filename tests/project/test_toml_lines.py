@@ -59,7 +59,10 @@ class Writer:
                 pairs += [f"{key}{self.space()}.{inner} = {self.value(1)}" for inner in self.keys(2)]
             elif kind == "tables":
                 for _ in range(self.choices.randint(1, 3)):
-                    tables += [f"{self.space()}[[{path}{key}]]{self.comment()}", *self.table(f"{path}{key}.", depth - 1)]
+                    tables += [
+                        f"{self.space()}[[{path}{key}]]{self.comment()}",
+                        *self.table(f"{path}{key}.", depth - 1),
+                    ]
             else:
                 inner = f"{key} . {self.keys(1)[0]}" if kind == "implicit" else key
                 tables += [f"[{self.space()}{path}{inner} ]{self.comment()}", *self.table(f"{path}{inner}.", depth - 1)]

@@ -338,6 +338,34 @@ SAID = {
 }
 
 
+def test_wrong_settings_hide_no_other_problem(demo: Path) -> None:
+    """Driver's settings, triggers, references and circuits are checked although the settings are not valid."""
+    folder = demo.parent.parent
+    trigger = '[recording.triggers.peak]\nwhen = "p_C > 200 bar"\n[recording.triggers.level]\nwhen = "p_A > 3 mm"\n'
+    spoil(demo, "[loop]", f"{trigger}[loop]")
+    spoil(demo, 'rate = "1 kHz"', 'rate = "1 kg"')
+    spoil(demo, 'driver = "simulated"', 'driver = "simulated"\nsed = 3')
+    spoil(demo, 'A = "p_A"', 'A = "x"')
+    spoil(folder / "circuits/machine.toml", 'bore = "63 mm"', 'bore = "63 bar"')
+    spoil(folder / "circuits/drive.toml", "f90 = ", "f91 = ")
+    spoil(folder / "circuits/lift.toml", "[nodes.supply]", "[nodes.suply]")
+    spoil(folder / "cycles/lift.toml", "joystick", "joystik")
+    expected = {
+        'rigs/demo.toml: loop.rate: "1 kg" has the wrong unit',
+        "rigs/demo.toml: devices.rig.sed: unknown key. Did you mean seed?",
+        'rigs/demo.toml: ports.A: channel "x" has the unit m',
+        'rigs/demo.toml: recording.triggers.peak.when: "p_C" is not a channel.',
+        "rigs/demo.toml: recording.triggers.level.when: p_A is measured in Pa, not in m.",
+        'circuits/machine.toml: components.cylinder.bore: "63 bar" has the wrong unit',
+        "circuits/drive.toml: components.servo_valve.f91: unknown key. Did you mean f90?",
+        "circuits/lift.toml: nodes.suply: no component connects",
+        'cycles/lift.toml: inputs.joystik: "joystik" is not an input of the rig. Did you mean joystick?',
+    }
+    said = [text.removeprefix(f"{folder}/") for text in said_about(demo)]
+    assert len(said) == len(expected)
+    assert {start for start in expected if any(text.startswith(start) for text in said)} == expected
+
+
 @pytest.mark.parametrize(("file", "old", "new", "said"), [(*change, said) for change, said in SAID.items()])
 def test_errors_in_a_simulated_device_are_reported_when_the_rig_is_loaded(
     demo: Path, file: str, old: str, new: str, said: str
