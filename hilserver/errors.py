@@ -11,6 +11,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from hilserver.key_synonyms import keys_called
+
+MOST_MEANT = 3
+"""Number of names beyond which a hint lists all that are allowed."""
+
 
 class HilserverError(Exception):
     """Base of all errors that hilserver raises on purpose; its text is a sentence for the user."""
@@ -63,15 +68,25 @@ class DriverError(HilserverError):
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`` Did you mean x?`` for a close match, otherwise the sorted list of allowed names."""
+    """`` Did you mean x?`` for other names of a choice and for similar words, otherwise the list of allowed names.
+
+    >>> did_you_mean("piston_diameter", ["bore", "stroke"]), did_you_mean("rod", ["bore", "rod_diameter"])
+    (' Did you mean bore?', ' Did you mean rod_diameter?')
+    """
     names = sorted(choices)
-    for name in names:
-        if name.casefold() == word.casefold():
-            return f" Did you mean {name}?"
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if close:
-        return f" Did you mean {close[0]}?"
+    found = [name for name in names if name.casefold() == word.casefold()][:1]
+    found = found or [name for name in keys_called(word) if name in names]
+    found = found or [name for name in names if _share_words(name, word)]
+    found = found or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if 0 < len(found) <= MOST_MEANT:
+        return f" Did you mean {' or '.join(found)}?"
     return f" Allowed: {', '.join(names)}." if names else ""
+
+
+def _share_words(name: str, other: str) -> bool:
+    """Whether one of two names has all words of the other."""
+    words, others = set(name.split("_")), set(other.split("_"))
+    return words <= others or others <= words
 
 
 def as_sentence(error: object) -> str:
