@@ -1,6 +1,7 @@
 """The lines of a TOML file: where each key stands, so that a message can name the line.
 
-`tomllib` gives no places, and tomlkit keeps none: a text that it has parsed is read here once more, for its places.
+`tomllib` gives no places and tomlkit keeps none; of the parsers that do, one is not kept up (spanned-toml), the other a
+compiled grammar that knows nothing of tables (tree-sitter). So a text that `tomllib` accepts is read once more here.
 """
 
 from __future__ import annotations
@@ -53,20 +54,30 @@ def line_of(text: str, key: str) -> int:
     >>> line_of("[loop]\nrate = 5", "loop.rate"), line_of("[loop]\nrate = 5", "loop.cpus")
     (2, 1)
     """
-    try:
-        found = _nearest(places(text), key)
-    except (ValueError, RecursionError):
-        return 0
-    return text.count("\n", 0, found.start) + 1 if found is not None else 0
+    return _line(_scanned(text), key)
 
 
 def with_lines(problems: Iterable[Problem], folder: Path = Path()) -> list[Problem]:
     """The problems with the lines of their keys, as far as their files are TOML files that exist.
 
-    ``folder``: which the names of the files are relative to.
+    ``folder``: which names of files may be relative to, instead of to the working folder.
     """
-    text_of = cache(_text_of)  # a file is read once
-    return [p if p.line else replace(p, line=line_of(text_of(folder / p.file), p.key)) for p in problems]
+    read = cache(lambda file: _scanned(_text_of(folder / file) or _text_of(Path(file))))  # once per file
+    return [p if p.line else replace(p, line=_line(read(p.file), p.key)) for p in problems]
+
+
+def _scanned(text: str) -> tuple[str, TomlPlace]:
+    """A text and its places; none of a text that is not valid TOML."""
+    try:
+        return text, places(text)
+    except (ValueError, RecursionError):
+        return "", TomlPlace()
+
+
+def _line(scanned: tuple[str, TomlPlace], key: str) -> int:
+    text, whole = scanned
+    found = _nearest(whole, key)
+    return text.count("\n", 0, found.start) + 1 if found is not None else 0
 
 
 def _text_of(file: Path) -> str:

@@ -28,7 +28,9 @@ def read_csv(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            head, *lines = [[cell.strip() for cell in line] for line in csv.reader(file) if any(map(str.strip, line))]
+            reader = csv.reader(file)
+            numbered = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
+        (_, head), *lines = [(number, line) for number, line in numbered if any(line)]
     except FileNotFoundError:
         raise ConfigurationError([Problem("no such file.", file=str(path))]) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -41,11 +43,11 @@ def read_csv(path: Path) -> dict[str, Any]:
         )
     problems: list[Problem] = []
     rows = []
-    for number, line in enumerate(lines, 2):
+    for number, line in lines:
         row = dict(zip(head, [*line, *[""] * (len(head) - len(line))], strict=False))
         if (at := _number(row["time"])) is None or len(line) > len(head):
             wrong = f"{len(line)} cells for {len(head)} columns" if at is not None else f"time {shown(row['time'])}"
-            problems.append(Problem(f"{wrong}: can't be read.", f"line {number}", str(path)))
+            problems.append(Problem(f"{wrong}: can't be read.", file=str(path), line=number))
         else:
             rows.append((number, at, row))
     if any(b <= a for (_, a, _), (_, b, _) in pairwise(rows)):
@@ -83,7 +85,7 @@ def _source(head: list[str], rows: _Rows, problems: list[Problem], file: str) ->
                     points = inputs.setdefault(column, {"shape": "hold", "points": []})["points"]
                     points.append([time, _plain(text)])
             except ValueError as error:
-                problems.append(Problem(str(error), f"line {number}, {column}", file))
+                problems.append(Problem(str(error), column, file, number))
     length = f"{rows[-1][1]} s"
     return {"length": length, "step": done["send"], "fault": done["fault"], "inputs": inputs, "expect": expected}
 
