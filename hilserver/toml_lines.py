@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -54,7 +55,7 @@ def line_of(text: str, key: str) -> int:
     >>> line_of("[loop]\nrate = 5", "loop.rate"), line_of("[loop]\nrate = 5", "loop.cpus")
     (2, 1)
     """
-    return _line(_scanned(text), key)
+    return _line(_lines(text), key)
 
 
 def with_lines(problems: Iterable[Problem], folder: Path = Path()) -> list[Problem]:
@@ -62,46 +63,45 @@ def with_lines(problems: Iterable[Problem], folder: Path = Path()) -> list[Probl
 
     ``folder``: which names of files may be relative to, instead of to the working folder.
     """
-    read = cache(lambda file: _scanned(_text_of(folder / file) or _text_of(Path(file))))  # once per file
+    read = cache(lambda file: _lines(_text_of(folder / file) or _text_of(Path(file))))  # once per file
     return [p if p.line else replace(p, line=_line(read(p.file), p.key)) for p in problems]
 
 
-def _scanned(text: str) -> tuple[str, TomlPlace]:
-    """A text and its places; none of a text that is not valid TOML."""
+def _lines(text: str) -> dict[str, int]:
+    """The lines of all keys, as messages write them; none of a text that is not valid TOML.
+
+    (Of two that are written the same, because a quoted key contains a dot, the first.)
+    """
+    breaks, lines = [found.start() for found in re.finditer("\n", text)], dict[str, int]()
     try:
-        return text, places(text)
+        for key, place in _keys(places(text)):
+            lines.setdefault(key, bisect_left(breaks, place.start) + 1)
     except (ValueError, RecursionError):
-        return "", TomlPlace()
+        return {}
+    return lines
 
 
-def _line(scanned: tuple[str, TomlPlace], key: str) -> int:
-    text, whole = scanned
-    found = _nearest(whole, key)
-    return text.count("\n", 0, found.start) + 1 if found is not None else 0
+def _keys(place: TomlPlace, prefix: str = "") -> Iterator[tuple[str, TomlPlace]]:
+    """All places in a place with their keys."""
+    for name, part in place.parts.items():
+        key = f"{prefix}[{name}]" if isinstance(name, int) else f"{prefix}.{name}".removeprefix(".")
+        yield key, part
+        yield from _keys(part, key)
+
+
+def _line(lines: Mapping[str, int], key: str) -> int:
+    """The line of a key, or of as much of its beginning as is written."""
+    while key and key not in lines:
+        key = key[: max(key.rfind("."), key.rfind("["), 0)]
+    return lines[key] if key else 0
 
 
 def _text_of(file: Path) -> str:
-    """The text of a TOML file; empty if it can't be read."""
+    """The text of a TOML file; empty if it can't be read (again, as a pipe can't)."""
     try:
-        return file.read_bytes().decode("utf-8-sig") if file.suffix == ".toml" else ""
+        return file.read_bytes().decode("utf-8-sig") if file.suffix == ".toml" and file.is_file() else ""
     except (OSError, ValueError):
         return ""
-
-
-def _nearest(place: TomlPlace, key: str) -> TomlPlace | None:
-    """The place that a key leads to from here, or as much of the way as is written; None if that is nothing."""
-    ways = sorted(_ways(place, key), key=lambda way: way[0])
-    return ways[0][1] if ways else None
-
-
-def _ways(place: TomlPlace, key: str) -> Iterator[tuple[int, TomlPlace]]:
-    """Places on the way of a key, each with how much of the key is left. A quoted key may contain dots itself."""
-    for name, part in place.parts.items():
-        step = f"[{name}]" if isinstance(name, int) else name
-        rest = key.removeprefix(step)
-        if key.startswith(step) and (not rest or rest[0] in ".["):
-            yield len(rest), part
-            yield from _ways(part, rest.removeprefix("."))
 
 
 _STRING = r'"""(?:\\.|[^\\])*?"""(?:"{0,2})' r"|'''.*?'''(?:'{0,2})" r'|"(?:\\.|[^"\\])*"' r"|'[^']*'"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import os
 import random
 import re
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +204,32 @@ def test_the_line_of_a_key(key: str, line: int) -> None:
 @pytest.mark.parametrize("text", ["a = ", "a = 1\na = 2", "[a]\n[a]", "\x00", "a = " + "[" * 5000, "", "# nothing"])
 def test_a_text_without_lines(text: str) -> None:
     assert line_of(text, "a") == 0
+
+
+def test_an_empty_key_is_not_taken_for_any_other() -> None:
+    assert line_of('"" = 1\na = 2', "b") == 0
+
+
+def test_a_key_of_very_many_parts_has_no_line() -> None:
+    """It is valid TOML, and must not end the message with a RecursionError."""
+    assert line_of(".".join("a" * 5000) + " = 1\nb = 2", "b") == 0
+
+
+def test_very_many_problems_of_a_large_file_are_found_at_once(tmp_path: Path) -> None:
+    """Each was searched for through the whole file: 26 s."""
+    file, count = tmp_path / "cycle.toml", 10_000
+    file.write_text("points = [\n" + "".join(f"['{i} s', 1.0],\n" for i in range(count)) + "]")
+    start = time.process_time()
+    found = with_lines(Problem("is wrong.", f"points[{i}][0]", str(file)) for i in range(count))
+    assert [problem.line for problem in found] == list(range(2, count + 2))
+    assert time.process_time() - start < 5.0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    """Nothing would come, for ever."""
+    os.mkfifo(tmp_path / "rig.toml")
+    assert with_lines([Problem("is wrong.", "a", str(tmp_path / "rig.toml"))])[0].line == 0
 
 
 def test_problems_get_the_lines_of_their_files(tmp_path: Path) -> None:
