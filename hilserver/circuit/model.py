@@ -129,6 +129,15 @@ class Circuit:
         read = [node for p in self.placed for port in p.component.inputs if isinstance(node := p.signals[port], str)]
         return list(dict.fromkeys(node for node in read if node not in written))
 
+    def where(self, name: str) -> str:
+        """The key at which a node or a signal first occurs; empty if no component is connected to it."""
+        for placed in self.placed:
+            connections = {**{f"ports.{port}": node for port, node in placed.ports.items()}, **placed.signals}
+            for port, connected in connections.items():
+                if connected == name:
+                    return f"components.{placed.name}.{port}"
+        return ""
+
 
 BEYOND_END = 1e-3
 """m, by which an end stop may be compressed at the start."""

@@ -252,7 +252,7 @@ def test_all_problems_of_all_files_at_once() -> None:
     for part in (
         "devices.card.sample_rate",
         "ports.B",
-        'node "nowhere" has no volume',
+        'components.throttle.ports.A: node "nowhere" has no volume',
         "cycle.toml: inputs.flow.points[0]",
     ):
         assert sum(part in line for line in said) == 1, part
@@ -261,10 +261,9 @@ def test_all_problems_of_all_files_at_once() -> None:
 def test_a_circuit_needs_the_rigs_ports_and_inputs() -> None:
     circuit = merged(CIRCUIT, {"components": {"source": {"ports": {"P": "rig.B"}, "command": "joystick"}}})
     said = problems({}, circuit=circuit)
-    assert '"rig.B" is not a port of the rig. The rig\'s ports: rig.A.' in said
-    assert (
-        'signal "joystick" is written by no component and is not an input of the rig. The rig\'s inputs: flow.' in said
-    )
+    assert 'circuit.toml: components.source.ports.P: "rig.B" is not a port of the rig. The rig\'s ports: rig.A.' in said
+    signal = 'components.source.command: signal "joystick" is written by no component and is not an input of the rig.'
+    assert f"{signal} The rig's inputs: flow." in said
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -331,7 +330,9 @@ SAID = {
         "[components.cylinder]",
     ): "both circuits have a component of this name",
     ("circuits/machine.toml", "[nodes.B]", "[nodes.Bb]"): "circuits/machine.toml: nodes.Bb: no component connects",
-    ("circuits/drive.toml", 'P = "S", T = "T", A', LOST): 'node "lost" has no volume',
+    ("circuits/drive.toml", 'P = "S", T = "T", A', LOST): (
+        'circuits/drive.toml: components.servo_valve.ports.P: node "lost" has no volume'
+    ),
     ("rigs/demo.toml", 'of = "rod.x"', 'of = "rod.y"'): 'rigs/demo.toml: devices.rig.sensors.x.of: "rod.y" is not',
     ("rigs/demo.toml", 'to = "u"', 'to = "uu"'): 'rigs/demo.toml: devices.rig.actuators.valve.to: "uu" is not a',
     ("rigs/demo.toml", 'source = "p_A"', 'source = "p_Z"'): 'device rig has no channel "p_Z". Did you mean p_',
