@@ -76,17 +76,16 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     found = [name for name in names if name.casefold() == word.casefold()][:1]
     found = found or [name for name in keys_called(word) if name in names]
-    found = found or [name for name in names if _share_words(name, word)]
+    found = found or [name for name in names if _words(word) <= _words(name)]
     found = found or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    found = found or [name for name in names if _words(name) <= _words(word)]
     if 0 < len(found) <= MOST_MEANT:
         return f" Did you mean {' or '.join(found)}?"
     return f" Allowed: {', '.join(names)}." if names else ""
 
 
-def _share_words(name: str, other: str) -> bool:
-    """Whether one of two names has all words of the other."""
-    words, others = set(name.split("_")), set(other.split("_"))
-    return words <= others or others <= words
+def _words(name: str) -> set[str]:
+    return set(name.casefold().split("_"))
 
 
 def as_sentence(error: object) -> str:

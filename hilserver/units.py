@@ -112,7 +112,8 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
 _UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*+(?<![*/·])")
 """Possessive (``*+``): with backtracking, it would try exponentially many ways to match ``m / m / … / !``."""
-_SEPARATED = re.compile(r"\s*[+-]?\d+[,']\d")
+_SEPARATED = re.compile(r"\s*[+-]?\d[\d.]*(?:[,']\d| \d{3}(?!\d))")
+"""A number as in ``1,5``, ``1'000``, ``1.000,5`` and ``1 000``."""
 _LONGEST = 80
 
 
@@ -185,20 +186,21 @@ def difference_to_si(text: str, unit: str) -> float:
 
 _IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "rad/s", "N*m*s")
 """SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
-_ANGLES, _TURNS = (
-    {"rad", "radian"},
-    {"rev", "revolution", "rpm", "rps"},
-)
+_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "rps"}
 
 
 def _turns(amount: Any, unit: str) -> float:
     """Factor between radians and revolutions, as pint counts both as 1: ``10 rad/s`` are 1.59 1/s.
 
-    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts.
+    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts. Raises ValueError
+    for an angular speed that may count either: ``1500 min⁻¹``.
     """
     if unit in _IN_TURNS:
         return float((2.0 * math.pi) ** -_power(amount.to_root_units(), _ANGLES))
-    return float((2.0 * math.pi) ** _power(amount, _TURNS)) if unit in _IN_RADIANS else 1.0
+    turns = _power(amount, _TURNS)
+    if unit == "rad/s" and not turns and not _power(amount.to_root_units(), _ANGLES):
+        raise ValueError("revolutions or radians? Write rpm or rad/s")
+    return float((2.0 * math.pi) ** turns) if unit in _IN_RADIANS else 1.0
 
 
 def _power(amount: Any, words: set[str]) -> float:
@@ -220,6 +222,8 @@ def _exact(amount: Any, unit: str, text: object) -> float:
         value = float(amount.to(unit or "dimensionless").magnitude) * _turns(amount, unit)
     except OverflowError:
         value = math.inf
+    except ValueError as error:
+        raise ValueError(f"{shown(text)}: {error}") from None
     if not abs(value) <= LARGEST:
         raise ValueError(f"{shown(text)} is too large: at most {LARGEST:g} {unit}".rstrip())
     return value

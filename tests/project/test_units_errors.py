@@ -156,7 +156,14 @@ def test_a_revolution_is_two_pi_radians(text: str, unit: str, value: float) -> N
         ("35 cm2.5", "m^2", '"35 cm2.5" has no unit that can be read'),
         ("35 baar", "Pa", '"35 baar" has no unit that can be read'),
         ("35,5 bar", "Pa", '"35,5 bar": write decimals with a point, and nothing between thousands'),
-        ("1'000 bar", "Pa", "write decimals with a point, and nothing between thousands"),
+        *(
+            (f"{number} bar", "Pa", "write decimals with a point, and nothing between thousands")
+            for number in ("1'000", "1.000,5", "1 000", "-1 000 000")
+        ),
+        *(
+            (f"1500 {word}", "rad/s", f'"1500 {word}": revolutions or radians? Write rpm or rad/s')
+            for word in ("min⁻¹", "1/min", "/min", "Hz")
+        ),
         ("35 mpa", "Pa", '"35 mpa" has no unit that can be read'),  # MPa or mPa
         ("20 kn", "N", '"20 kn" has the wrong unit'),  # a knot
         ("35 kg/cm²", "Pa", '"35 kg/cm²" has the wrong unit: this value is measured in Pa'),
@@ -371,6 +378,9 @@ def test_a_place_is_written_as_in_the_file() -> None:
         ("set_pressure", ["opening_pressure", "set_pressure_A"], " Did you mean opening_pressure?"),
         ("F90", ["f45", "f90"], " Did you mean f90?"),
         ("storke", ["bore", "stroke"], " Did you mean stroke?"),
+        ("opening_rte", ["opening", "opening_rate"], " Did you mean opening_rate?"),
+        ("flow_rat", ["flow", "flow_rate"], " Did you mean flow_rate?"),
+        ("rod_seal_drag", ["rod_seal", "stroke"], " Did you mean rod_seal?"),
         ("p", ["p_A", "p_B", "p_S", "p_T"], " Allowed: p_A, p_B, p_S, p_T."),
         ("colour", ["bore", "stroke"], " Allowed: bore, stroke."),
     ],
