@@ -7,6 +7,7 @@ checked, which is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 
@@ -80,13 +81,20 @@ def _subcircuit(file: Path) -> list[str]:
     from hilserver.circuit.library import circuit_library
     from hilserver.circuit.model import read_part
     from hilserver.circuit.subcircuits import SUBCIRCUIT
+    from hilserver.errors import ConfigurationError
     from hilserver.toml import read_toml
 
     ports = read_toml(file)["ports"]
     same = {port: port for port in ports if isinstance(port, str)} if isinstance(ports, list) else {}
-    name = file.stem.replace(".", "_").replace(" ", "_")
     part = {"type": SUBCIRCUIT, "file": file.name, "ports": same}
-    read_part({"components": {name: part}}, circuit_library(file), folder=file.parent)
+    try:
+        read_part({"components": {"part": part}}, circuit_library(file), folder=file.parent)
+    except ConfigurationError as error:  # as if there were no circuit around it
+        text, key = " (In sub-circuit part of the circuit.)", "components.part."
+        alone = [replace(each, message=each.message.removesuffix(text)) for each in error.problems]
+        raise ConfigurationError(
+            each if each.file else replace(each, file=str(file), key=each.key.removeprefix(key)) for each in alone
+        ) from None
     return [
         f"Sub-circuit with {_listed('port', same)}.",
         "Not checked: its connections. The check of a circuit that contains it does that.",

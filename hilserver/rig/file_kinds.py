@@ -7,7 +7,7 @@ from typing import Any
 
 _KINDS = {"channels": "rig", "loop": "rig", "devices": "rig", "bodies": "mechanism"}
 _KINDS |= {"components": "circuit", "mechanisms": "circuit", "expect": "sequence", "step": "sequence"}
-_KINDS |= {"valves": "catalogue", "inputs": "work cycle", "vary": "study", "figures": "study"}
+_KINDS |= {"fault": "sequence", "valves": "catalogue", "inputs": "work cycle", "vary": "study", "figures": "study"}
 _KINDS |= {"columns": "map of a log's columns"}
 """By the first of these keys that a file has."""
 
@@ -21,9 +21,10 @@ def kind_of(source: Mapping[str, Any]) -> str:
     kind = next((kind for key, kind in _KINDS.items() if key in source), "")
     if kind == "circuit" and "ports" in source:
         return "sub-circuit"
-    return kind or ("calibration" if source and all(map(_is_history, source.values())) else "")
+    return kind or ("calibration" if _are_histories(source) else "")
 
 
-def _is_history(entries: object) -> bool:
-    """Whether this may be the list of the calibrations of a channel."""
-    return isinstance(entries, list) and all(isinstance(each, Mapping) and "source" in each for each in entries)
+def _are_histories(source: Mapping[str, Any]) -> bool:
+    """Whether these may be lists of calibrations, one for each channel."""
+    tables = all(isinstance(each, list) and all(isinstance(e, Mapping) for e in each) for each in source.values())
+    return tables and any({"source", "date"} & entry.keys() for each in source.values() for entry in each)

@@ -81,6 +81,18 @@ WRONG = {
         CALIBRATION.replace("tare", "tarre") + '[[p_B]]\nsource = "daq.ai1"\n',
         ["5: p_A[0].tarre: unknown key. Did you mean tare?", "6: p_B[0].unit"],
     ),
+    "lost.toml": (  # nothing but its date tells what this is
+        '[[p_A]]\ndate = "2026-11-21T10:15:00+01:00"\nunit = "bar"\ntare = 0.5\n[[p_B]]\nfoo = 1\n',
+        ["1: p_A[0].source: missing", "6: p_B[0].foo: unknown key."],
+    ),
+    "faults.toml": (
+        '[[fault]]\nat = "1 s"\nfault = "stuk"\n[inputs.joystick]\npoints = [["0 s", 0], ["1 s", 1]]\n',
+        ["3: fault[0].fault"],
+    ),
+    "ports.toml": (
+        'ports = "P"\n[components.line]\ntype = "volume"\nports = { P = "P" }\n',
+        ['1: ports: its file gives ports as "P"; write ports = ["P", "T"].', "2: components.line.volume: missing"],
+    ),
     "mechanism.toml": (
         '[bodies.arm]\nmas = "3 kg"\n[joints.pin]\nkind = "pinn"\n',
         ["2: bodies.arm.mas: unknown key. Did you mean mass?", "3: joints.pin"],
@@ -108,6 +120,7 @@ def test_all_problems_of_a_file_are_named_with_their_lines(name: str, hilserver:
     assert (told.code, told.out) == (2, "")
     for said in expected:
         assert f"{file}:{said}" in told.err
+    assert "In sub-circuit" not in told.err  # of no circuit
     assert told.err.endswith("Nothing was changed.\n")
 
 
