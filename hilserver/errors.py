@@ -11,8 +11,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from hilserver.key_synonyms import keys_called
-
 MOST_MEANT = 3
 """Number of names beyond which a hint lists all that are allowed."""
 
@@ -73,6 +71,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     >>> did_you_mean("piston_diameter", ["bore", "stroke"]), did_you_mean("rod", ["bore", "rod_diameter"])
     (' Did you mean bore?', ' Did you mean rod_diameter?')
     """
+    from hilserver.key_synonyms import keys_called  # not needed where nothing is wrong: hilserver send stop
+
     names = sorted(choices)
     found = [name for name in names if name.casefold() == word.casefold()][:1]
     found = found or [name for name in keys_called(word) if name in names]
