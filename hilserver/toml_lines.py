@@ -51,6 +51,7 @@ def line_of(text: str, key: str) -> int:
     r"""The line on which the value of a key (``channels.p_A.scale``, ``points[1]``) begins in a TOML text, from 1.
 
     Of a key that is missing, that of the table where it is missing; 0 if there is none, or the text is not valid TOML.
+    (A table without a header begins with its first part: its line is not given for what is missing in another part.)
 
     >>> line_of("[loop]\nrate = 5", "loop.rate"), line_of("[loop]\nrate = 5", "loop.cpus")
     (2, 1)
@@ -67,15 +68,15 @@ def with_lines(problems: Iterable[Problem], folder: Path = Path()) -> list[Probl
     return [p if p.line else replace(p, line=_line(read(p.file), p.key)) for p in problems]
 
 
-def _lines(text: str) -> dict[str, int]:
-    """The lines of all keys, as messages write them; none of a text that is not valid TOML.
+def _lines(text: str) -> dict[str, tuple[int, bool]]:
+    """The line of each key, as messages write it, and whether it is written there, which a table without a header is not.
 
-    (Of two that are written the same, because a quoted key contains a dot, the first.)
+    None of a text that is not valid TOML. Of two keys that messages write the same, as ``"a.b"`` and ``a.b``, the first.
     """
-    breaks, lines = [found.start() for found in re.finditer("\n", text)], dict[str, int]()
+    breaks, lines = [found.start() for found in re.finditer("\n", text)], dict[str, tuple[int, bool]]()
     try:
         for key, place in _keys(places(text)):
-            lines.setdefault(key, bisect_left(breaks, place.start) + 1)
+            lines.setdefault(key, (bisect_left(breaks, place.start) + 1, place.end > place.start))
     except (ValueError, RecursionError):
         return {}
     return lines
@@ -89,11 +90,13 @@ def _keys(place: TomlPlace, prefix: str = "") -> Iterator[tuple[str, TomlPlace]]
         yield from _keys(part, key)
 
 
-def _line(lines: Mapping[str, int], key: str) -> int:
+def _line(lines: Mapping[str, tuple[int, bool]], key: str) -> int:
     """The line of a key, or of as much of its beginning as is written."""
+    missing = 0
     while key and key not in lines:
-        key = key[: max(key.rfind("."), key.rfind("["), 0)]
-    return lines[key] if key else 0
+        key, missing = key[: max(key.rfind("."), key.rfind("["), 0)], missing + 1
+    line, written = lines[key] if key else (0, False)
+    return line if written or missing < 2 else 0
 
 
 def _text_of(file: Path) -> str:

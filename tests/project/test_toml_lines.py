@@ -185,12 +185,15 @@ send = "arm"
         ("channels.p_A.scale.raw[1]", 6),
         ("channels.p_A.scale.value[0]", 6),
         ("channels.p_A.device", 3),  # missing: its table
-        ("channels.p_B.scale", 3),
+        ("channels.p_B", 3),  # where channels begin
+        ("channels.p_B.scale", 0),  # not that of another channel
+        ("channels.p_A.scale.raw[2].unit", 4),
         ("vary.load.mass", 9),
         ("vary.load", 8),
         ("step[0].at", 12),
         ("step[1].at", 13),
         ("step[2]", 11),
+        ("step[2].at", 0),
         ("circuit", 0),
         ("nam", 0),
         ("names", 0),
