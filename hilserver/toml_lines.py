@@ -69,9 +69,9 @@ def with_lines(problems: Iterable[Problem], folder: Path = Path()) -> list[Probl
 
 
 def _lines(text: str) -> dict[str, tuple[int, bool]]:
-    """The line of each key, as messages write it, and whether it is written there, which a table without a header is not.
+    """The line of each key, as messages write it, and whether it is written (a table without a header is not).
 
-    None of a text that is not valid TOML. Of two keys that messages write the same, as ``"a.b"`` and ``a.b``, the first.
+    None of a text that is not valid TOML. Of two keys written the same in messages (``"a.b"``, ``a.b``), the first.
     """
     breaks, lines = [found.start() for found in re.finditer("\n", text)], dict[str, tuple[int, bool]]()
     try:
