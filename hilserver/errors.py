@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+
+MOST_MEANT = 3
+"""Number of names beyond which a hint lists all that are allowed."""
 
 
 class HilserverError(Exception):
@@ -20,14 +24,17 @@ class Problem:
     """One problem in a configuration or a message.
 
     ``key`` is the dotted path of the value (``components.relief.override[1]``), ``file`` the file that contains it.
+    ``line`` counts from 1; 0 if it is not known (see `hilserver.toml_lines`).
     """
 
     message: str
     key: str = ""
     file: str = ""
+    line: int = 0
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.file, self.key, self.message) if part)
+        file = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return ": ".join(part for part in (file, self.key, self.message) if part)
 
 
 class ConfigurationError(HilserverError):
@@ -38,20 +45,47 @@ class ConfigurationError(HilserverError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+@contextmanager
+def collected(problems: list[Problem]) -> Iterator[None]:
+    """Add the problems of a ConfigurationError to others, instead of stopping at it.
+
+    >>> found = []
+    >>> with collected(found):
+    ...     raise ConfigurationError([Problem("is wrong.")])
+    >>> found
+    [Problem(message='is wrong.', key='', file='', line=0)]
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        problems += error.problems
+
+
 class DriverError(HilserverError):
     """A device that can't be opened, read or written; names the device and, if known, the channel."""
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`` Did you mean x?`` for a close match, otherwise the sorted list of allowed names."""
+    """`` Did you mean x?`` for other names of a choice and for similar words, otherwise the list of allowed names.
+
+    >>> did_you_mean("piston_diameter", ["bore", "stroke"]), did_you_mean("rod", ["bore", "rod_diameter"])
+    (' Did you mean bore?', ' Did you mean rod_diameter?')
+    """
+    from hilserver.key_synonyms import keys_called  # not needed where nothing is wrong: hilserver send stop
+
     names = sorted(choices)
-    for name in names:
-        if name.casefold() == word.casefold():
-            return f" Did you mean {name}?"
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if close:
-        return f" Did you mean {close[0]}?"
+    found = [name for name in names if name.casefold() == word.casefold()][:1]
+    found = found or [name for name in keys_called(word) if name in names]
+    found = found or [name for name in names if _words(word) <= _words(name)]
+    found = found or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    found = found or [name for name in names if _words(name) <= _words(word)]
+    if 0 < len(found) <= MOST_MEANT:
+        return f" Did you mean {' or '.join(found)}?"
     return f" Allowed: {', '.join(names)}." if names else ""
+
+
+def _words(name: str) -> set[str]:
+    return set(name.casefold().split("_"))
 
 
 def as_sentence(error: object) -> str:

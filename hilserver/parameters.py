@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hilserver.errors import Problem, did_you_mean, shown
+from hilserver.errors import Problem, as_sentence, did_you_mean, shown
 from hilserver.units import LARGEST, Dimension, dimensional, finite, unit_of, with_unit
 
 MARK = "="
@@ -203,7 +203,7 @@ class Resolver:
             try:
                 found = self.parameters.resolve(value)
             except ValueError as error:
-                self.problems.append(Problem(f"{shown(value)}: {error}.".replace("..", "."), key, self.file))
+                self.problems.append(Problem(as_sentence(f"{shown(value)}: {error}"), key, self.file))
                 return value
             self.expressions[key] = value
             return found
@@ -244,7 +244,7 @@ def read_parameters(
         try:
             _check(found.value(name))
         except ValueError as error:
-            problems.append(Problem(f"{shown(table[name])}: {error}.".replace("..", "."), f"{key}.{name}", file))
+            problems.append(Problem(as_sentence(f"{shown(table[name])}: {error}"), f"{key}.{name}", file))
     return found
 
 

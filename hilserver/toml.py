@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hilserver.errors import ConfigurationError, HilserverError, Problem
+
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+"""How tomllib names the place of a syntax error."""
 
 
 def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
@@ -41,7 +45,8 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
         text = f"can't be read: {error}."
     except (ValueError, RecursionError) as error:  # also integers of thousands of digits, lists nested too deeply
         text = f"is not valid TOML: {error}."
-    raise ConfigurationError([Problem(text, file=name)])
+    line = _LINE.search(text)
+    raise ConfigurationError([Problem(text, file=name, line=int(line[1]) if line else 0)])
 
 
 def parse_with_tolerances(content: bytes, name: str) -> dict[str, Any]:

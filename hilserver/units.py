@@ -20,6 +20,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from hilserver.errors import shown
+from hilserver.unit_spellings import ABSOLUTE, plain_unit
 
 if TYPE_CHECKING:
     import pint
@@ -50,15 +51,15 @@ COMMON_UNITS = {
     "J": "N m", "W": "J / s", "kW": "1000 W", "MW": "1e6 W",
     "A": "[current]", "mA": "0.001 A", "V": "W / A", "mV": "0.001 V", "ohm": "V / A",
     "in": "0.0254 m", "gpm": "231 in ** 3 / min", "lpm": "l / min", "cc": "cm ** 3", "cSt": "0.01 cm ** 2 / s",
-    "barg": "bar",
-    "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "percent": "0.01 = %",
+    "barg": "bar", "percent": "0.01 = %",
+    "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "rps": "rev / s",
 }  # fmt: skip
 """The units in nearly all files, each word with its definition for pint.
 
 Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, like all pressures here. (``psi`` is not among
 them: pint's own differs in the last digits, which logs of earlier versions contain.)
 """
-_NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
+_NOT_IN_PINT = ("rev", "rpm", "rps", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")
 _COMMON_WORDS = {*COMMON_UNITS, "%", "dimensionless"}
 
@@ -111,8 +112,8 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
 _UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*+(?<![*/·])")
 """Possessive (``*+``): with backtracking, it would try exponentially many ways to match ``m / m / … / !``."""
-_POWER = re.compile(r"(?<![^\W\d_°])([^\W\d_]+)([23])(?![\w.^*])")
-"""A power as in ``cm3`` and ``mm2/s``."""
+_SEPARATED = re.compile(r"\s*[+-]?\d[\d.]*(?:[,']\d| \d{3}(?!\d))")
+"""A number as in ``1,5``, ``1'000``, ``1.000,5`` and ``1 000``."""
 _LONGEST = 80
 
 
@@ -128,8 +129,13 @@ def parse(text: str, *others: str) -> Any:
     value = float(number[1])
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} has no finite number")
+    if unit is None and _SEPARATED.match(text):
+        raise ValueError(f"{shown(text)}: write decimals with a point, and nothing between thousands")
     if unit is None:
         raise ValueError(f"{shown(text)} has no unit that can be read")
+    if unit in ABSOLUTE:
+        gauge = unit[:3].lower()
+        raise ValueError(f"{shown(text)} is an absolute pressure: write {gauge}, above that of the atmosphere")
     try:
         units = registry(unit, *others)
         return units.Quantity(value, units.parse_units(unit))
@@ -139,7 +145,7 @@ def parse(text: str, *others: str) -> Any:
 
 def _product_of_units(text: str) -> str | None:
     """A product of units as pint reads it: ``"cm3/min"`` -> ``"cm^3/min"``; None if it is something else."""
-    unit = _POWER.sub(r"\1^\2", text.strip())
+    unit = plain_unit(text)
     return unit if len(unit) <= _LONGEST and _UNIT.fullmatch(unit) else None
 
 
@@ -178,19 +184,23 @@ def difference_to_si(text: str, unit: str) -> float:
     return round_trip(amount - to_si(f"0 {text[number.end() :]}", unit))
 
 
-_IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "N*m*s")
+_IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "rad/s", "N*m*s")
 """SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
-_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "revolutions_per_minute"}
+_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "rps"}
 
 
 def _turns(amount: Any, unit: str) -> float:
     """Factor between radians and revolutions, as pint counts both as 1: ``10 rad/s`` are 1.59 1/s.
 
-    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts.
+    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts. Raises ValueError
+    for an angular speed that may count either: ``1500 min⁻¹``.
     """
     if unit in _IN_TURNS:
         return float((2.0 * math.pi) ** -_power(amount.to_root_units(), _ANGLES))
-    return float((2.0 * math.pi) ** _power(amount, _TURNS)) if unit in _IN_RADIANS else 1.0
+    turns = _power(amount, _TURNS)
+    if unit == "rad/s" and not turns and not _power(amount.to_root_units(), _ANGLES):
+        raise ValueError("revolutions or radians? Write rpm or rad/s")
+    return float((2.0 * math.pi) ** turns) if unit in _IN_RADIANS else 1.0
 
 
 def _power(amount: Any, words: set[str]) -> float:
@@ -212,6 +222,8 @@ def _exact(amount: Any, unit: str, text: object) -> float:
         value = float(amount.to(unit or "dimensionless").magnitude) * _turns(amount, unit)
     except OverflowError:
         value = math.inf
+    except ValueError as error:
+        raise ValueError(f"{shown(text)}: {error}") from None
     if not abs(value) <= LARGEST:
         raise ValueError(f"{shown(text)} is too large: at most {LARGEST:g} {unit}".rstrip())
     return value

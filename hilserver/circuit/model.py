@@ -15,7 +15,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.mechanisms import PlacedMechanism, check_name, read_mechanisms, wrong_nodes
 from hilserver.circuit.own import OwnFile
 from hilserver.components.base import Component, Datasheet, Fluid, Parameters
-from hilserver.components.synonyms import SYNONYMS
+from hilserver.components.synonyms import meant_type
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity, shown_value
 
@@ -129,6 +129,15 @@ class Circuit:
         read = [node for p in self.placed for port in p.component.inputs if isinstance(node := p.signals[port], str)]
         return list(dict.fromkeys(node for node in read if node not in written))
 
+    def where(self, name: str) -> str:
+        """The key at which a node or a signal first occurs; empty if no component is connected to it."""
+        for placed in self.placed:
+            connections = {**{f"ports.{port}": node for port, node in placed.ports.items()}, **placed.signals}
+            for port, connected in connections.items():
+                if connected == name:
+                    return f"components.{placed.name}.{port}"
+        return ""
+
 
 BEYOND_END = 1e-3
 """m, by which an end stop may be compressed at the start."""
@@ -225,20 +234,6 @@ def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem])
     return []
 
 
-def _meant_type(named: str, library: Library) -> str:
-    """A hint for a component type that does not exist: types that have this name as a synonym, otherwise a similar
-    name."""
-    spoken = named.replace("_", " ").replace("-", " ").casefold()
-    also = [
-        kind
-        for kind, names in SYNONYMS.items()
-        if kind in library.types and any(spoken in other.replace("-", " ").casefold() for other in names)
-    ]
-    if also:
-        return f" Did you mean {' or '.join(also)}?"
-    return did_you_mean(named, [*library.types, subcircuits.SUBCIRCUIT])
-
-
 def _place(name: str, value: object, library: Library, file: str, problems: list[Problem]) -> Placed | None:
     key = f"components.{name}"
     if not isinstance(value, Mapping):
@@ -249,7 +244,7 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
     kind = library.types.get(named) if isinstance(named, str) else None
     if kind is None:
         text = "missing: give the component type." if named is None else f"{shown(named)} is not a component type."
-        text += _meant_type(str(named), library)
+        text += meant_type(str(named), [*library.types, subcircuits.SUBCIRCUIT])
         problems.append(Problem(text, f"{key}.type", file))
         return None
     ports = _ports(value.get("ports", {}), kind, f"{key}.ports", file, problems)

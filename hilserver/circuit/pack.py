@@ -146,24 +146,24 @@ class _Packer:
                 self.hydraulic.append(node)
             else:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
-                text = f'node "{node}" has no volume: its pressure is undefined.'
-                self._problem(f"{text} Add a volume, pipe or hose to it (it connects {users}).")
+                text = f'node "{node}" has no volume: its pressure is undefined. Add a volume, pipe or hose to it '
+                self._problem(f"{text}(it connects {users}).", self.circuit.where(node))
         for node, motion in self._motions().items():
             if node not in fixed and node in masses:
                 self.moving[node] = motion
             elif node not in fixed:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
                 text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
-                self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
+                self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).", self.circuit.where(node))
         self._check_starts(prescribed)
         for node, start in self.circuit.starts.items():
-            there = self.bindings is None or start.pressure_from is None or RIG + start.pressure_from in self.bindings
-            if not there:
-                self._problem(f'nodes.{node}.pressure_from: "{start.pressure_from}" is not a port of the rig.')
+            if not (self.bindings is None or not start.pressure_from or RIG + start.pressure_from in self.bindings):
+                self._problem(f'"{start.pressure_from}" is not a port of the rig.', f"nodes.{node}.pressure_from")
         for port in self.circuit.rig_ports():
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
-                self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+                text = f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.'
+                self._problem(text, self.circuit.where(RIG + port))
 
     def _check_starts(self, prescribed: Mapping[str, Placed]) -> None:
         """A node that a component prescribes has no initial values of its own."""
@@ -195,15 +195,15 @@ class _Packer:
             if role is Role.MASS and not placed.component.has_mass():
                 continue
             for node in (placed.ports[term.name] for term in contract.results if term.role is role):
-                other = found.setdefault(node, placed)
+                other, key = found.setdefault(node, placed), f"components.{placed.name}"
                 if role in WRITTEN and other is not placed:
-                    self._problem(f'"{node}" is also prescribed by {other.name}.', placed)
+                    self._problem(f'"{node}" is also prescribed by {other.name}.', key)
                 if role in WRITTEN and node.startswith(RIG):
-                    self._problem(f'"{node}" is measured at the machine: nothing else can prescribe it.', placed)
+                    self._problem(f'"{node}" is measured at the machine: nothing else can prescribe it.', key)
         return found
 
-    def _problem(self, text: str, placed: Placed | None = None) -> None:
-        self.problems.append(Problem(text, f"components.{placed.name}" if placed else "", self.file))
+    def _problem(self, text: str, key: str = "") -> None:
+        self.problems.append(Problem(text, key, self.file))
 
     # --- layout of z -----------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class _Packer:
             if self.bindings is not None and signal not in self.bindings:
                 known = ", ".join(name for name in self.bindings if not name.startswith(RIG)) or "none"
                 text = f'signal "{signal}" is written by no component and is not an input of the rig.'
-                self._problem(f"{text} The rig's inputs: {known}.")
+                self._problem(f"{text} The rig's inputs: {known}.", self.circuit.where(signal))
 
     def _start(self, node: str) -> NodeStart:
         return self.circuit.starts.get(node) or _at_rest()

@@ -14,7 +14,7 @@ from typing import Any
 
 from hilserver.circuit.drawn import DRAWING, places_kept, wrong_places
 from hilserver.circuit.library import Library
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, shown
 from hilserver.mechanics.model import embed_mechanism
 from hilserver.parameters import Resolver, read_parameters, without_parameters
 from hilserver.toml import read_toml
@@ -157,7 +157,7 @@ class Expanded:
         key, text = problem.key, problem.message
         found = next((e for k, e in self.expressions.items() if key == k or key.startswith((f"{k}.", f"{k}["))), None)
         if found is not None:
-            text = f"{text.removesuffix('.')}. It follows from {shown(found)}."
+            text = f"{as_sentence(text)} It follows from {shown(found)}."
         owner = max((k for k in self.places if key == k or key.startswith(f"{k}.")), key=len, default="")
         if not owner:
             return replace(problem, message=text)

@@ -83,8 +83,11 @@ def main() -> None:
         with no_interrupt_lost():
             program(_called())()
     except ConfigurationError as error:
-        count = len(error.problems)
-        fail(f"{error}\n{count} problem{'s' if count != 1 else ''}. Nothing was changed.")
+        from hilserver.toml_lines import with_lines
+
+        problems = with_lines(error.problems)
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        fail("\n".join(map(str, [*problems, f"{count}. Nothing was changed."])))
     except HilserverError as error:
         fail(str(error))
     finally:

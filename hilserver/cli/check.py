@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,36 +18,51 @@ if TYPE_CHECKING:
     from hilserver.rig.build import Rig
 
 
-def check(
-    file: Annotated[Path, typer.Argument(help="rig file (TOML); or a circuit or mechanism file")],
-    out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG)")
-    ] = Path("reports"),
-    run: Annotated[
-        bool, typer.Option("--run", help="rig: run the bridged rig in simulation, with a verdict per strategy")
-    ] = False,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(help="with --run: bridge strategy to run; may be repeated; default: all possible ones"),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(min=1.0, max=60.0, help="with --run: duration of each case with all inputs at rest")
-    ] = 3.0,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="exit code 1 if there are notes; with --run: exit code 2 also if a configured strategy is doubtful",
-        ),
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="with --run: print the verdicts as JSON, nothing else")] = False,
-) -> None:
-    """Check a configuration. Nothing is started.
+Files = Annotated[
+    list[Path],
+    typer.Argument(help="rig files (TOML), or files of any other kind", show_default=False),
+]
+Drawings = Annotated[
+    Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG)")
+]
+Run = Annotated[bool, typer.Option("--run", help="rig: run the bridged rig in simulation, with a verdict per strategy")]
+Strategies = Annotated[
+    list[str] | None,
+    typer.Option(help="with --run: bridge strategy to run; may be repeated; default: all possible ones"),
+]
+Seconds = Annotated[
+    float, typer.Option(min=1.0, max=60.0, help="with --run: duration of each case with all inputs at rest")
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="exit code 1 if there are notes; with --run: exit code 2 also if a configured strategy is doubtful",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="with --run: print the verdicts as JSON, nothing else")]
 
-    Lists all errors in the rig file, its circuit and its work cycle, with exit code 2. Without errors it shows the
-    channels, the virtual circuit, the limits and the rates as tables, and all margins: whether the real valves are
-    large and fast enough for the virtual circuit, the tick short enough, and the loop of circuit, bridge and machine
-    stable. Notes tell what is allowed, but insufficient or probably unintended; with --strict the exit code is 1 then.
+
+def check(
+    files: Files,
+    out: Drawings = Path("reports"),
+    run: Run = False,
+    strategy: Strategies = None,
+    seconds: Seconds = 3.0,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Check configurations. Nothing is started.
+
+    Lists all errors in the rig file and in all files that it names, each with file, line and key, with exit code 2.
+    Without errors it shows the channels, the virtual circuit, the limits and the rates as tables, and all margins:
+    whether the real valves are large and fast enough for the virtual circuit, the tick short enough, and the loop of
+    circuit, bridge and machine stable. Notes tell what is allowed, but insufficient or probably unintended; with
+    --strict the exit code is 1 then.
+
+    Circuits, mechanisms, sub-circuits, work cycles, test sequences, studies, catalogues of valves, calibrations and
+    maps of a log's columns are checked on their own, too. What depends on a file that they do not name is not checked,
+    which is said.
 
     A circuit file is drawn as a schematic with ISO 1219 symbols, to be compared with your own drawing.
 
@@ -61,50 +76,76 @@ def check(
     """
     from hilserver.cli.tables import new_console
     from hilserver.errors import HilserverError
-    from hilserver.simulation.circuit_run import is_circuit_file
 
     console = new_console()
-    given = {"--strategy": strategy, "--json": json}
-    if not run and (options := [name for name, value in given.items() if value]):
-        raise HilserverError(f"{file}: {options[0]} is for virtual commissioning: add --run.")
-    if run and is_circuit_file(file):
-        raise HilserverError(f"{file}: --run needs a rig file; hilserver simulate runs a circuit.")
-    if run and json:
-        _commission(console, file, strategy, seconds, strict, None)
-        return
-    notes = _circuit(console, file, out) if is_circuit_file(file) else _rig(console, file, out)
-    _conclude(console, file, notes, strict and not run)
-    if run:
-        _commission(console, file, strategy, seconds, strict, out)
+    if not run and (options := [name for name, value in {"--strategy": strategy, "--json": json}.items() if value]):
+        raise HilserverError(f"{files[0]}: {options[0]} is for virtual commissioning: add --run.")
+    if json and len(files) > 1:
+        raise HilserverError("--json is for one rig file.")
 
+    def check_one(file: Path) -> bool:
+        if run:
+            _require_rig(file)
+        noted = not json and _conclude(console, file, _file(console, file, out), strict and not run)
+        if run:
+            _commission(console, file, strategy, seconds, strict, None if json else out)
+        return noted
 
-_CHECKED_BY = {
-    "work cycle": "check the rig file that names it",
-    "sequence": "hilserver test checks and runs it",
-    "study": "hilserver study checks and runs it",
-    "catalogue": "hilserver size checks and uses it",
-}
+    if _all(files, check_one):
+        raise typer.Exit(1)
 
 
 def _require_rig(file: Path) -> None:
-    """Raise HilserverError if a file is of another kind, instead of a list of all that a rig file needs."""
     from hilserver.errors import HilserverError
-    from hilserver.rig.file_kinds import other_kind
+    from hilserver.rig.file_kinds import kind_of
     from hilserver.toml import read_toml
 
-    if how := _CHECKED_BY.get(kind := other_kind(read_toml(file))):
-        raise HilserverError(f"{file} is a {kind}: {how}.")
+    if (kind := kind_of(read_toml(file))) not in ("", "rig"):
+        raise HilserverError(f"{file} is a {kind}: --run needs a rig file; hilserver simulate runs a circuit.")
 
 
-def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> None:
-    """Print the notes and the verdict. With ``strict``, notes are problems: exit code 1."""
+def _all(files: Iterable[Path], check_one: Callable[[Path], bool]) -> bool:
+    """Check all files, also those after one with errors; whether one has notes that count. Raises HilserverError."""
+    from hilserver.errors import ConfigurationError, HilserverError, Problem
+
+    errors, noted = list[HilserverError](), False
+    for file in files:
+        try:
+            noted |= check_one(file)
+        except HilserverError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        found = [each.problems if isinstance(each, ConfigurationError) else [Problem(str(each))] for each in errors]
+        raise ConfigurationError(dict.fromkeys(problem for problems in found for problem in problems))
+    return noted
+
+
+def _file(console: Console, file: Path, out: Path) -> list[str]:
+    """What is to be said of a file of any kind; returns its notes. Raises ConfigurationError with its problems."""
+    from hilserver.cli.file_checks import FILE_CHECKS
+    from hilserver.rig.file_kinds import kind_of
+    from hilserver.toml import read_toml
+
+    kind = "sequence" if file.suffix.lower() == ".csv" else kind_of(read_toml(file))
+    if kind in FILE_CHECKS:
+        for line in FILE_CHECKS[kind](file):
+            console.print(line, soft_wrap=True)
+        return []
+    return _circuit(console, file, out) if kind in ("circuit", "mechanism") else _rig(console, file, out)
+
+
+def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> bool:
+    """Print the notes and the verdict; whether there are notes that count as problems, which is with ``strict``."""
     for line in notes:
         console.print(f"Note: {line}", soft_wrap=True)
     if notes and strict:
         count = "1 note counts as a problem" if len(notes) == 1 else f"{len(notes)} notes count as problems"
         typer.echo(f"{file}: {count} (--strict).", err=True)
-        raise typer.Exit(1)
+        return True
     console.print(f"{file}: no problems.", soft_wrap=True)
+    return False
 
 
 def _commission(
@@ -153,7 +194,6 @@ def _rig(console: Console, file: Path, out: Path) -> list[str]:
     from hilserver.margins.margins import margins
     from hilserver.rig.build import load_rig
 
-    _require_rig(file)
     rig = load_rig(file)
     found = margins(rig, compiled_program(rig.library))
     for table in _tables(rig, found):

@@ -33,7 +33,8 @@ def components(
     from hilserver.circuit.own import OwnFile
     from hilserver.cli.tables import new_console
     from hilserver.components.describe import matches
-    from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
+    from hilserver.components.synonyms import meant_type
+    from hilserver.errors import ConfigurationError, HilserverError, Problem
 
     problems: list[Problem] = []
     own = OwnFile.named([str(file) for file in library or ()], Path.cwd(), "--library", problems)
@@ -53,7 +54,7 @@ def components(
     else:
         found = [name for name in known.types if matches(name, known.types[name], words or [])]
         if not found:
-            close = did_you_mean(named, known.types)
+            close = meant_type(named, known.types)
             hint = close if "mean" in close else " hilserver components lists all of them."
             raise HilserverError(f'no component is called "{" ".join(words or ())}".{hint}')
         console.print(_listed(found, known))

@@ -110,7 +110,11 @@ def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as part:
-            written = _write(Path(part), template, name, valve)
+            try:
+                written = _write(Path(part), template, name, valve)
+            except ConfigurationError as error:  # names of files as if they were kept
+                named = [replace(each, file=each.file.replace(part, str(folder))) for each in error.problems]
+                raise ConfigurationError(named) from None
             if folder.exists():
                 folder.rmdir()
             shutil.copytree(part, folder)
@@ -127,11 +131,7 @@ def _write(folder: Path, template: Path, name: str, valve: Mapping[str, str]) ->
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(_with_valve(text, valve) if valve else text)
-    try:
-        rig = load_rig(folder / RIG)
-    except ConfigurationError as error:
-        here = [replace(problem, file=problem.file.replace(f"{folder}/", "")) for problem in error.problems]
-        raise ConfigurationError(here) from None
+    rig = load_rig(folder / RIG)
     circuit = read_toml(folder / RIG)["circuit"]
     about = README.format(
         name=rig.settings.name, template=template.stem, text=TEMPLATES[template.stem], circuit=circuit

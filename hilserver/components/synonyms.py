@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from hilserver.errors import did_you_mean
+
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "accumulator": ("bladder", "diaphragm", "hydropneumatic", "gas spring"),
     "check_valve": ("non-return valve", "one-way valve", "NRV", "suction valve", "anti-cavitation valve", "poppet"),
@@ -72,3 +76,48 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "volume": ("line", "manifold", "chamber", "dead volume", "capacity"),
 }
 """Component type -> its other names. A name may belong to several types."""
+
+MOST = 6
+"""Number of types beyond which a word does not tell which one is meant."""
+
+
+def meant_type(named: str, types: Collection[str]) -> str:
+    """A hint for a component type that does not exist: the types that are called so, otherwise one with a similar name.
+
+    >>> meant_type("overcenter", SYNONYMS), meant_type("pressure_relief_valve", ["relief_valve", "orifice"])
+    (' Did you mean counterbalance_valve?', ' Did you mean relief_valve?')
+    """
+    names = {kind: [_spoken(name) for name in (kind, *SYNONYMS.get(kind, ()))] for kind in types}
+    for called in (_same, _contains, _is_contained, _is_part):
+        found = [kind for kind in sorted(names) if any(called(_spoken(named), name) for name in names[kind])]
+        if 0 < len(found) <= MOST:
+            return f" Did you mean {' or '.join(found)}?"
+    return did_you_mean(named, types)
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ").casefold().replace("center", "centre").replace("hydraulic ", "")
+
+
+def _telling(name: str) -> set[str]:
+    """The words of a name that tell types apart."""
+    return set(name.split()) - {"valve", "way"}
+
+
+def _same(given: str, name: str) -> bool:
+    return given.replace(" ", "") == name.replace(" ", "")
+
+
+def _contains(given: str, name: str) -> bool:
+    """Whether a name has all words of what was given: ``overcentre``, overcentre valve."""
+    return bool(_telling(given)) and _telling(given) <= _telling(name)
+
+
+def _is_contained(given: str, name: str) -> bool:
+    """Whether what was given has all words of a name of several: ``pressure_relief_valve``, relief valve."""
+    return " " in name and set(name.split()) <= set(given.split())
+
+
+def _is_part(given: str, name: str) -> bool:
+    """Whether a name has what was given within a word: ``cyl``, cylinder."""
+    return len(given) > 2 and given != "valve" and given in name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_circuit
@@ -57,6 +57,8 @@ def _read(raw: dict[str, object], library: Library, file: str) -> Circuit:
 
 
 def _finding(problem: Problem, document: CircuitDocument) -> CircuitFinding:
+    if problem.message.startswith('node "'):  # is about the node, not about the port there
+        problem = replace(problem, key="")
     other = f"{problem.file}: " if problem.file not in ("", str(document.file)) else ""
     text = f"{other}{problem.key}: {problem.message}" if other else problem.message
     rest = problem.key.removeprefix("components.")

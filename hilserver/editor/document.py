@@ -13,7 +13,7 @@ from hilserver.editor.changes import changed_table, changed_text
 from hilserver.editor.edits import Edit
 from hilserver.editor.parts import Parts, Table
 from hilserver.errors import HilserverError
-from hilserver.rig.file_kinds import other_kind
+from hilserver.rig.file_kinds import kind_of
 from hilserver.toml import parse_toml, replace_file
 
 KEPT = 1000
@@ -120,8 +120,8 @@ def open_circuit(file: Path) -> CircuitDocument:
         raise HilserverError(f"{file}: the name of a circuit file ends with .toml.")
     library = circuit_library(file) if file.exists() else standard_library()
     document = CircuitDocument.open(file, Parts(library, file.parent))
-    if other := other_kind(document.table):
-        raise HilserverError(f"{file} is a {other}, not a circuit: edit it as a text.")
+    if (kind := kind_of(document.table)) not in ("", "circuit", "sub-circuit"):
+        raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as a text.")
     return document
 
 

@@ -11,19 +11,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hilserver.circuit.library import Library, library_of
+from hilserver.circuit.library import Library, library_of, standard_library
 from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import check
 from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
-from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
-from hilserver.rig.calibration import Calibration, with_calibrations
-from hilserver.rig.checks import channel_kinds, cycle_disagreements, disagreements, undriven_signals
+from hilserver.errors import ConfigurationError, HilserverError, Problem, collected, did_you_mean, problems_of
+from hilserver.rig.calibration import Calibration, histories, with_calibrations
+from hilserver.rig.checks import cycle_disagreements, disagreements, undriven_signals, unresolved_in_rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
-from hilserver.rig.references import unresolved
+from hilserver.rig.references import subtables, unresolved
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
 from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.rig.trust import remember
@@ -106,6 +106,11 @@ class Rig:
         """How often slow devices are read and written, 1/s, by name."""
         return {device.name: device.rate for device in self.devices if device.rate is not None}
 
+    @property
+    def circuit_folder(self) -> Path:
+        """The folder of the rig's circuit file, from which other circuits are switched in."""
+        return (self.file.parent / self.settings.circuit).parent
+
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
         packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts)
@@ -118,8 +123,7 @@ class Rig:
 
     def read_circuit(self, source: Mapping[str, Any], file: str = "") -> Circuit:
         """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
-        folder = (self.file.parent / self.settings.circuit).parent
-        return read_circuit(source, self.library, file, folder)
+        return read_circuit(source, self.library, file, self.circuit_folder)
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
@@ -179,14 +183,13 @@ def _own_library(sources: dict[str, Any], file: Path, problems: list[Problem]) -
     wrong: list[Problem] = []
     for named_in, names in _libraries(sources, file):
         own |= {entry.name: entry for entry in OwnFile.named(names, named_in.parent, str(named_in), wrong)}
-    try:
+    library = standard_library()
+    with collected(wrong):
         library = library_of(own.values())
         check(library)
-    except ConfigurationError as error:
-        wrong += error.problems
     if wrong:
         _validated(RigSettings, sources["rig"], str(file), wrong)
-        raise ConfigurationError([*problems, *wrong])
+        raise ConfigurationError([*problems, *wrong, *unresolved_in_rig(sources["rig"], str(file))])
     if own:
         sources["library"] = [asdict(entry) for entry in own.values()]
         remember(own.values())
@@ -212,10 +215,8 @@ def library_in(sources: Mapping[str, Any]) -> Library:
 
 
 def _read_into(tables: dict[str, Any], key: str, file: Path, name: str, problems: list[Problem]) -> None:
-    try:
+    with collected(problems):
         tables[key] = read_toml(file.parent / name, _beside(file, name))
-    except ConfigurationError as error:
-        problems += error.problems
 
 
 def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -255,28 +256,29 @@ def assemble(
         inputs = rig_source.get("inputs")
         names = inputs if isinstance(inputs, Mapping) else ()
         problems += undriven_signals(sources.get("circuit"), names, library, circuit_file)
+    wrong = [*unresolved_in_rig(rig_source, name)]
+    problems += unresolved(CycleSettings, sources.get("cycle"), rig_source, cycle_file, {})
+    read = _read_plants(sources, file, library, problems)
+    calibration_file, calibrated = _beside(file, rig_source.get("calibration")), sources.get("calibration", {})
     if settings is None:
-        raise ConfigurationError([*problems, *unresolved(RigSettings, rig_source, rig_source, name)])
-    calibration_file = _beside(file, settings.calibration)
-    settings, calibrations = with_calibrations(settings, sources.get("calibration", {}), calibration_file, problems)
+        _check_alone(rig_source, file, circuit, circuit_file, library, problems)
+        histories(calibrated, calibration_file, problems)
+        raise ConfigurationError([*problems, *wrong])
+    settings, calibrations = with_calibrations(settings, calibrated, calibration_file, problems)
     devices = _devices(settings, file, problems)
-    wrong = [*unresolved(RigSettings, rig_source, rig_source, name, channel_kinds(settings))]
     wrong += disagreements(settings, name)
     problems += wrong
     if cycle is not None:
-        problems += unresolved(CycleSettings, sources["cycle"], rig_source, cycle_file)
         problems += cycle_disagreements(settings, cycle, cycle_file)
-    plants = dict(_plants(settings, devices, sources, file, library, problems, accounts))
+    plants = dict(_plants(settings, devices, read, file, library, problems, accounts))
     slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
     layout = row_layout(settings, slots, rates, outputs) if not wrong else None
     packed = None
     if circuit is not None:
-        try:
+        with collected(problems):
             bindings, ports = (layout.bindings, layout.ports) if layout is not None else (None, ())
             packed = pack(circuit, library, bindings, ports, circuit_file, accounts)
-        except ConfigurationError as error:
-            problems += error.problems
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
@@ -292,40 +294,61 @@ def _beside(file: Path, name: object) -> str:
 
 
 def _circuit(sources: Mapping[str, Any], library: Library, file: str, problems: list[Problem]) -> Circuit | None:
-    try:
+    with collected(problems):
         return read_circuit(sources["circuit"], library, file) if "circuit" in sources else None
-    except ConfigurationError as error:
-        problems += error.problems
-        return None
+    return None
+
+
+def _check_alone(
+    rig_source: Mapping[str, Any],
+    file: Path,
+    circuit: Circuit | None,
+    circuit_file: str,
+    library: Library,
+    problems: list[Problem],
+) -> None:
+    """Check devices and circuit on their own, where the settings of the rig file are not valid."""
+    for name, table in subtables(rig_source, "devices").items():
+        _driver_settings(name, table, file, problems)
+    if circuit is not None:
+        with collected(problems):
+            pack(circuit, library, file=circuit_file)
+
+
+def _read_plants(
+    sources: Mapping[str, Any], file: Path, library: Library, problems: list[Problem]
+) -> dict[str, dict[str, Any]]:
+    """The validated tables of the simulated devices, of those whose files are all there and valid."""
+    found, named = {}, subtables(sources["rig"], "devices")
+    for device, tables in sources["devices"].items():
+        wrong: list[Problem] = []
+        for key, table in tables.items():
+            with collected(wrong):
+                tables[key] = read_part(table, library, _beside(file, named.get(device, {}).get(key))).source
+        problems += wrong
+        if not wrong and all(key in tables for key in PLANT_FILES):
+            found[device] = tables
+    return found
 
 
 def _plants(
     settings: RigSettings,
     devices: Iterable[Device],
-    sources: Mapping[str, Any],
+    read: Mapping[str, Mapping[str, Any]],
     file: Path,
     library: Library,
     problems: list[Problem],
     accounts: bool,
 ) -> Iterator[tuple[str, PlantArrays]]:
-    """The plants of the simulated devices whose files could be read."""
+    """The plants of the simulated devices whose tables are valid (``read``)."""
     for device in devices:
-        tables = sources.get("devices", {}).get(device.name, {})
-        if not device.is_simulated or any(device.unknown_channels()) or any(key not in tables for key in PLANT_FILES):
+        if not device.is_simulated or device.name not in read or any(device.unknown_channels()):
             continue
-        files = {key: _beside(file, getattr(device.config, key)) for key in PLANT_FILES}
-        wrong: list[Problem] = []
-        for key, shown_file in files.items():
-            try:
-                tables[key] = read_part(tables[key], library, shown_file).source
-            except ConfigurationError as error:
-                wrong += error.problems
-        if not wrong:
-            try:
-                yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate, accounts)
-            except ConfigurationError as error:
-                wrong += (_located(problem, device.name, tables, files, file) for problem in error.problems)
-        problems += wrong
+        tables, files = read[device.name], {key: _beside(file, getattr(device.config, key)) for key in PLANT_FILES}
+        try:
+            yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate, accounts)
+        except ConfigurationError as error:
+            problems += (_located(problem, device.name, tables, files, file) for problem in error.problems)
 
 
 def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float, accounts: bool) -> PlantArrays:
@@ -352,25 +375,30 @@ def _validated(kind: type[Any], source: object, file: str, problems: list[Proble
         return None
 
 
+def _driver_settings(
+    name: str, table: Mapping[str, Any], file: Path, problems: list[Problem]
+) -> tuple[type[Driver], Any] | None:
+    """A device's driver and its validated settings; None if it has problems."""
+    key, values = f"devices.{name}", {k: v for k, v in table.items() if k != "driver"}
+    if not isinstance(table.get("driver"), str):
+        problems.append(Problem("missing: name the driver.", f"{key}.driver", str(file)))
+        return None
+    with collected(problems):
+        driver = driver_named(table["driver"], f"{key}.driver", str(file))
+        try:
+            return driver, driver.Config.model_validate(values, context={"folder": file.parent})
+        except ValidationError as error:
+            problems += problems_of(error, values, file=str(file), prefix=key, names=driver.Config.model_fields)
+    return None
+
+
 def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list[Device]:
     """Each device with its driver's own settings validated and its channels known."""
     found = []
     for name, table in settings.devices.items():
-        key = f"devices.{name}"
-        values = {k: v for k, v in table.items() if k != "driver"}
-        if not isinstance(table.get("driver"), str):
-            problems.append(Problem("missing: name the driver.", f"{key}.driver", str(file)))
+        if (validated := _driver_settings(name, table, file, problems)) is None:
             continue
-        try:
-            driver = driver_named(table["driver"], f"{key}.driver", str(file))
-            config = driver.Config.model_validate(values, context={"folder": file.parent})
-        except ConfigurationError as error:
-            problems += error.problems
-            continue
-        except ValidationError as error:
-            names = driver.Config.model_fields
-            problems += problems_of(error, values, file=str(file), prefix=key, names=names)
-            continue
+        driver, config = validated
         inputs = {
             c.source: f"channels.{n}.source" for n, c in settings.channels.items() if c.device == name and c.source
         }

@@ -121,10 +121,8 @@ def with_calibrations(
 
     ``tables``: the calibration file as parsed. ``problems`` receives its errors.
     """
-    channels, histories = dict(settings.channels), {}
-    for name, entries in tables.items():
-        history = tuple(_entries(name, entries, file, problems))
-        histories[name] = history
+    channels, found = dict(settings.channels), histories(tables, file, problems)
+    for name, history in found.items():
         channel = settings.channels.get(name)
         if channel is None:
             problems.append(Problem("there is no such channel." + did_you_mean(name, settings.channels), name, file))
@@ -134,7 +132,12 @@ def with_calibrations(
                 problems.append(Problem(reason, f"{name}[{number}]", file))
                 break
             channels[name] = _calibrated(channels[name], entry)
-    return settings.model_copy(update={"channels": channels}), histories
+    return settings.model_copy(update={"channels": channels}), found
+
+
+def histories(tables: Mapping[str, Any], file: str, problems: list[Problem]) -> dict[str, tuple[Calibration, ...]]:
+    """The calibrations of each channel in a calibration file as parsed; ``problems`` receives its errors."""
+    return {name: tuple(_entries(name, entries, file, problems)) for name, entries in tables.items()}
 
 
 def _entries(name: str, entries: object, file: str, problems: list[Problem]) -> Iterator[Calibration]:

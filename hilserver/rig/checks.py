@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from hilserver.circuit.library import Library
 from hilserver.errors import Problem, did_you_mean, shown
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.ladder import cannot
-from hilserver.rig.references import ChannelKind
+from hilserver.rig.references import ChannelKind, subtables, unresolved
 from hilserver.rig.settings import RigSettings
-from hilserver.rig.triggers import trigger_problems
+from hilserver.rig.triggers import too_long_before, unknown_signals
 
 TICKS_PER_PERIOD = 10
 """Minimum number of ticks per period of the fastest sine of a sweep."""
 
 
-def channel_kinds(settings: RigSettings) -> dict[str, ChannelKind]:
-    """What a reference may require of each channel."""
-    return {name: ChannelKind(s.unit, s.device is not None) for name, s in settings.channels.items()}
+def channel_kinds(source: Mapping[str, Any]) -> dict[str, ChannelKind]:
+    """What a reference may require of each channel that is valid, of a rig file's table that need not be."""
+    found = {}
+    for name, table in subtables(source, "channels").items():
+        with suppress(ValidationError):
+            channel = ChannelSettings.model_validate(table)
+            found[name] = ChannelKind(channel.unit, channel.device is not None)
+    return found
+
+
+def unresolved_in_rig(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
+    """The references of a rig file's table that name nothing, or something of another kind than is required."""
+    channels = channel_kinds(source)
+    yield from unresolved(RigSettings, source, source, file, channels)
+    for problem in unknown_signals(source, channels):
+        yield replace(problem, file=file)
 
 
 def disagreements(settings: RigSettings, file: str) -> Iterator[Problem]:
@@ -93,7 +110,7 @@ def _cylinders(settings: RigSettings) -> Iterator[Problem]:
 
 
 def _triggers(settings: RigSettings) -> Iterator[Problem]:
-    yield from trigger_problems(settings, settings.recording.triggers)
+    yield from too_long_before(settings, settings.recording.triggers)
 
 
 def cycle_disagreements(settings: RigSettings, cycle: CycleSettings, file: str) -> Iterator[Problem]:
@@ -130,7 +147,7 @@ def undriven_signals(circuit: object, inputs: Iterable[str], library: Library, f
     inputs = list(inputs)
     placed = {
         name: (table, library.types[table["type"]])
-        for name, table in _subtables(circuit, "components").items()
+        for name, table in subtables(circuit, "components").items()
         if isinstance(table.get("type"), str) and table["type"] in library.types
     }
     written = {
@@ -142,9 +159,3 @@ def undriven_signals(circuit: object, inputs: Iterable[str], library: Library, f
             if isinstance(signal, str) and signal not in written and signal not in inputs:
                 text = f"signal {shown(signal)} is written by no component and is not an input of the rig."
                 yield Problem(text + did_you_mean(signal, inputs), f"components.{name}.{port}", file)
-
-
-def _subtables(source: object, key: str) -> dict[str, Mapping[str, Any]]:
-    """The tables within table ``key`` of a source that is not validated."""
-    table = source.get(key) if isinstance(source, Mapping) else None
-    return {n: t for n, t in table.items() if isinstance(t, Mapping)} if isinstance(table, Mapping) else {}

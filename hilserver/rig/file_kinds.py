@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_KINDS = {"channels": "rig", "loop": "rig", "devices": "rig", "bodies": "mechanism", "expect": "sequence"}
-_KINDS |= {"valves": "catalogue", "inputs": "work cycle", "vary": "study", "columns": "map of a log's columns"}
+_KINDS = {"channels": "rig", "loop": "rig", "devices": "rig", "bodies": "mechanism"}
+_KINDS |= {"components": "circuit", "mechanisms": "circuit", "expect": "sequence", "step": "sequence"}
+_KINDS |= {"fault": "sequence", "valves": "catalogue", "inputs": "work cycle", "vary": "study", "figures": "study"}
+_KINDS |= {"columns": "map of a log's columns"}
 """By the first of these keys that a file has."""
 
 
-def other_kind(source: Mapping[str, Any]) -> str:
-    """What a file is that is no circuit; empty if its keys do not tell.
+def kind_of(source: Mapping[str, Any]) -> str:
+    """What a file is; empty if its keys do not tell.
 
-    >>> other_kind({"inputs": {"joystick": {}}}), other_kind({"components": {}})
-    ('work cycle', '')
+    >>> kind_of({"inputs": {"joystick": {}}}), kind_of({"components": {}, "ports": ["A"]}), kind_of({})
+    ('work cycle', 'sub-circuit', '')
     """
-    return next((kind for key, kind in _KINDS.items() if key in source), "")
+    kind = next((kind for key, kind in _KINDS.items() if key in source), "")
+    if kind == "circuit" and "ports" in source:
+        return "sub-circuit"
+    return kind or ("calibration" if _are_histories(source) else "")
+
+
+def _are_histories(source: Mapping[str, Any]) -> bool:
+    """Whether these may be lists of calibrations, one for each channel."""
+    tables = all(isinstance(each, list) and all(isinstance(e, Mapping) for e in each) for each in source.values())
+    return tables and any({"source", "date"} & entry.keys() for each in source.values() for entry in each)

@@ -99,12 +99,12 @@ def unresolved(
     source: object,
     tables: Mapping[str, Any],
     file: str,
-    channels: Mapping[str, ChannelKind] | None = None,
+    channels: Mapping[str, ChannelKind],
 ) -> Iterator[Problem]:
     """The references of a table that name nothing, or a channel of another kind than is required.
 
-    ``model``: of the table ``source``. ``tables``: of the rig file. ``channels``: the rig's channels, where they are
-    valid; without them only the names are checked.
+    ``model``: of the table ``source``. ``tables``: of the rig file. ``channels``: the rig's channels that are valid; of
+    the others only the names are checked.
     """
     for reference in references(model, source):
         to, name = reference.to, reference.name
@@ -113,7 +113,7 @@ def unresolved(
         text = ""
         if name not in known:
             text = f"{shown(name)} is not {NOUNS[to.table]}." + did_you_mean(name, known)
-        elif channels is not None and to.table == "channels":
+        elif to.table == "channels" and name in channels:
             text = _unfit(to, name, channels[name])
         if text:
             yield Problem(text, reference.key, file)
@@ -130,3 +130,11 @@ def _unfit(to: Names, name: str, channel: ChannelKind) -> str:
 
 def _unit(unit: str) -> str:
     return f"the unit {unit}" if unit else "no unit"
+
+
+def subtables(source: object, *keys: str) -> dict[str, Mapping[str, Any]]:
+    """The tables in the table that these keys lead to, of a source that need not be valid."""
+    for key in keys:
+        source = source.get(key) if isinstance(source, Mapping) else None
+    tables = source.items() if isinstance(source, Mapping) else ()
+    return {name: table for name, table in tables if isinstance(table, Mapping)}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import Problem, did_you_mean
 from hilserver.rig.conditions import condition
-from hilserver.rig.references import Text
+from hilserver.rig.references import ChannelKind, Text, subtables
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import ValveState, is_whole, unit_of_column
 from hilserver.units import AnyDifference, Time
@@ -70,9 +70,13 @@ class TriggerSettings(Datasheet):
 
 def signal_columns(settings: RigSettings) -> dict[str, str]:
     """The quantities of the row by the names that conditions use: channels, inputs, values of the valves."""
-    columns = {name: f"channel.{name}" for name in settings.channels}
-    names = [f"input.{name}" for name in settings.inputs]
-    names += [f"valve.{valve}.{field}" for valve in settings.valves for field in ValveState.names()]
+    return _columns(settings.channels, settings.inputs, settings.valves)
+
+
+def _columns(channels: Iterable[str], inputs: Iterable[str], valves: Iterable[str]) -> dict[str, str]:
+    columns = {name: f"channel.{name}" for name in channels}
+    names = [f"input.{name}" for name in inputs]
+    names += [f"valve.{valve}.{field}" for valve in valves for field in ValveState.names()]
     return {**columns, **{name: name for name in names if not is_whole(name)}}
 
 
@@ -88,22 +92,35 @@ def signal_zero(settings: RigSettings, name: str) -> float:
     return channel.zero if channel is not None else 0.0
 
 
-def trigger_problems(settings: RigSettings, triggers: Mapping[str, TriggerSettings]) -> Iterator[Problem]:
-    """Conditions about what the rig does not have, or in another unit. (A circuit may be switched later.)"""
-    known, longest = signal_columns(settings), MOST_ROWS / settings.loop.rate
+def too_long_before(settings: RigSettings, triggers: Mapping[str, TriggerSettings]) -> Iterator[Problem]:
+    """Windows that begin before what is kept in memory."""
+    longest = MOST_ROWS / settings.loop.rate
     for name, trigger in triggers.items():
         if trigger.before > longest:
             text = f"{trigger.before:g} s are more than {MOST_ROWS} ticks, which are kept in memory: at most "
             yield Problem(f"{text}{longest:g} s.", f"recording.triggers.{name}.before")
-        if trigger.when is None:
+
+
+def unknown_signals(source: Mapping[str, Any], channels: Mapping[str, ChannelKind]) -> Iterator[Problem]:
+    """Conditions about what the rig does not have, or in another unit. (A circuit may be switched later.)
+
+    ``source``: the table of a rig file, which need not be valid; ``channels``: those that are.
+    """
+    tables = (source.get(key) for key in ("channels", "inputs", "valves"))
+    known = _columns(*(table if isinstance(table, Mapping) else () for table in tables))
+    for name, trigger in subtables(source, "recording", "triggers").items():
+        key = f"recording.triggers.{name}.when"
+        try:
+            wanted = condition(str(trigger.get("when")))
+        except ValueError:  # reported when the settings are validated
             continue
-        wanted, key = condition(trigger.when), f"recording.triggers.{name}.when"
         if wanted.signal.startswith(CIRCUIT):
             continue
-        if wanted.signal not in known:
+        if (column := known.get(wanted.signal)) is None:
             yield Problem(f'"{wanted.signal}" is not a channel.' + did_you_mean(wanted.signal, known), key)
-            continue
-        try:
-            wanted.require_unit(signal_unit(settings, wanted.signal, known[wanted.signal]))
-        except ValueError as error:
-            yield Problem(str(error), key)
+        elif wanted.signal in channels or not column.startswith("channel."):
+            channel = channels.get(wanted.signal)
+            try:
+                wanted.require_unit(channel.unit if channel is not None else unit_of_column(column))
+            except ValueError as error:
+                yield Problem(str(error), key)

@@ -215,18 +215,22 @@ def load_sequence(path: Path) -> Sequence:
     source = read_csv(path) if path.suffix.lower() == ".csv" else read_toml(path)
     file = str(path)
     problems: list[Problem] = []
+    settings = None
     try:
         settings = SequenceFile.model_validate(source)
     except ValidationError as error:
-        names = SequenceFile.model_fields
-        raise ConfigurationError(problems_of(error, source, file=file, names=names)) from None
-    steps = []
-    for number, table in enumerate(settings.step):
+        problems += problems_of(error, source, file=file, names=SequenceFile.model_fields)
+    steps, tables = list[Step](), source.get("step", ())
+    for number, table in enumerate(tables if isinstance(tables, list | tuple) else ()):
+        if not isinstance(table, Mapping):  # reported with the settings
+            continue
         try:
             steps.append(_step(table))
         except ConfigurationError as error:
             where = f"step[{number}]"
             problems += [Problem(p.message, f"{where}.{p.key}" if p.key else where, file) for p in error.problems]
+    if settings is None:
+        raise ConfigurationError(problems)
     reactions = [each for each in map(_named_by, steps) if each]
     names = [*(step.name for step in steps), *(f.name for f in settings.fault), *dict.fromkeys(reactions)]
     problems += _unknown_steps(settings, names, file)

@@ -47,7 +47,7 @@ def simulate_sequence(
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
     began = time.perf_counter()
-    _check(sequence, rig)
+    check_sequence(sequence, rig)
     with LockstepRun(rig, log, pacing=pace) as run:
         bench = _Bench(rig, run, Collector(rig, sequence, also))
         bench.get_ready()
@@ -193,7 +193,7 @@ class _Bench:
         return int(self.rig.plan.layout[0].raw) + slots.index((device, sensor))
 
 
-def _check(sequence: Sequence, rig: Rig) -> None:
+def check_sequence(sequence: Sequence, rig: Rig) -> None:
     """Raise ConfigurationError if the sequence uses inputs or devices that the rig does not have."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})

@@ -6,9 +6,10 @@ import csv
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from hilserver.errors import ConfigurationError, Problem, shown
 
@@ -28,7 +29,7 @@ def read_csv(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            head, *lines = [[cell.strip() for cell in line] for line in csv.reader(file) if any(map(str.strip, line))]
+            (_, head), *lines = [(number, line) for number, line in _numbered(file) if any(line)]
     except FileNotFoundError:
         raise ConfigurationError([Problem("no such file.", file=str(path))]) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -41,19 +42,27 @@ def read_csv(path: Path) -> dict[str, Any]:
         )
     problems: list[Problem] = []
     rows = []
-    for number, line in enumerate(lines, 2):
+    for number, line in lines:
         row = dict(zip(head, [*line, *[""] * (len(head) - len(line))], strict=False))
         if (at := _number(row["time"])) is None or len(line) > len(head):
             wrong = f"{len(line)} cells for {len(head)} columns" if at is not None else f"time {shown(row['time'])}"
-            problems.append(Problem(f"{wrong}: can't be read.", f"line {number}", str(path)))
+            problems.append(Problem(f"{wrong}: can't be read.", file=str(path), line=number))
         else:
             rows.append((number, at, row))
-    if any(b <= a for (_, a, _), (_, b, _) in pairwise(rows)):
-        problems.append(Problem("the times must increase from one line to the next.", "time", str(path)))
+    if early := [number for (_, before, _), (number, at, _) in pairwise(rows) if at <= before]:
+        problems.append(Problem("the times must increase from one line to the next.", "time", str(path), early[0]))
     source = _source(head, rows, problems, str(path)) if rows else {}
     if problems:
         raise ConfigurationError(problems)
     return source
+
+
+def _numbered(file: TextIO) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table with the lines on which they begin: a cell in quotes may have several lines."""
+    reader, number = csv.reader(file), 1
+    for row in reader:
+        yield number, [cell.strip() for cell in row]
+        number = reader.line_num + 1
 
 
 _Rows = list[tuple[int, float, dict[str, str]]]
@@ -83,7 +92,7 @@ def _source(head: list[str], rows: _Rows, problems: list[Problem], file: str) ->
                     points = inputs.setdefault(column, {"shape": "hold", "points": []})["points"]
                     points.append([time, _plain(text)])
             except ValueError as error:
-                problems.append(Problem(str(error), f"line {number}, {column}", file))
+                problems.append(Problem(str(error), column, file, number))
     length = f"{rows[-1][1]} s"
     return {"length": length, "step": done["send"], "fault": done["fault"], "inputs": inputs, "expect": expected}
 

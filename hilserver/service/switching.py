@@ -28,6 +28,7 @@ from hilserver.record.run import packed_record
 from hilserver.rig.build import Rig
 from hilserver.service.loop_commands import invalid
 from hilserver.toml import read_toml
+from hilserver.toml_lines import with_lines
 from hilserver.units import shown_value
 
 SETTLED = 0.2
@@ -77,8 +78,11 @@ def prepare_switch(
     """
     change = circuit_change(rig, running, command)
     file = change.file or ""
-    circuit = rig.read_circuit(change.source, file)
-    new = rig.pack(circuit, file)
+    try:
+        circuit = rig.read_circuit(change.source, file)
+        new = rig.pack(circuit, file)
+    except ConfigurationError as error:
+        raise ConfigurationError(with_lines(error.problems, rig.circuit_folder)) from None
     carried = new.carried_from(packed)
     new = with_start_values(rig, program, circuit, new, carried, row, change.steady)
     if problems := oil_without_room(rig, new, carried, row):
@@ -120,7 +124,7 @@ def _whole_circuit(rig: Rig, command: SwitchCircuit) -> dict[str, Any]:
     """The table in the command, or that of a file in the folder of the rig's circuit."""
     if command.circuit is not None:
         return dict(command.circuit)
-    folder = (rig.file.parent / rig.settings.circuit).parent
+    folder = rig.circuit_folder
     name = str(command.file)
     if Path(name).name != name:
         raise invalid("file", f'"{name}" is not a plain file name; circuit files are in {folder}.')

@@ -9,6 +9,7 @@ from typing import Any
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit
 from hilserver.components.base import Component
+from hilserver.components.synonyms import meant_type
 from hilserver.errors import did_you_mean, shown
 
 CONNECTIONS = ("ports", "fluid", "description")
@@ -49,7 +50,7 @@ def component_choice(circuit: Circuit, library: Library, name: str, entries: Seq
             raise ValueError(f'{shown(entry)} is neither a type nor a table such as {{ type = "relief_valve" }}')
         kind = library.types.get(given["type"])
         if kind is None:
-            raise ValueError(f"{given['type']} is not a component type.{did_you_mean(given['type'], library.types)}")
+            raise ValueError(f"{given['type']} is not a component type.{meant_type(given['type'], library.types)}")
         table, lacking = _table(written[name], given, kind)
         title = given["type"]
         title += f" {1 + sum(each.partition(' ')[0] == title for each in names)}" if title in names else ""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
-from hilserver.errors import ConfigurationError, Problem, as_sentence, did_you_mean, problems_of, shown
+from hilserver.errors import ConfigurationError, Problem, as_sentence, collected, did_you_mean, problems_of, shown
 from hilserver.studies.component_types import read_entries
 from hilserver.studies.figures import Figure, read_figures
 from hilserver.studies.studied_circuit import load_circuit
@@ -142,21 +142,29 @@ def load_study(file: Path, *, trust: bool = False) -> Study:
     try:
         settings = StudySettings.model_validate(raw)
     except ValidationError as error:
-        problems = problems_of(error, raw, file=str(file), names=StudySettings.model_fields)
-        raise ConfigurationError(problems) from None
+        raise ConfigurationError(problems_of(error, raw, file=str(file), names=StudySettings.model_fields)) from None
+    problems: list[Problem] = []
     if settings.plan == "sobol" and settings.samples & (settings.samples - 1):
         near = 1 << (settings.samples - 1).bit_length()
         text = f"{settings.samples} is not a power of 2: use {near // 2} or {near}."
-        raise ConfigurationError([Problem(text, "samples", str(file))])
-    studied = _studied(settings, file, trust)
-    varied = varied_values(studied, settings.vary, settings.fixed, str(file))
+        problems.append(Problem(text, "samples", str(file)))
+    studied, varied, figures = None, tuple[VariedValue, ...](), tuple[Figure, ...]()
+    with collected(problems):
+        studied = _studied(settings, file, trust)
+    if studied is None:
+        raise ConfigurationError(problems)
+    with collected(problems):
+        varied = varied_values(studied, settings.vary, settings.fixed, str(file))
     if settings.plan == "morris" and (chosen := [each.key for each in varied if each.choices]):
         text = (
             f"morris needs values with an order, which {chosen[0]} does not have: use grid, sobol or latin_hypercube."
         )
-        raise ConfigurationError([Problem(text, "plan", str(file))])
-    raw_figures = settings.figures or studied.default_figures()
-    figures = read_figures(raw_figures, studied.quantities, studied.end, str(file), studied.special)
+        problems.append(Problem(text, "plan", str(file)))
+    with collected(problems):
+        raw_figures = settings.figures or studied.default_figures()
+        figures = read_figures(raw_figures, studied.quantities, studied.end, str(file), studied.special)
+    if problems:
+        raise ConfigurationError(problems)
     return Study(file, settings, studied, varied, studied.subject(varied, figures, settings.time_limit))
 
 

@@ -62,7 +62,7 @@ def test_a_node_without_a_volume_is_named_with_its_components() -> None:
     third = {**ORIFICE, "ports": {"A": "lost", "B": "t"}}
     (problem,) = said({"tank": TANK, "line": VOLUME, "one": second, "two": third})
     assert problem == (
-        'c.toml: node "lost" has no volume: its pressure is undefined. '
+        'c.toml: components.one.ports.B: node "lost" has no volume: its pressure is undefined. '
         "Add a volume, pipe or hose to it (it connects one, two)."
     )
 

@@ -260,7 +260,13 @@ def test_every_problem_is_reported_once(folder: Path) -> None:
     (folder / "leg.toml").write_text(LEG.replace('"=volume"', '"=volum"'))
     text = refused(folder, TOP)
     assert text.count("\n") == 0
-    assert 'leg.toml: components.chamber.volume: "=volum": there is no parameter "volum". Did you mean volume?' in text
+    said = 'leg.toml: components.chamber.volume: "=volum": there is no parameter "volum". Did you mean volume?'
+    assert text.endswith(said)
+
+
+def test_a_hint_ends_as_a_question_before_the_expression(folder: Path) -> None:
+    (folder / "leg.toml").write_text(LEG.replace('volume = "=volume"', 'volum = "=volume"'))
+    assert 'Did you mean volume? It follows from "=volume". (In sub-' in refused(folder, TOP)
 
 
 def test_a_file_that_contains_itself_is_refused(folder: Path) -> None:

@@ -6,6 +6,7 @@ import copy
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -430,13 +431,14 @@ def test_all_problems_are_reported_not_only_the_first(hilserver: Command, files:
     files.set("circuit", "components.pump.max_flow", "5")
     files.set("cycle", "inputs.joystick.shape", "wavy")
     said = hilserver("check", files.write())
-    for key in (
-        "rig.toml: loop.rate",
-        "rig.toml: inputs.joystick",
-        "components.pump.max_flow",
-        "inputs.joystick.shape",
+    for file, key in (
+        ("rig", "loop.rate"),
+        ("rig", "inputs.joystick"),
+        ("circuit", "components.pump.max_flow"),
+        ("cycle", "inputs.joystick.shape"),
     ):
-        assert key in said.err
+        line = list(files.tables[file]).index(key.partition(".")[0]) + 1
+        assert f"{files.folder}/{file}.toml:{line}: {key}: " in said.err
     assert "4 problems. Nothing was changed." in said.err
 
 
@@ -446,7 +448,7 @@ def test_every_command_refuses_a_bad_rig(hilserver: Command, files: Files) -> No
     for command in ("simulate", "bench", "replay"):
         said = hilserver(command, rig)
         assert (said.code, said.out) == (2, "")
-        assert "rig.toml: loop.rate" in said.err
+        assert re.search(r"rig\.toml:\d+: loop\.rate", said.err)
     assert sorted(path.name for path in files.folder.iterdir()) == ["circuit.toml", "cycle.toml", "rig.toml"]
 
 
@@ -468,19 +470,3 @@ def test_check_reports_wrong_values_and_unknown_names_together(tmp_path: Path) -
         "components.pump.max_flow",
         "components.main_valve.command",
     }
-
-
-@pytest.mark.parametrize(
-    ("file", "reason"),
-    [
-        ("cycles/lift.toml", "is a work cycle: check the rig file that names it."),
-        ("sequences/relief.toml", "is a sequence: hilserver test checks and runs it."),
-        ("studies/relief.toml", "is a study: hilserver study checks and runs it."),
-        ("catalogue/servo_valves.toml", "is a catalogue: hilserver size checks and uses it."),
-    ],
-)
-def test_check_says_what_else_a_file_is(file: str, reason: str, hilserver: Command) -> None:
-    """It does not ask for all that a rig file needs."""
-    said = hilserver("check", ROOT / "config" / file)
-    assert (said.code, said.out) == (2, "")
-    assert said.err.strip().endswith(f"{file} {reason}")

@@ -10,7 +10,7 @@ from command_line import Command
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
-from hilserver.components.synonyms import SYNONYMS
+from hilserver.components.synonyms import SYNONYMS, meant_type
 from hilserver.errors import ConfigurationError
 
 TYPES = standard_library().types
@@ -101,6 +101,27 @@ def test_an_unknown_word_is_refused_with_a_hint(hilserver: Command) -> None:
 def test_an_unknown_type_in_a_circuit_is_understood_by_its_other_names(named: str, meant: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"Did you mean .*{meant}"):
         read_circuit({"components": {"x": {"type": named}}}, standard_library())
+
+
+@pytest.mark.parametrize(
+    ("named", "hint"),
+    [
+        ("overcentre", "Did you mean counterbalance_valve?"),
+        ("over_center_valve", "Did you mean counterbalance_valve?"),
+        ("PRV", "Did you mean reducing_valve or relief_valve or static_relief_valve?"),
+        ("4/3 valve", "Did you mean directional_valve_4_3 or proportional_valve_4_3?"),
+        ("pressure_relief_valve", "Did you mean relief_valve?"),
+        ("hydraulic_cylinder", "Did you mean cylinder?"),
+        ("checkvalve", "Did you mean check_valve?"),
+        ("DR", "Did you mean pressure_compensated_pump?"),
+        ("cyl", "Did you mean cylinder or double_rod_cylinder or single_acting_cylinder?"),
+        ("volme", "Did you mean volume?"),
+        ("valve", "Allowed: accumulator, check_valve, "),
+        ("xyz", "Allowed: accumulator, check_valve, "),
+    ],
+)
+def test_a_hint_names_the_types_that_are_called_so(named: str, hint: str) -> None:
+    assert meant_type(named, standard_library().types).strip().startswith(hint)
 
 
 def test_the_version_is_printed(hilserver: Command) -> None:

@@ -60,5 +60,5 @@ def test_what_is_wrong_in_the_layout_is_said_first(
     Path(layout).write_text("[[tabs]]\nplot = []\n")
     said = hilserver("view", "--no-browser", log, option, layout)
     assert said.code == 2
-    assert f"{layout}: tabs[0].plot: unknown key. Did you mean plots?" in " ".join(said.err.split())
+    assert f"{layout}:2: tabs[0].plot: unknown key. Did you mean plots?" in " ".join(said.err.split())
     assert "http" not in said.out

@@ -86,17 +86,87 @@ def test_a_text_with_a_unit_becomes_si(text: str, unit: str, value: float) -> No
 
 
 @pytest.mark.parametrize(
+    ("written", "text", "unit"),
+    [
+        *((f"350 {word}", "350 bar", "Pa") for word in ("Bar", "BAR", "bar(g)", "bar (g)", "BARG", "Bar (G)")),
+        *((f"3000 {word}", "3000 psi", "Pa") for word in ("PSI", "Psi", "PSIG", "psi(g)", "lbf/in²", "lbf/in^2")),
+        *((f"35 {word}", "350 bar", "Pa") for word in ("Mpa", "N/mm²", "N/mm2", "N mm⁻²", "N*mm-2")),
+        ("100 kp/cm²", "98.0665 bar", "Pa"),  # 1 kp = 9.80665 N
+        *(
+            (f"40 {word}", "40 l/min", "m^3/s")
+            for word in ("LPM", "L/min", "ltr/min", "Liter/min", "l·min⁻¹", "dm³/min")
+        ),
+        *((f"10 {word}", "10 gal/min", "m^3/s") for word in ("GPM", "usgpm", "gpm")),
+        *((f"28 {word}", "28 cm^3", "m^3") for word in ("ccm", "cm³", "cm³/U", "cm3/r", "ccm/U", "ml/rev", "cc / r")),
+        *((f"1500 {word}", "25 Hz", "1/s") for word in ("RPM", "1/min", "/min", "min⁻¹", "min-1", "U/min", "r/min")),
+        *((f"25 {word}", "25 Hz", "1/s") for word in ("rps", "s⁻¹", "s-1", "/s", "hz", "HZ", "revolutions_per_second")),
+        *((f"1 {word}", "1000 1/s", "1/s") for word in ("khz", "KHz", "ms-1")),
+        *((f"30{word}", "30 deg", "rad") for word in ("°", " °", " degrees")),
+        *((f"40{word}", "40 degC", "K") for word in ("°C", " °C")),
+        ("104 °F", "40 degC", "K"),
+        *((f"80 {word}", "0.08 mm", "m") for word in ("µm", "μm", "um", "micron")),
+        *((f"20 {word}", "20000 N", "N") for word in ("kN", "KN")),
+        *((f"500 {word}", "500 kg", "kg") for word in ("Kg", "KG")),
+        *((f"11 {word}", "11 kW", "W") for word in ("KW", "Kw")),
+        ("15 HP", "15 hp", "W"),
+        ("15 PS", "11.03248125 kW", "W"),  # 1 PS = 75 kp·m/s
+        *((f"46 {word}", "46 mm^2/s", "m^2/s") for word in ("cst", "CST", "mm²/s")),
+        *((f"200 {word}", "200 N*m", "N*m") for word in ("Nm", "N m", "N·m")),
+        ("2 kNm", "2000 N*m", "N*m"),
+        ("3 Nm", "3 J", "J"),
+        ("200 Ns/m", "200 N*s/m", "N*s/m"),
+        ("4 rad/Nm", "4 rad/(N*m)", "rad/(N*m)"),
+        *((f"0.1 {word}", "0.1 kg*m^2", "kg*m^2") for word in ("kgm²", "kg m²", "kg·m2", "kgm^2")),
+        ("500 Ohm", "500 ohm", "ohm"),
+        ("10 Volt", "10 V", "V"),
+    ],
+)
+def test_units_are_read_as_people_write_them(written: str, text: str, unit: str) -> None:
+    assert to_si(written, unit) == pytest.approx(to_si(text, unit), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("60 rpm", "rad/s", 6.283185307179586),
+        ("1 rps", "rad/s", 6.283185307179586),
+        ("1 r/s", "rad/s", 6.283185307179586),
+        ("180 deg/s", "rad/s", 3.141592653589793),
+        ("1 rad/s", "rad/s", 1.0),
+        ("6.283185307179586 rad/s", "1/s", 1.0),
+        ("1 U", "rad", 6.283185307179586),
+    ],
+)
+def test_a_revolution_is_two_pi_radians(text: str, unit: str, value: float) -> None:
+    """A value that counts revolutions, in a unit that counts radians, or the other way round."""
+    assert to_si(text, unit) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
     ("text", "unit", "said"),
     [
         ("35 l/min", "Pa", '"35 l/min" has the wrong unit: this value is measured in Pa'),
         ("35", "Pa", '"35" has no unit: this value is measured in Pa'),
         ("35 %", "Pa", '"35 %" has the wrong unit: this value is measured in Pa'),
         ("35 bar", "", '"35 bar" has the wrong unit: this value is measured in no unit'),
-        ("35 bara", "Pa", '"35 bara" has no unit that can be read'),  # absolute: no pressure here is
+        ("35 bara", "Pa", '"35 bara" is an absolute pressure: write bar, above that of the atmosphere'),
+        ("500 PSIA", "Pa", '"500 PSIA" is an absolute pressure: write psi'),
+        ("1 bar (a)", "Pa", '"1 bar (a)" is an absolute pressure: write bar'),
         ("35 cm4", "m^2", '"35 cm4" has no unit that can be read'),
         ("35 cm2.5", "m^2", '"35 cm2.5" has no unit that can be read'),
         ("35 baar", "Pa", '"35 baar" has no unit that can be read'),
-        ("35,5 bar", "Pa", '"35,5 bar" has no unit that can be read'),
+        ("35,5 bar", "Pa", '"35,5 bar": write decimals with a point, and nothing between thousands'),
+        *(
+            (f"{number} bar", "Pa", "write decimals with a point, and nothing between thousands")
+            for number in ("1'000", "1.000,5", "1 000", "-1 000 000")
+        ),
+        *(
+            (f"1500 {word}", "rad/s", f'"1500 {word}": revolutions or radians? Write rpm or rad/s')
+            for word in ("min⁻¹", "1/min", "/min", "Hz")
+        ),
+        ("35 mpa", "Pa", '"35 mpa" has no unit that can be read'),  # MPa or mPa
+        ("20 kn", "N", '"20 kn" has the wrong unit'),  # a knot
+        ("35 kg/cm²", "Pa", '"35 kg/cm²" has the wrong unit: this value is measured in Pa'),
         ("bar", "Pa", '"bar" is not a number with a unit'),
         ("", "Pa", '"" is not a number with a unit'),
         ("nan bar", "Pa", '"nan bar" is not a number with a unit'),
@@ -294,6 +364,29 @@ def test_a_place_is_written_as_in_the_file() -> None:
     assert dotted(("components", "relief", "override", 1, 0)) == "components.relief.override[1][0]"
     assert str(Problem("is wrong.", "a.b", "f.toml")) == "f.toml: a.b: is wrong."
     assert str(Problem("is wrong.")) == "is wrong."
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "hint"),
+    [
+        ("piston_diameter", ["bore", "stroke"], " Did you mean bore?"),
+        ("rod", ["bore", "rod_diameter", "stroke"], " Did you mean rod_diameter?"),
+        ("diameter", ["bore", "rod_diameter", "stroke"], " Did you mean bore or rod_diameter?"),
+        ("dead_volume", ["dead_volume_A", "dead_volume_B"], " Did you mean dead_volume_A or dead_volume_B?"),
+        ("Rated_Flow", ["nominal_flow", "f90"], " Did you mean nominal_flow?"),
+        ("bandwidth", ["f45", "nominal_flow"], " Did you mean f45?"),
+        ("set_pressure", ["opening_pressure", "set_pressure_A"], " Did you mean opening_pressure?"),
+        ("F90", ["f45", "f90"], " Did you mean f90?"),
+        ("storke", ["bore", "stroke"], " Did you mean stroke?"),
+        ("opening_rte", ["opening", "opening_rate"], " Did you mean opening_rate?"),
+        ("flow_rat", ["flow", "flow_rate"], " Did you mean flow_rate?"),
+        ("rod_seal_drag", ["rod_seal", "stroke"], " Did you mean rod_seal?"),
+        ("p", ["p_A", "p_B", "p_S", "p_T"], " Allowed: p_A, p_B, p_S, p_T."),
+        ("colour", ["bore", "stroke"], " Allowed: bore, stroke."),
+    ],
+)
+def test_a_hint_knows_other_names_of_a_key(word: str, names: list[str], hint: str) -> None:
+    assert did_you_mean(word, names) == hint
 
 
 def test_a_configuration_error_lists_all_its_problems() -> None:

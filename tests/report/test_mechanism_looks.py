@@ -150,5 +150,5 @@ def test_check_reports_errors_in_a_mechanism(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text('[bodies.b]\nmass = "1 kg"\ncentre = ["0 m", "0 m"]\n')
     done = cli("check", "m.toml", folder=tmp_path)
     assert done.returncode != 0
-    assert "m.toml: bodies.b.inertia: missing" in done.stderr
+    assert "m.toml:1: bodies.b.inertia: missing" in done.stderr
     assert not (tmp_path / "reports").exists()

@@ -252,7 +252,7 @@ def test_all_problems_of_all_files_at_once() -> None:
     for part in (
         "devices.card.sample_rate",
         "ports.B",
-        'node "nowhere" has no volume',
+        'components.throttle.ports.A: node "nowhere" has no volume',
         "cycle.toml: inputs.flow.points[0]",
     ):
         assert sum(part in line for line in said) == 1, part
@@ -261,10 +261,9 @@ def test_all_problems_of_all_files_at_once() -> None:
 def test_a_circuit_needs_the_rigs_ports_and_inputs() -> None:
     circuit = merged(CIRCUIT, {"components": {"source": {"ports": {"P": "rig.B"}, "command": "joystick"}}})
     said = problems({}, circuit=circuit)
-    assert '"rig.B" is not a port of the rig. The rig\'s ports: rig.A.' in said
-    assert (
-        'signal "joystick" is written by no component and is not an input of the rig. The rig\'s inputs: flow.' in said
-    )
+    assert 'circuit.toml: components.source.ports.P: "rig.B" is not a port of the rig. The rig\'s ports: rig.A.' in said
+    signal = 'components.source.command: signal "joystick" is written by no component and is not an input of the rig.'
+    assert f"{signal} The rig's inputs: flow." in said
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -331,11 +330,41 @@ SAID = {
         "[components.cylinder]",
     ): "both circuits have a component of this name",
     ("circuits/machine.toml", "[nodes.B]", "[nodes.Bb]"): "circuits/machine.toml: nodes.Bb: no component connects",
-    ("circuits/drive.toml", 'P = "S", T = "T", A', LOST): 'node "lost" has no volume',
+    ("circuits/drive.toml", 'P = "S", T = "T", A', LOST): (
+        'circuits/drive.toml: components.servo_valve.ports.P: node "lost" has no volume'
+    ),
     ("rigs/demo.toml", 'of = "rod.x"', 'of = "rod.y"'): 'rigs/demo.toml: devices.rig.sensors.x.of: "rod.y" is not',
     ("rigs/demo.toml", 'to = "u"', 'to = "uu"'): 'rigs/demo.toml: devices.rig.actuators.valve.to: "uu" is not a',
     ("rigs/demo.toml", 'source = "p_A"', 'source = "p_Z"'): 'device rig has no channel "p_Z". Did you mean p_',
 }
+
+
+def test_wrong_settings_hide_no_other_problem(demo: Path) -> None:
+    """Driver's settings, triggers, references and circuits are checked although the settings are not valid."""
+    folder = demo.parent.parent
+    trigger = '[recording.triggers.peak]\nwhen = "p_C > 200 bar"\n[recording.triggers.level]\nwhen = "p_A > 3 mm"\n'
+    spoil(demo, "[loop]", f"{trigger}[loop]")
+    spoil(demo, 'rate = "1 kHz"', 'rate = "1 kg"')
+    spoil(demo, 'driver = "simulated"', 'driver = "simulated"\nsed = 3')
+    spoil(demo, 'A = "p_A"', 'A = "x"')
+    spoil(folder / "circuits/machine.toml", 'bore = "63 mm"', 'bore = "63 bar"')
+    spoil(folder / "circuits/drive.toml", "f90 = ", "f91 = ")
+    spoil(folder / "circuits/lift.toml", "[nodes.supply]", "[nodes.suply]")
+    spoil(folder / "cycles/lift.toml", "joystick", "joystik")
+    expected = {
+        'rigs/demo.toml: loop.rate: "1 kg" has the wrong unit',
+        "rigs/demo.toml: devices.rig.sed: unknown key. Did you mean seed?",
+        'rigs/demo.toml: ports.A: channel "x" has the unit m',
+        'rigs/demo.toml: recording.triggers.peak.when: "p_C" is not a channel.',
+        "rigs/demo.toml: recording.triggers.level.when: p_A is measured in Pa, not in m.",
+        'circuits/machine.toml: components.cylinder.bore: "63 bar" has the wrong unit',
+        "circuits/drive.toml: components.servo_valve.f91: unknown key. Did you mean f90?",
+        "circuits/lift.toml: nodes.suply: no component connects",
+        'cycles/lift.toml: inputs.joystik: "joystik" is not an input of the rig. Did you mean joystick?',
+    }
+    said = [text.removeprefix(f"{folder}/") for text in said_about(demo)]
+    assert len(said) == len(expected)
+    assert {start for start in expected if any(text.startswith(start) for text in said)} == expected
 
 
 @pytest.mark.parametrize(("file", "old", "new", "said"), [(*change, said) for change, said in SAID.items()])

@@ -171,9 +171,10 @@ def test_a_table_is_equivalent_to_toml(sequence: Load) -> None:
     [
         ("", "is empty"),
         ("t,send\n1,arm\n", "a column time"),
-        ("time,send\nsoon,arm\n", 'line 2: time "soon": can\'t be read'),
-        ("time,send\n1,arm\n1,start\n", "must increase"),
-        ("time,p max (bar)\n1,much\n", 'line 2, p max .bar.: "much" is not a number'),
+        ("time,send\nsoon,arm\n", 'csv:2: time "soon": can\'t be read'),
+        ("time,send\n1,arm\n1,start\n", "csv:3: time: the times must increase"),
+        ('time,send\n"0\n\n",arm\n"soon\n",arm\n', 'csv:5: time "soon": can\'t be read'),
+        ("time,p max (bar)\n\n0,\n1,much\n", 'csv:4: p max .bar.: "much" is not a number'),
         ("time,send\n1,set_input joystick\n", '"joystick" is not of the form key=value'),
         ("time,send\n1,arm,5\n", "3 cells for 2 columns"),
         ("time,fault\n1,stuk sensor=x\n", "fault.0..fault: .*stuck"),

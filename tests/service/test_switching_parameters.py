@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pydantic import JsonValue
 
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
-from hilserver.protocol.commands import Switch
+from hilserver.protocol.commands import CircuitCommand, Switch, SwitchCircuit
 from hilserver.rig.build import Rig, load_rig
 from hilserver.service.switching import PreparedSwitch, prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
@@ -68,7 +69,7 @@ def rig(tmp_path: Path) -> Rig:
     return load_rig(tmp_path / "config" / "rigs" / "demo.toml")
 
 
-def prepared(run: LockstepRun, command: Switch) -> PreparedSwitch:
+def prepared(run: LockstepRun, command: CircuitCommand) -> PreparedSwitch:
     rig = run.rig
     return prepare_switch(rig, compiled_program(rig.library), rig.circuit, run.packed, run.row, command)
 
@@ -127,3 +128,21 @@ def test_a_log_replays_without_the_files(rig: Rig, tmp_path: Path) -> None:
     result = replay_log(tmp_path / "run.arrow")
     assert result.ok
     assert result.rows >= 600
+
+
+def test_problems_of_a_circuit_file_have_lines(rig: Rig) -> None:
+    """Also those of the files that it names; not those of a circuit that came as a table."""
+    circuits = rig.file.parents[1] / "circuits"
+    (circuits / "wrong.toml").write_text(
+        CIRCUIT.replace("[nodes.supply]", "[nodes.suply]").replace("{ T =", "{ R =", 1)
+    )
+    (circuits / "unit.toml").write_text(SUPPLY.replace("type =", "typ =", 1))
+    with LockstepRun(rig) as run:
+        with pytest.raises(ConfigurationError) as caught:
+            prepared(run, SwitchCircuit(file="wrong.toml"))
+        texts = [str(problem) for problem in caught.value.problems]
+        assert any(text.startswith("wrong.toml:9: components.tank.ports.") for text in texts), texts
+        assert any(re.match(r".*/unit\.toml:\d+: components\.\w+\.type: missing", text) for text in texts), texts
+        with pytest.raises(ConfigurationError) as caught:
+            prepared(run, SwitchCircuit(circuit={"components": {"tank": {"type": "tnk"}}}))
+        assert [problem.line for problem in caught.value.problems] == [0]

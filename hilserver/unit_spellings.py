@@ -1,0 +1,38 @@
+"""Units as people write them in datasheets: ``350 Bar``, ``1500 min⁻¹``, ``28 cm³/U``, ``30 °``."""
+
+from __future__ import annotations
+
+import re
+
+_BY_UNIT = {
+    "bar": "Bar BAR", "barg": "Barg BARG", "MPa": "Mpa", "psi": "Psi PSI", "psig": "Psig PSIG", "kgf": "kp",
+    "l": "Liter Litre ltr Ltr", "cc": "ccm", "lpm": "Lpm LPM", "gpm": "Gpm GPM usgpm USGPM", "cSt": "cst CST",
+    "rev": "U r", "rpm": "Rpm RPM revolutions_per_minute", "rps": "revolutions_per_second",
+    "Hz": "hz HZ", "kHz": "khz KHz KHZ", "deg": "°", "degC": "°C", "degF": "°F",
+    "kg": "Kg KG", "kN": "KN", "kW": "Kw KW", "hp": "Hp HP", "metric_horsepower": "PS", "V": "Volt", "ohm": "Ohm",
+    "(N*m)": "Nm", "(kN*m)": "kNm", "(N*s)": "Ns", "kg*m": "kgm",
+}  # fmt: skip
+SPELLINGS = {word: unit for unit, words in _BY_UNIT.items() for word in words.split()}
+"""Words that mean one thing in hydraulics -> the unit as pint reads it, where pint knows none or another one.
+
+``U`` and ``r`` are revolutions. (``mpa`` may be MPa or mPa, ``kn`` is a knot: such words are not among them.)
+"""
+ABSOLUTE = ("bara", "Bara", "BARA", "psia", "Psia", "PSIA")
+"""Units of absolute pressures."""
+_WORD = re.compile(r"(?<![\w°])(?:°[CF]?(?!\w)|[^\W\d]+(?![\w°]))")
+_GAUGE = re.compile(r"(?<=bar|psi)\s*\(([ag])\)", re.IGNORECASE)
+_SUPERSCRIPT = re.compile("(⁻?)([¹²³])")
+_POWER = re.compile(r"(?<![^\W\d_°])([^\W\d_]+)(-[12]|[23])(?![\w.^*])")
+"""A power as in ``cm3``, ``mm2/s`` and ``min-1``."""
+
+
+def plain_unit(text: str) -> str:
+    """A unit in the words and signs that pint reads.
+
+    >>> plain_unit("cm³/U"), plain_unit("min⁻¹"), plain_unit("/min"), plain_unit("Bar (g)")
+    ('cm^3/rev', 'min^-1', '1/min', 'barg')
+    """
+    text = _SUPERSCRIPT.sub(lambda sign: f"^{'-' * len(sign[1])}{'¹²³'.index(sign[2]) + 1}", text.strip())
+    text = _GAUGE.sub(lambda mark: mark[1].lower(), _POWER.sub(r"\1^\2", text))
+    text = _WORD.sub(lambda word: SPELLINGS.get(word[0], word[0]), text)
+    return f"1{text}" if text.startswith("/") else text
