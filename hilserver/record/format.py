@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,9 @@ RENAMED = {
 }
 """Fields of ``valve.<name>.<field>`` that have another name in older logs -> their present name."""
 
+BLOCK_ROWS: Final = {"none": 100, "lz4": 100, "zstd": 1000}
+"""Compressions of a log -> rows in a batch, unless told otherwise: what one damaged byte costs."""
+
 Event = dict[str, Any]
 """An event in a tick: a JSON object with at least ``kind``; NumPy arrays in it are stored exactly."""
 
@@ -67,7 +70,8 @@ class LogHeader(BaseModel):
     for the first. ``previous`` is the name of the file before this one: of the same run, or for part 0 of a
     recording that this one continues. ``number`` counts the recordings of a rig in its folder in the order in which
     they were begun, whatever the clock said; it is 0 in older logs and in those of simulations. ``first_row`` and
-    ``first_circuit`` are the numbers of the first row and of its circuit in the run.
+    ``first_circuit`` are the numbers of the first row and of its circuit in the run. ``compression`` is one of
+    `BLOCK_ROWS`, with which a writer compresses the batches; a reader finds it in each batch.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -89,6 +93,7 @@ class LogHeader(BaseModel):
     number: int = 0
     first_row: int = 0
     first_circuit: int = 0
+    compression: str = "none"
 
     @property
     def speed(self) -> float:

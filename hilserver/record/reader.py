@@ -34,6 +34,8 @@ from hilserver.record.header import CONTINUATION, COPY_KEY, copied_text, find_he
 
 _END_MARK = CONTINUATION + bytes(4)
 _ALIGNMENT = 8
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+"""A pool of threads takes several times longer for the small buffers of a compressed batch."""
 
 
 @dataclass(frozen=True)
@@ -296,23 +298,27 @@ class _Part:
 
     def pieces(self) -> Iterator[_Whole | _Hole]:
         """Complete batches and the data between them."""
-        end = 0
+        begin = end = 0
         if not self.trouble:
             with pa.OSFile(str(self.path)) as file:
-                stream = pa.ipc.open_stream(file)
-                end = file.tell()
+                stream = pa.ipc.open_stream(file, options=_OPTIONS)
+                begin = end = file.tell()
                 while (whole := _next_batch(stream, end)) is not None:
                     yield whole
-                    end = file.tell()
+                    begin, end = end, file.tell()
                 file.seek(end)
                 rest = file.read(len(_END_MARK) + 1)
             self.has_end = rest == _END_MARK
             if not rest or self.has_end:
                 return
-        yield from self._damaged_pieces(end)
+        yield from self._damaged_pieces(begin, end)
 
-    def _damaged_pieces(self, end: int) -> Iterator[_Whole | _Hole]:
-        """The data after ``end``, where no complete batch begins: searched batch by batch, which is slower."""
+    def _damaged_pieces(self, begin: int, end: int) -> Iterator[_Whole | _Hole]:
+        """The data after ``end``, where no complete batch begins: searched batch by batch, which is slower.
+
+        ``begin``: of the batch before. Where it is the length of that batch that is damaged, the next one begins
+        before ``end``.
+        """
         size = self.path.stat().st_size
         if size == 0:
             return
@@ -321,11 +327,12 @@ class _Part:
             while end < size and content[end:] != _END_MARK:
                 found = _batch_at(head, file, end)
                 if found is None:
-                    found = _next_whole(head, file, content, end)
+                    found = _next_whole(head, file, content, begin)
                     yield _Hole(end, _why_not_whole(file, end, is_last=found is None))
                 if found is None:
                     return
                 whole, end = found
+                begin = whole.byte
                 yield whole
             self.has_end = end < size
 
@@ -362,7 +369,7 @@ def _batch_at(head: bytes, file: BinaryIO, at: int) -> tuple[_Whole, int] | None
     if message is None:
         return None
     try:
-        whole = _next_batch(pa.ipc.open_stream(head + message), at)
+        whole = _next_batch(pa.ipc.open_stream(head + message, options=_OPTIONS), at)
     except (pa.ArrowException, OSError):
         return None
     return None if whole is None else (whole, at + len(message))

@@ -46,6 +46,7 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         configuration={"file": str(rig.file), **rig.sources},
         packed=packed_record(rig.packed, rig.circuit.source),
         units=units_of(rig),
+        compression=rig.settings.recording.compression,
         extra={
             "program": program,
             "kind": kind,

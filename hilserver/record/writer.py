@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hilserver.record.format import (
+    BLOCK_ROWS,
     CIRCUIT,
     EVENTS,
     Event,
@@ -30,12 +31,12 @@ from hilserver.record.format import (
 )
 from hilserver.record.header import COPY_KEY, header_copy
 
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 22
 """Larger than a batch, so that each batch is handed to the operating system in one write."""
 
 
 class LogWriter:
-    """Appends rows to a new log, ``batch_rows`` at a time.
+    """Appends rows to a new log, ``batch_rows`` at a time (`BLOCK_ROWS` if None), compressed as the header says.
 
     A batch is handed to the operating system when it is full, when the circuit changes, and by `flush`; after that,
     killing the process does not lose it. The file is synchronised to disk at most every ``fsync_every_s`` seconds; a
@@ -51,7 +52,7 @@ class LogWriter:
         self,
         path: str | Path,
         header: LogHeader,
-        batch_rows: int = 100,
+        batch_rows: int | None = None,
         fsync_every_s: float = 1.0,
         max_bytes: int | None = None,
         max_rows: int | None = None,
@@ -60,7 +61,7 @@ class LogWriter:
         self.header = header
         self.rows = header.first_row
         self._first_part = header.part
-        self._batch_rows = batch_rows
+        self._batch_rows = batch_rows or BLOCK_ROWS[header.compression]
         self._fsync_every_s = fsync_every_s
         self._max_bytes = max_bytes
         self._max_rows = max_rows
@@ -214,7 +215,9 @@ class _Part:
         self._file = _File(path)
         self._synced = time.monotonic()
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
-        self._stream = pa.ipc.new_stream(self._buffer, schema_of(header))  # writes the header with the first batch
+        codec = None if header.compression == "none" else header.compression
+        options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)  # a thread pool is slower here
+        self._stream = pa.ipc.new_stream(self._buffer, schema_of(header), options=options)  # with the first batch
 
     def write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes], fsync_every_s: float) -> None:
         with self._record_errors():

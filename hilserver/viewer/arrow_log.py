@@ -54,7 +54,8 @@ class ArrowLog(Measurement):
     """A log of hilserver with the parts that follow it.
 
     Opening it reads times, modes and events only, 8 bytes per row are kept. Checksums are not compared (`hilserver
-    log check` does that). What cannot be read ends the log, with a note.
+    log check` does that). What cannot be read of these ends the log, with a note; a signal is NaN in a batch in which
+    its compressed values are damaged.
 
     Raises `RecordError` if it is no log, has no rows, or a part is missing.
     """
@@ -121,19 +122,24 @@ class ArrowLog(Measurement):
         return values
 
     def _batches(self, column: int, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches that contain these rows, with only this column, and the number of their first row."""
+        """The batches that contain these rows, with only this column, and the number of their first row.
+
+        Those in which the column is compressed and damaged are left out.
+        """
         for part in self._parts:
             first = max(int(np.searchsorted(part.rows, start, "right")) - 1, 0)
             last = int(np.searchsorted(part.rows, stop, "left"))
             if first >= last or part.end <= start:
                 continue
             with _columns_of(part.path, [column]) as (file, stream):
-                file.seek(int(part.places[first]))
-                for row in part.rows[first:last]:
+                for row, place in zip(part.rows[first:last], part.places[first:last], strict=True):
+                    file.seek(int(place))
                     try:
                         batch = stream.read_next_batch()
                     except StopIteration:
                         raise RecordError(part.path, "has become shorter since it was opened.") from None
+                    except (pa.ArrowException, OSError):
+                        continue
                     yield int(row), batch
 
     def _index(self, path: Path, times: list[Floats]) -> str:

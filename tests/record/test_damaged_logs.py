@@ -19,15 +19,18 @@ import pytest
 from log_bench import FIRST_CIRCUIT, Rows, all_rows, assert_same_bits, fixed_part, header, random_rows, write
 
 import hilserver.record.writer as writer_module
-from hilserver.record.format import Event, RecordError, circuit_event
+from hilserver.record.format import BLOCK_ROWS, Event, RecordError, circuit_event
 from hilserver.record.reader import LogReader
 from hilserver.record.writer import LogWriter
 
 
-def write_batches(path: Path, rows: Rows, batch_rows: int) -> list[int]:
+COMPRESSIONS = pytest.mark.parametrize("compression", sorted(BLOCK_ROWS))
+
+
+def write_batches(path: Path, rows: Rows, batch_rows: int, compression: str = "none") -> list[int]:
     """Writes a log; the length of the file after the header and after each batch."""
     ends = []
-    with LogWriter(path, header(), batch_rows=batch_rows) as writer:
+    with LogWriter(path, header(compression=compression), batch_rows=batch_rows) as writer:
         for start in range(0, len(rows), batch_rows):
             writer.append(rows[start : start + batch_rows], {0: [{"kind": "note", "text": "grüß Gott"}]})
             ends.append(path.stat().st_size)
@@ -67,23 +70,30 @@ def test_a_log_cut_within_its_header_is_reported(tmp_path: Path) -> None:
             LogReader(cut)
 
 
-def test_a_tail_of_zeros_counts_as_torn(tmp_path: Path) -> None:
+@COMPRESSIONS
+def test_a_tail_of_zeros_counts_as_torn(tmp_path: Path, compression: str) -> None:
     """After a power failure a file may have its length, but not its last blocks."""
     path = tmp_path / "run.arrow"
     rows = random_rows(60)
-    ends = write_batches(path, rows, batch_rows=6)
+    ends = write_batches(path, rows, 6, compression)
     content = path.read_bytes()
     for start in (*ends[3:6], ends[5] + 8, ends[5] + 300, ends[6] - 9):
-        path.write_bytes(content[:start] + bytes(5000))
+        torn = content[:start] + bytes(5000)
+        path.write_bytes(torn)
         reader = LogReader(path)
-        assert_same_bits(all_rows(reader), rows[: 6 * sum(end <= start for end in ends[1:])])
+        same = sum(torn[:end] == content[:end] for end in ends[1:])  # a batch may end with zeros
+        assert_same_bits(all_rows(reader), rows[: 6 * same])
         assert reader.torn
 
 
-def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path) -> None:
+@COMPRESSIONS
+def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path, compression: str) -> None:
+    """Also where a column is so repetitive that nearly every byte of it stands for several values."""
     path = tmp_path / "run.arrow"
     rows = random_rows(60)
-    ends = write_batches(path, rows, batch_rows=6)
+    if compression != "none":
+        rows[:, 0], rows[:, 1] = 7.0, np.repeat(random_rows(20)[:, 0], 3)
+    ends = write_batches(path, rows, 6, compression)
     content = path.read_bytes()
     generator = random.Random(2)
     harmless = 0
@@ -106,6 +116,22 @@ def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path) -> Non
         assert (damage.file, damage.byte, damage.row) == (path, ends[batch], 6 * batch)
         assert damage.lost == (6 if batch < 9 else None), "behind the last batch nobody knows how many there were"
     assert harmless < 100
+
+
+@pytest.mark.parametrize("bit", [1, 3, 7, 10, 11])
+def test_a_damaged_length_of_a_batch_hides_none_of_the_following(tmp_path: Path, bit: int) -> None:
+    """The body is longer by 2, 8, 128, 1024 or 2048 bytes, up to two further batches; what it holds is intact."""
+    path = tmp_path / "run.arrow"
+    rows = random_rows(60)
+    ends = write_batches(path, rows, batch_rows=6)
+    content = path.read_bytes()
+    body = pa.ipc.read_message(pa.BufferReader(content[ends[3] : ends[4]])).body.size
+    at = content.index(body.to_bytes(8, "little"), ends[3])
+    assert at < ends[4] - body
+    path.write_bytes(content[:at] + (body + (1 << bit)).to_bytes(8, "little") + content[at + 8 :])
+    reader = LogReader(path)
+    assert_same_bits(all_rows(reader), rows)
+    assert reader.damages == ()
 
 
 def test_a_batch_that_was_altered_removed_or_doubled_is_named(tmp_path: Path) -> None:
@@ -197,7 +223,7 @@ import sys, itertools, numpy as np
 from hilserver.record.format import LogHeader
 from hilserver.record.writer import LogWriter
 header = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=("tick", "noise"),
-                   circuit_names=("x",))
+                   circuit_names=("x",), compression=sys.argv[3])
 writer = LogWriter(sys.argv[1], header, batch_rows=10, max_bytes=int(sys.argv[2]))
 for batch in itertools.count():
     ticks = np.arange(10.0) + 10 * batch
@@ -206,10 +232,10 @@ for batch in itertools.count():
 """
 
 
-@pytest.mark.parametrize("max_bytes", [10**9, 20_000])
-def test_kill_minus_nine_loses_no_flushed_row(tmp_path: Path, max_bytes: int) -> None:
+@pytest.mark.parametrize(("max_bytes", "compression"), [(10**9, "none"), (20_000, "none"), (20_000, "lz4")])
+def test_kill_minus_nine_loses_no_flushed_row(tmp_path: Path, max_bytes: int, compression: str) -> None:
     path = tmp_path / "run.arrow"
-    command = [sys.executable, "-c", KILLED_WRITER, str(path), str(max_bytes)]
+    command = [sys.executable, "-c", KILLED_WRITER, str(path), str(max_bytes), compression]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
