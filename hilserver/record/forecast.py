@@ -53,7 +53,9 @@ def forecast(rig: Rig, free: float | None) -> Iterator[tuple[str, str]]:
     about = "" if rate == most_rate else "about "
     size = f"{about}{size_text(3600 * rate)} per hour"
     if about:
-        size += f" (with {settings.compression}, if it compresses as the demo does; at most {size_text(3600 * most_rate)})"
+        size += (
+            f" (with {settings.compression}, if it compresses as the demo does; at most {size_text(3600 * most_rate)})"
+        )
     yield "log", f"{size}, a new file every {about}{duration_text(file_duration(settings, rate))}"
     kept = list(_kept(settings, rate, most_rate))
     yield "logs kept", "; ".join(text for text, _ in kept) or "all (recording.keep)"

@@ -12,7 +12,7 @@ import pytest
 from viewer_bench import SPIKE, STARTED, Run, record
 
 from hilserver.record.export import export
-from hilserver.record.format import RecordError
+from hilserver.record.format import BLOCK_ROWS, RecordError
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.opening import open_log
 
@@ -22,10 +22,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return record(tmp_path_factory.mktemp("logs") / "run.arrow")
 
 
-@pytest.fixture(scope="module", params=["arrow", "parquet", "csv", "mf4"])
+@pytest.fixture(scope="module", params=["arrow", "lz4", "zstd", "parquet", "csv", "mf4"])
 def log(request: pytest.FixtureRequest, run: Run) -> Iterator[Measurement]:
+    """The run in every format, and compressed."""
     path = run.path.with_suffix(f".{request.param}")
-    if request.param != "arrow":
+    if request.param in BLOCK_ROWS:
+        path = record(run.path.with_name(f"{request.param}.arrow"), compression=request.param).path
+    elif request.param != "arrow":
         export(run.path, path)
     opened = open_log(path)
     yield opened
@@ -98,6 +101,21 @@ def test_a_log_with_a_removed_batch_ends_there(run: Run, tmp_path: Path) -> None
     log = open_log(path)
     assert len(log.times("channel.x")) == 400
     assert "lacks rows before row 500 of the run" in log.notes[0]
+
+
+def test_damaged_values_of_a_compressed_log_are_left_out(tmp_path: Path) -> None:
+    """A hundred rows of the one signal whose bytes are damaged; every other signal has all of its rows."""
+    run = record(tmp_path / "run.arrow", seconds=2.0, compression="lz4")
+    content = bytearray(run.path.read_bytes())
+    frame = content.index(pa.compress(run.values["channel.x"][300:400].tobytes(), codec="lz4", asbytes=True))
+    content[frame] ^= 1
+    run.path.write_bytes(content)
+    log = open_log(run.path)
+    for name, values in run.values.items():
+        expected = values.copy()
+        if name == "channel.x":
+            expected[300:400] = np.nan
+        np.testing.assert_array_equal(log.read(name, 0, len(values)), expected, name)
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "parquet"])
