@@ -23,7 +23,6 @@ from hilserver.record.format import BLOCK_ROWS, Event, RecordError, circuit_even
 from hilserver.record.reader import LogReader
 from hilserver.record.writer import LogWriter
 
-
 COMPRESSIONS = pytest.mark.parametrize("compression", sorted(BLOCK_ROWS))
 
 

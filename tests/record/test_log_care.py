@@ -11,11 +11,11 @@ from log_bench import Rows, header, numbered_rows, write_numbered_parts
 from typer.testing import CliRunner
 
 from hilserver.cli import program
+from hilserver.record.cuts import FOLDER
 from hilserver.record.format import BLOCK_ROWS, RecordError
 from hilserver.record.reader import LogReader, last_batch
 from hilserver.record.repair import check_log, repair_log
 from hilserver.record.writer import LogWriter, is_being_written
-
 
 MARKS = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
 """The bytes with which what is compressed begins."""
@@ -208,9 +208,14 @@ def test_the_commands_list_check_and_repair(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "now.arrow", header(rig="crane", previous="run.003.arrow")) as writer:
         writer.append(numbered_rows(3))
         writer.flush()
+        (tmp_path / FOLDER).mkdir()
+        cut = header(part=1, previous="run.001.arrow", extra={"cut": {"trigger": "overload", "tick": 60}})
+        LogWriter(tmp_path / FOLDER / "overload.arrow", cut).close()
         code, text = run("log", "list", tmp_path)
     assert code == 0
-    assert [line.split()[0] for line in text.splitlines()] == ["recording", "now.arrow", "other.arrow", "run.arrow"]
+    names = [line.split()[0] for line in text.splitlines()]
+    assert names == ["recording", "now.arrow", "other.arrow", "run.arrow", "cuts/overload.arrow"]
+    assert "ended, trigger overload in run.001.arrow" in text
     assert "crane  2026-11-20 10:12:00" in text
     assert "being written, continues run.003.arrow" in text
     assert "is not a log of hilserver" in text
