@@ -11,9 +11,9 @@ from typing import Final
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
 
-TYPICAL_SHARE: Final = {"none": 1.0, "lz4": 0.58, "zstd": 0.41}
+TYPICAL_SHARE: Final = {"none": 1.0, "lz4": 0.6, "zstd": 0.42}
 """Compressions -> size of a log of the demo rig, recorded in real time, as a fraction of `log_rate`; that of another
-rig depends on its signals (0.54 and 0.39 for ``lift``)."""
+rig depends on its signals (0.54 and 0.39 for ``lift``, simulated)."""
 
 
 def log_folder(settings: RecordingSettings) -> Path:

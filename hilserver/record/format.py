@@ -44,7 +44,7 @@ RENAMED = {
 }
 """Fields of ``valve.<name>.<field>`` that have another name in older logs -> their present name."""
 
-BLOCK_ROWS: Final = {"none": 100, "lz4": 100, "zstd": 1000}
+BLOCK_ROWS: Final = {"none": 100, "lz4": 100, "zstd": 2000}
 """Compressions of a log -> rows in a batch, unless told otherwise: what one damaged byte costs."""
 
 Event = dict[str, Any]

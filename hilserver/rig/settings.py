@@ -366,8 +366,9 @@ class RecordingSettings(Datasheet):
     )
     compression: Literal["none", "lz4", "zstd"] = Field(
         default="lz4",
-        description="of the log: lz4 halves it at no cost worth mentioning; zstd makes it another 30 % smaller, but "
-        "in blocks of 1000 ticks instead of 100, and a damaged block is lost; none: for programs that read neither",
+        description="of the log: lz4 takes little more than half the space, at no cost worth mentioning; zstd 40 %, "
+        "but in blocks of up to 2000 ticks instead of 100, and a damaged block is lost; none: for programs that read "
+        "neither",
     )
     min_free_megabytes: Number = Field(
         default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
