@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from hilserver.record.format import CIRCUIT
+from hilserver.record.selection import is_recorded
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
 
@@ -25,7 +27,8 @@ def log_folder(settings: RecordingSettings) -> Path:
 def log_rate(rig: Rig) -> float:
     """Bytes per second of the rig's full-rate log without compression, the most that it can take; the frames of its
     batches, some per cent at most, are left out."""
-    columns = len(rig.layout.names) + len(rig.packed.names)
+    names = [*rig.layout.names, *(f"{CIRCUIT}.{name}" for name in rig.packed.names)]
+    columns = sum(is_recorded(name, rig.settings.recording.signals) for name in names)
     return 8.0 * columns * rig.settings.loop.rate
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hilserver.errors import HilserverError
 from hilserver.record.format import (
     CHECKSUM_KEY,
     CIRCUIT,
     CIRCUIT_KEY,
     ROW_KEY,
+    SNAPSHOT,
     Event,
     LogHeader,
     RecordError,
@@ -51,19 +53,27 @@ class CircuitVersion:
 class Batch:
     """Some consecutive rows of a log, all of one circuit.
 
-    ``start`` is the number of the first row (0 is the log's first), ``events`` are (row number, event).
+    ``start`` is the number of the first row (0 is the log's first), ``events`` are (row number, event). ``snapshots``
+    are whole rows by row number, in logs from which columns are ``left_out``.
     """
 
     start: int
     circuit: CircuitVersion
     events: tuple[tuple[int, Event], ...]
     arrow: pa.RecordBatch
+    snapshots: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return int(self.arrow.num_rows)
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column of the fixed part, float64[n], or int64[n] for whole numbers; not copied, hence not writable."""
+        """A column of the fixed part, float64[n], or int64[n] for whole numbers; not copied, hence not writable.
+
+        Raises `HilserverError` if it was left out of the recording.
+        """
+        if name in self.left_out:
+            raise HilserverError(not_recorded(name))
         return numbers(self.arrow.column(name))
 
     def circuit_values(self) -> NDArray[np.float64]:
@@ -78,6 +88,24 @@ class Batch:
             rows[:, index] = numbers(column).view(np.float64)
         rows[:, len(fixed) :] = self.circuit_values()
         return rows
+
+
+def not_recorded(name: str) -> str:
+    """The reason for which a log lacks a column."""
+    return f"{name} was not recorded: recording.signals of the rig file leaves it out (a replay computes it again)."
+
+
+class LogColumns(dict[str, NDArray[Any]]):
+    """Fixed columns by name. Raises `RecordError` for a column that was left out of the recording."""
+
+    def __init__(self, path: Path, left_out: frozenset[str], columns: Mapping[str, NDArray[Any]]) -> None:
+        super().__init__(columns)
+        self._path, self._left_out = path, left_out
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        if name in self._left_out:
+            raise RecordError(self._path, not_recorded(name))
+        raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -170,7 +198,11 @@ class LogReader:
         )
         return LogTable(
             header=self.header,
-            columns={name: _joined([batch.column(name) for batch in batches]) for name in names},
+            columns=LogColumns(
+                self.path,
+                self.header.left_out,
+                {name: _joined([batch.column(name) for batch in batches]) for name in names},
+            ),
             circuits=circuits,
             events=[event for batch in batches for event in batch.events],
             torn=bool(self.torn),
@@ -208,6 +240,7 @@ class _Reading:
 
     def __init__(self, header: LogHeader) -> None:
         self._run = header
+        self._left_out = header.left_out
         self._start = 0
         self._next_row: int | None = header.first_row
         self._circuit: int | None = header.first_circuit
@@ -247,7 +280,9 @@ class _Reading:
                 )
                 return None
             self.miss(path, _Hole(whole.byte, "batches before this one were removed"))
-        events = tuple((self._start + row, decode(text)) for row, text in event_texts(whole.arrow))
+        found = [(self._start + row, decode(text)) for row, text in event_texts(whole.arrow)]
+        snapshots = {row: event["row"] for row, event in found if event.get("kind") == SNAPSHOT}
+        events = tuple((row, event) for row, event in found if event.get("kind") != SNAPSHOT)
         new = [(row, event) for row, event in events if is_circuit(event)]
         is_known = self._is_sure or (whole.circuit is not None and whole.circuit == self._circuit)
         if not (is_known or new):
@@ -262,7 +297,7 @@ class _Reading:
         if whole.has_bad_copy:
             self.damages.append(Damage(path, whole.byte, self._start, 0, "the copy of the header is damaged"))
         arrow = whole.arrow.rename_columns([present_name(name) for name in whole.arrow.schema.names])
-        batch = Batch(self._start, self._version, events, arrow)
+        batch = Batch(self._start, self._version, events, arrow, snapshots, self._left_out)
         self._start += len(batch)
         self._next_row = None if whole.row is None else whole.row + len(batch)
         return batch

@@ -30,6 +30,7 @@ from hilserver.record.format import (
     schema_of,
 )
 from hilserver.record.header import COPY_KEY, header_copy
+from hilserver.record.selection import Selection
 
 _BUFFER_BYTES = 1 << 22
 """Larger than a batch, so that each batch is handed to the operating system in one write."""
@@ -43,7 +44,8 @@ class LogWriter:
     power failure may lose the data since then. A file with more than ``max_bytes``, or ``max_rows`` rows, is ended, and
     the run is continued in ``<name>.001.arrow`` and so on, each with the header of the run, the circuit of its first
     row and the name of the file before. ``file`` is the one that is being written, ``rows`` counts the rows of the run
-    that were handed to the operating system. The file is locked (flock) as long as it is being written.
+    that were handed to the operating system. The file is locked (flock) as long as it is being written. If ``signals``
+    of the header leaves out columns, whole rows are given to `append`; ``given`` is the header of these.
 
     Raises `RecordError` if the file can't be written (disk full); everything written before remains readable.
     """
@@ -58,6 +60,9 @@ class LogWriter:
         max_rows: int | None = None,
     ) -> None:
         self.path = self.file = Path(path)
+        self.given = header
+        self._selection = Selection(header) if header.signals and not header.row else None
+        header = self._selection.header if self._selection else header
         self.header = header
         self.rows = header.first_row
         self._first_part = header.part
@@ -87,6 +92,8 @@ class LogWriter:
         """
         if self._closed:
             raise RecordError(self.path, "can't be appended to: it is closed.")
+        if self._selection is not None:
+            rows, events = self._selection.take(rows, events or {})
         start = 0
         for row, happened in sorted((events or {}).items()):
             if not 0 <= row < len(rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from hilserver.circuit.library import Library
@@ -94,6 +95,15 @@ def _cylinders(settings: RigSettings) -> Iterator[Problem]:
 
 def _triggers(settings: RigSettings) -> Iterator[Problem]:
     yield from trigger_problems(settings, settings.recording.triggers)
+
+
+def unmatched_signals(settings: RigSettings, columns: Iterable[str], file: str) -> Iterator[Problem]:
+    """Patterns of ``recording.signals`` that match none of the row's columns; values of a circuit are not judged."""
+    columns = list(columns)
+    for pattern in settings.recording.signals:
+        if not pattern.startswith("circuit.") and not any(fnmatchcase(name, pattern) for name in columns):
+            text = f"{shown(pattern)} matches no column of the log.{did_you_mean(pattern, columns)}"
+            yield Problem(text, "recording.signals", file=file)
 
 
 def cycle_disagreements(settings: RigSettings, cycle: CycleSettings, file: str) -> Iterator[Problem]:

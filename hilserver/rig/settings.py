@@ -370,6 +370,12 @@ class RecordingSettings(Datasheet):
         "but in blocks of up to 2000 ticks instead of 100, and a damaged block is lost; none: for programs that read "
         "neither",
     )
+    signals: tuple[Text, ...] = Field(
+        default=(),
+        examples=[["channel.*", "valve.*.command", "circuit.*"]],
+        description="what is recorded beside all that a replay needs, as columns of the log with * for any "
+        "characters; default: everything",
+    )
     min_free_megabytes: Number = Field(
         default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
     )

@@ -110,12 +110,13 @@ def replay_log(
     """Replay a log (and the following files of the run) from a row on.
 
     Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so is
-    the first row after rows that are lost. With the program that wrote the log, the recorded arrays of its circuits
-    are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and values
-    compared within ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with
-    their accounts (see `pack`). ``trust``: run the Python that the log contains,
-    also if it was not run here before. Raises RecordError if the log can't be used, ConfigurationError if its rig can't
-    be built any more, HilserverError if it contains Python that is not trusted.
+    the first row after rows that are lost. In a log from which columns are left out, these can only be rows of which it
+    has a snapshot; the rows before are not compared. With the program that wrote the log, the recorded arrays of its
+    circuits are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and
+    values compared within ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with
+    their accounts (see `pack`). ``trust``: run the Python that the log contains, also if it was not run here before.
+    Raises RecordError if the log can't be used, ConfigurationError if its rig can't be built any more, HilserverError
+    if it contains Python that is not trusted.
     """
     reader = LogReader(path)
     replay = _Replay(rig_of_log(reader.header, path, trust, accounts), reader.header, path, from_row, watch)
@@ -189,6 +190,7 @@ class _Replay:
         self._fixed = len(self.rig.layout.names)
         self._row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
         self._known = header.part == 0 and from_row == 0
+        self._lost = ""
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
@@ -208,7 +210,8 @@ class _Replay:
         rows = batch.rows()
         as_whole(rows)[:, self._once_floats] = rows[:, self._once_floats]
         gaps = self._gaps(batch, first)
-        cuts = sorted({first, *events, *gaps})
+        whole = [number - batch.start for number in batch.snapshots if number - batch.start >= first]
+        cuts = sorted({first, *events, *gaps, *whole})
         for begin, end in pairwise([*cuts, len(batch)]):
             self._segment(batch, rows[begin:end], begin, events.get(begin, []), gaps.get(begin, ""))
 
@@ -230,10 +233,15 @@ class _Replay:
     def _segment(self, batch: Batch, rows: Floats, begin: int, events: list[Event], gap: str) -> None:
         """Replay rows of one circuit without a gap, in which only the first has a command."""
         number = batch.start + begin
+        gap = gap or self._lost
+        if gap and self._header.row and number not in batch.snapshots:  # to wait for the next whole row
+            self._lost = gap
+            return
+        self._lost = ""
         begins = bool(gap) or self._version is not batch.circuit
         if gap:
             self._use(batch.circuit)
-            self._begin_at(rows[0], number, gap)
+            self._begin_at(rows[0], batch.snapshots.get(number), number, gap)
             rows, number, events = rows[1:], number + 1, []
         elif any(map(is_circuit, events)):
             self._switch(batch.circuit)
@@ -251,10 +259,13 @@ class _Replay:
                 found = ComputedRows(self.rig, self._packed, source, number, before, computed, command, begins)
                 self._watch(found)
 
-    def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
-        """Take a row of the log unchanged."""
+    def _begin_at(self, logged: Floats, whole: Floats | None, number: int, reason: str) -> None:
+        """Take a row of the log unchanged; ``whole``: its snapshot, where columns are left out."""
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
-        self._row[self._columns.replayed] = logged[self._columns.logged]
+        columns = self._columns
+        if whole is not None:
+            columns, logged = _Names.common(self._whole_names, self._own_names), whole
+        self._row[columns.replayed] = logged[columns.logged]
         self._known = True
         self.starts.append(StartingRow(number, int(header(self._row).tick), reason))
 
@@ -263,9 +274,11 @@ class _Replay:
         before, self._packed = self._packed, self._packed_of(version.packed)
         self._version = version
         self._work = work_array(self._packed, self.rig.plan)
-        ours = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
+        self._own_names = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
         logged = [*self._header.columns, *(f"circuit.{name}" for name in version.names)]
-        self._columns = _Names.common(logged, ours)
+        every = unpacked_record(version.packed).names if self._header.row else ()
+        self._whole_names = [*self._header.row, *(f"circuit.{name}" for name in every)]
+        self._columns = _Names.common(logged, self._own_names)
         self.names |= dict.fromkeys(self._columns.names)
         return before
 

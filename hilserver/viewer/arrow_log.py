@@ -23,7 +23,7 @@ from hilserver.record.format import (
     numbers,
 )
 from hilserver.record.header import read_header
-from hilserver.record.reader import LogReader, ends_whole
+from hilserver.record.reader import LogReader, ends_whole, not_recorded
 from hilserver.record.writer import is_being_written
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.moments import MomentList
@@ -63,6 +63,7 @@ class ArrowLog(Measurement):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         reader = LogReader(path)
+        self._header = reader.header
         self._columns = {name: place for place, name in enumerate(reader.header.columns)}
         self._units, self._moments = reader.header.units, MomentList(reader.header)
         self._circuits: list[tuple[float, Mapping[str, Any]]] = [(-inf, reader.header.packed.get("source", {}))]
@@ -99,6 +100,11 @@ class ArrowLog(Measurement):
             begin, end = max(row, start), min(row + len(batch), stop)
             values[begin - start : end - start] = column[begin - row : end - row]
         return values
+
+    def why_not(self, signal: str) -> str:
+        """See `Measurement`."""
+        left_out = signal in self._header.left_out or (self._header.row and signal.startswith(PREFIX))
+        return f" {not_recorded(signal)}" if left_out else ""
 
     def circuit_at(self, time: float) -> Mapping[str, Any]:
         """See `Measurement`."""

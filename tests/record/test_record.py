@@ -285,7 +285,7 @@ def arrow_stream(text: str | None) -> bytes:
         (arrow_stream('{"dtype": "<i0", "shape": [1], "base64": "AA=="}'), "damaged header"),
         (arrow_stream("[1, 2]"), "damaged header"),
         (arrow_stream('{"format": 1, "rig": "lab"}'), "damaged header.*software: missing"),
-        (arrow_stream('{"format": 3, "software": "hilserver 9"}'), "format 3, .* hilserver 9;.*update"),
+        (arrow_stream('{"format": 4, "software": "hilserver 9"}'), "format 4, .* hilserver 9;.*update"),
         (arrow_stream(encode(header().model_dump())), "has columns that differ from those in its header"),
     ],
 )
