@@ -95,7 +95,7 @@ def not_recorded(name: str) -> str:
     return f"{name} was not recorded: recording.signals of the rig file leaves it out (a replay computes it again)."
 
 
-class LogColumns(dict[str, NDArray[Any]]):
+class RecordedColumns(dict[str, NDArray[Any]]):
     """Fixed columns by name. Raises `RecordError` for a column that was left out of the recording."""
 
     def __init__(self, path: Path, left_out: frozenset[str], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -198,7 +198,7 @@ class LogReader:
         )
         return LogTable(
             header=self.header,
-            columns=LogColumns(
+            columns=RecordedColumns(
                 self.path,
                 self.header.left_out,
                 {name: _joined([batch.column(name) for batch in batches]) for name in names},

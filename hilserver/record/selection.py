@@ -35,7 +35,7 @@ def is_recorded(name: str, signals: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in (*ALWAYS, *signals))
 
 
-class Selection:
+class ChosenColumns:
     """Takes the chosen columns out of the rows of a run, and adds the snapshots.
 
     ``header`` is that of the log with these columns, given that of whole rows with its ``signals``.

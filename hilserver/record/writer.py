@@ -30,7 +30,7 @@ from hilserver.record.format import (
     schema_of,
 )
 from hilserver.record.header import COPY_KEY, header_copy
-from hilserver.record.selection import Selection
+from hilserver.record.selection import ChosenColumns
 
 _BUFFER_BYTES = 1 << 22
 """Larger than a batch, so that each batch is handed to the operating system in one write."""
@@ -61,7 +61,7 @@ class LogWriter:
     ) -> None:
         self.path = self.file = Path(path)
         self.given = header
-        self._selection = Selection(header) if header.signals and not header.row else None
+        self._selection = ChosenColumns(header) if header.signals and not header.row else None
         header = self._selection.header if self._selection else header
         self.header = header
         self.rows = header.first_row

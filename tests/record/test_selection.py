@@ -20,7 +20,7 @@ from hilserver.record.forecast import log_rate
 from hilserver.record.format import SNAPSHOT, Event, LogHeader, RecordError
 from hilserver.record.reader import Batch, LogReader, LogTable
 from hilserver.record.repair import check_log, repair_log
-from hilserver.record.selection import ALWAYS, SNAPSHOT_EVERY, Selection, is_recorded
+from hilserver.record.selection import ALWAYS, SNAPSHOT_EVERY, ChosenColumns, is_recorded
 from hilserver.record.summary import summarise
 from hilserver.record.writer import LogWriter
 from hilserver.report.run_report import write_run_report
@@ -108,7 +108,7 @@ def test_all_that_the_tick_gets_from_outside_is_recorded_in_any_case(rig_file: P
 @pytest.mark.parametrize("size", [1, 20, 700, 5000])
 def test_snapshots_are_of_the_first_row_every_thousandth_and_those_behind_lost_ones(run: Recorded, size: int) -> None:
     """However the rows arrive; bit for bit the rows of the ring, without the room behind the circuit's values."""
-    selection = Selection(run.header.model_copy(update={"signals": SIGNALS}))
+    selection = ChosenColumns(run.header.model_copy(update={"signals": SIGNALS}))
     found: dict[int, Floats] = {}
     for begin in range(0, 2500, size):
         rows = run.rows[begin : min(begin + size, 2500)]
