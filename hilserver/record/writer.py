@@ -216,14 +216,13 @@ class _Part:
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
+        options = _options(path, header.compression)
         self.size = 0
         self._first = {COPY_KEY: header_copy(header)}
         self._path = path
         self._file = _File(path)
         self._synced = time.monotonic()
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
-        codec = None if header.compression == "none" else header.compression
-        options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)  # a thread pool is slower here
         self._stream = pa.ipc.new_stream(self._buffer, schema_of(header), options=options)  # with the first batch
 
     def write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes], fsync_every_s: float) -> None:
@@ -257,6 +256,14 @@ class _Part:
             self._file.abandon(self.size)
             reason = f"can't be written: {error.strerror or error}. The recording ends here and is readable up to here."
             raise RecordError(self._path, reason) from error
+
+
+def _options(path: Path, compression: str) -> pa.ipc.IpcWriteOptions:
+    """How batches are written. Raises `RecordError` if Arrow lacks the compression."""
+    codec = None if compression == "none" else compression
+    if codec is not None and not pa.Codec.is_available(codec):
+        raise RecordError(path, f"can't be written: the installed pyarrow has no {codec} (recording.compression).")
+    return pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)  # a thread pool is slower here
 
 
 class _File:
