@@ -96,7 +96,7 @@ def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path, compre
     content = path.read_bytes()
     generator = random.Random(2)
     harmless = 0
-    for _ in range(400):
+    for _ in range(tries := 400 if compression == "none" else 200):
         damaged = bytearray(content)
         place = generator.randrange(ends[0], ends[-1])
         damaged[place] ^= 1 << generator.randrange(8)
@@ -114,7 +114,7 @@ def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path, compre
         (damage,) = reader.damages
         assert (damage.file, damage.byte, damage.row) == (path, ends[batch], 6 * batch)
         assert damage.lost == (6 if batch < 9 else None), "behind the last batch nobody knows how many there were"
-    assert harmless < 100
+    assert harmless < tries / 4
 
 
 @pytest.mark.parametrize("bit", [1, 3, 7, 10, 11])
