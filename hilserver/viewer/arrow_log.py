@@ -153,7 +153,7 @@ class ArrowLog(Measurement):
 
     def _index(self, path: Path, times: list[Floats]) -> str:
         """Add the batches of a file; returns why it could not be read to its end."""
-        wanted = [name for name in ("time", "utc", "mode", "fault") if name in self._columns]
+        wanted: list[str] = [name for name in ("time", "utc", "mode", "fault") if name in self._columns]
         places = [*(self._columns[name] for name in wanted), len(self._columns) + 1]  # the last one: the events
         rows: list[int] = []
         at: list[int] = []
