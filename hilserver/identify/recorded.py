@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import RecordError
-from hilserver.record.reader import LogReader, not_recorded
+from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
 from hilserver.tick.codes import Mode
 
@@ -91,9 +91,8 @@ def recording_of_log(rig: Rig, path: Path) -> Recording:
         rates = f"{rate:g} ticks per second; loop.rate of {rig.file} is {rig.settings.loop.rate:g}"
         raise RecordError(path, f"was recorded at {rates}.")
     names = columns_needed(rig)
+    reader.require(*names)
     for name in names:
-        if name in reader.header.left_out:
-            raise RecordError(path, not_recorded(name))
         if name not in reader.header.columns:
             known = did_you_mean(name, [column for column in reader.header.columns if "." in column])
             raise RecordError(path, f"has no column {name}: it was recorded with another rig file.{known}")

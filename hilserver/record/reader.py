@@ -171,6 +171,12 @@ class LogReader:
         """What is missing before and between the rows that `batches` has yielded so far."""
         return tuple(self._reading.damages)
 
+    def require(self, *columns: str) -> None:
+        """Raises `RecordError` if one of these columns was left out of the recording."""
+        for name in columns:
+            if name in self.header.left_out:
+                raise RecordError(self.path, not_recorded(name))
+
     def batches(self) -> Iterator[Batch]:
         """All complete batches in order; only one is held in memory."""
         self._reading = reading = _Reading(self.header)

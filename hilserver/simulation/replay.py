@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.compiler import compiled_program
@@ -109,14 +110,15 @@ def replay_log(
 ) -> Replayed:
     """Replay a log (and the following files of the run) from a row on.
 
-    Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so is
-    the first row after rows that are lost. In a log from which columns are left out, these can only be rows of which it
-    has a snapshot; the rows before are not compared. With the program that wrote the log, the recorded arrays of its
-    circuits are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and
-    values compared within ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with
-    their accounts (see `pack`). ``trust``: run the Python that the log contains, also if it was not run here before.
-    Raises RecordError if the log can't be used, ConfigurationError if its rig can't be built any more, HilserverError
-    if it contains Python that is not trusted.
+    Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so
+    is the first row after rows that are lost. In a log from which columns are left out, these can only be rows of
+    which it has a snapshot; the rows before are not compared, and what was left out is compared at the snapshots.
+    With the program that wrote the log, the recorded arrays of its circuits are used and all values must be
+    bit-identical; with another one, circuits are rebuilt from their source and values compared within
+    ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with their accounts (see
+    `pack`). ``trust``: run the Python that the log contains, also if it was not run here before. Raises RecordError
+    if the log can't be used, ConfigurationError if its rig can't be built any more, HilserverError if it contains
+    Python that is not trusted.
     """
     reader = LogReader(path)
     replay = _Replay(rig_of_log(reader.header, path, trust, accounts), reader.header, path, from_row, watch)
@@ -254,7 +256,10 @@ class _Replay:
         if len(rows):
             before, source = self._row.copy(), batch.circuit.packed["source"]
             computed = self._run(rows, command.copy())
-            self._compare(rows, computed, number)
+            self.compared += len(rows)
+            self._compare(rows, computed, number, self._columns)
+            if (whole := batch.snapshots.get(number)) is not None:
+                self._compare(whole[np.newaxis], computed[:1], number, self._every)
             if self._watch is not None:
                 found = ComputedRows(self.rig, self._packed, source, number, before, computed, command, begins)
                 self._watch(found)
@@ -264,7 +269,7 @@ class _Replay:
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
         columns = self._columns
         if whole is not None:
-            columns, logged = _Names.common(self._whole_names, self._own_names), whole
+            columns, logged = self._every, whole
         self._row[columns.replayed] = logged[columns.logged]
         self._known = True
         self.starts.append(StartingRow(number, int(header(self._row).tick), reason))
@@ -274,11 +279,10 @@ class _Replay:
         before, self._packed = self._packed, self._packed_of(version.packed)
         self._version = version
         self._work = work_array(self._packed, self.rig.plan)
-        self._own_names = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
+        ours = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
         logged = [*self._header.columns, *(f"circuit.{name}" for name in version.names)]
-        every = unpacked_record(version.packed).names if self._header.row else ()
-        self._whole_names = [*self._header.row, *(f"circuit.{name}" for name in every)]
-        self._columns = _Names.common(logged, self._own_names)
+        self._columns = _Names.common(logged, ours)
+        self._every = _Names.common(_names_of_snapshots(self._header, version), ours)
         self.names |= dict.fromkeys(self._columns.names)
         return before
 
@@ -315,17 +319,16 @@ class _Replay:
         )
         return result
 
-    def _compare(self, logged: Floats, replayed: Floats, number: int) -> None:
-        self.compared += len(logged)
-        a = np.ascontiguousarray(logged[:, self._columns.logged])
-        b = np.ascontiguousarray(replayed[:, self._columns.replayed])
+    def _compare(self, logged: Floats, replayed: Floats, number: int, columns: _Names) -> None:
+        a = np.ascontiguousarray(logged[:, columns.logged])
+        b = np.ascontiguousarray(replayed[:, columns.replayed])
         differs = a.view(np.int64) != b.view(np.int64)
         if not differs.any():
             return
         differs &= ~(np.isnan(a) & np.isnan(b))
         for place in np.flatnonzero(differs.any(axis=0)):
             where = np.flatnonzero(differs[:, place])
-            row, name = int(where[0]), self._columns.names[place]
+            row, name = int(where[0]), columns.names[place]
             theirs, ours = (as_whole(cells) if is_whole(name) else cells for cells in (a, b))
             with np.errstate(invalid="ignore", over="ignore"):
                 deviation = np.abs(ours[where, place] - theirs[where, place])
@@ -361,13 +364,27 @@ def _scales(reader: LogReader, names: set[str]) -> dict[str, _Scale]:
     """The ranges of these columns over the whole log."""
     scales = {name: _Scale() for name in names}
     for batch in reader.batches():
-        values = dict(zip((f"circuit.{name}" for name in batch.circuit.names), batch.circuit_values().T, strict=True))
+        values = _of_snapshots(reader.header, batch)
+        values |= zip((f"circuit.{name}" for name in batch.circuit.names), batch.circuit_values().T, strict=True)
         for name, scale in scales.items():
-            column = values.get(name) if name.startswith("circuit.") else batch.column(name)
+            column = batch.column(name) if name in reader.header.columns else values.get(name)
             finite = column[np.isfinite(column)] if column is not None else ()
             if len(finite):
                 scale.low, scale.high = min(scale.low, float(np.min(finite))), max(scale.high, float(np.max(finite)))
     return scales
+
+
+def _names_of_snapshots(header: LogHeader, version: CircuitVersion) -> list[str]:
+    """The names of the values in the snapshots of a log with this circuit; of a log that has none, none."""
+    return [*header.row, *(f"circuit.{name}" for name in unpacked_record(version.packed).names)] if header.row else []
+
+
+def _of_snapshots(header: LogHeader, batch: Batch) -> dict[str, NDArray[Any]]:
+    """The values in the snapshots of a batch by name."""
+    if not batch.snapshots:
+        return {}
+    names, values = _names_of_snapshots(header, batch.circuit), np.array(list(batch.snapshots.values())).T
+    return {name: as_whole(cells) if is_whole(name) else cells for name, cells in zip(names, values, strict=True)}
 
 
 def _relative(deviation: float, scale: _Scale) -> float:

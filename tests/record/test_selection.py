@@ -13,6 +13,7 @@ from service_harness import rig_text
 
 from hilserver.circuit.change import with_values
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.identify.replication import last_period
 from hilserver.numerics.arrays import Floats
 from hilserver.record.cuts import CutTrigger, TriggeredCuts
 from hilserver.record.export import export
@@ -27,6 +28,7 @@ from hilserver.report.run_report import write_run_report
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
+from hilserver.studies.measured import LogColumns, read_measured
 from hilserver.tick.row import input_columns
 from hilserver.viewer.opening import open_log
 
@@ -145,6 +147,23 @@ def test_a_changed_value_is_found(run: Recorded, tmp_path: Path) -> None:
         assert (len(found) == 1) == (name == "channel.p_A")
 
 
+def test_what_was_left_out_is_compared_at_the_snapshots(run: Recorded, tmp_path: Path) -> None:
+    """A value of a valve and one of the circuit, each altered in a snapshot, with a deviation relative to its range."""
+    path, reader, names = tmp_path / "run.arrow", LogReader(run.path), [*run.header.columns, *run.header.circuit_names]
+    flow = "valve.main.flow_virtual"
+    with LogWriter(path, reader.header) as writer:
+        for batch, events in with_events(reader):
+            whole = batch.snapshots.get(SNAPSHOT_EVERY)
+            if whole is not None:
+                whole[names.index(flow)] += 1e-4
+                whole[names.index("supply.p")] += 1e5
+            writer.append(batch.rows(), events)
+    found = {each.column: (each.first_row, each.relative) for each in replay_log(path).differences}
+    assert found.keys() == {flow, "circuit.supply.p"}
+    assert all(row == SNAPSHOT_EVERY and 0.0 < relative < 10.0 for row, relative in found.values())
+    assert found["circuit.supply.p"][1] < 1.0, "of its range, not 1e5"
+
+
 def test_after_lost_rows_it_starts_again_from_a_snapshot(run: Recorded, tmp_path: Path) -> None:
     """A damaged block before the first switch; the repaired log; the later of two files on its own; a chosen row."""
     path, reader, count = tmp_path / "run.arrow", LogReader(run.path), len(run.rows)
@@ -210,7 +229,7 @@ def test_what_is_missing_is_named_and_the_rest_works(run: Recorded, tmp_path: Pa
     assert "snapshot" not in (tmp_path / "run.csv").read_text()
 
 
-def test_no_plots_are_left_in_a_report_of_the_replay_set_alone(tmp_path: Path) -> None:
+def test_with_the_replay_set_alone_there_is_a_report_and_what_needs_more_says_so(tmp_path: Path) -> None:
     with LockstepRun(choosing(load_rig(CONFIG / "rigs/demo.toml"), ["tick"]), tmp_path / "run.arrow") as machine:
         machine.start()
         machine.run(100)
@@ -219,6 +238,11 @@ def test_no_plots_are_left_in_a_report_of_the_replay_set_alone(tmp_path: Path) -
     }
     assert write_run_report(tmp_path / "run.arrow", tmp_path).is_file()
     assert replay_log(tmp_path / "run.arrow").ok
+    measured = LogColumns.model_validate({"columns": {"p": "channel.p_A"}})
+    with pytest.raises(RecordError, match=r"channel\.p_A was not recorded"):
+        read_measured(tmp_path / "run.arrow", (), ("p",), measured)
+    with pytest.raises(RecordError, match=r"channel\.p_A was not recorded"):
+        last_period(tmp_path / "run.arrow", "joystick", "p_A")
 
 
 def test_the_choice_of_the_page(tmp_path: Path) -> None:
