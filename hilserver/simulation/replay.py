@@ -50,12 +50,16 @@ class StartingRow:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay. ``tolerance`` is a fraction of a column's range; 0 requires bit-identical values."""
+    """The result of a replay. ``tolerance`` is a fraction of a column's range; 0 requires bit-identical values.
+
+    ``unverified``: rows that could not be compared, because columns were left out and no snapshot is before them.
+    """
 
     log: Path
     software: str
     rows: int
     compared: int
+    unverified: int
     columns: int
     switches: int
     same_program: bool
@@ -139,6 +143,7 @@ def replay_log(
         software=reader.header.software,
         rows=rows,
         compared=replay.compared,
+        unverified=replay.unverified,
         columns=len(replay.names),
         switches=replay.switches,
         same_program=replay.same_program,
@@ -183,7 +188,7 @@ class _Replay:
         self.rig = rig
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.fingerprint
-        self.compared = self.switches = 0
+        self.compared = self.unverified = self.switches = 0
         self.starts: list[StartingRow] = []
         self.found: dict[str, _Found] = {}
         self.names: dict[str, None] = {}
@@ -238,6 +243,7 @@ class _Replay:
         gap = gap or self._lost
         if gap and self._header.row and number not in batch.snapshots:  # to wait for the next whole row
             self._lost = gap
+            self.unverified += len(rows)
             return
         self._lost = ""
         begins = bool(gap) or self._version is not batch.circuit

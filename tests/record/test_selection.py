@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +27,10 @@ from hilserver.record.summary import summarise
 from hilserver.record.writer import LogWriter
 from hilserver.report.run_report import write_run_report
 from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.notes import notes
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
+from hilserver.simulation.report import replay_sentences
 from hilserver.studies.measured import LogColumns, read_measured
 from hilserver.tick.row import input_columns
 from hilserver.viewer.opening import open_log
@@ -184,6 +187,8 @@ def test_after_lost_rows_it_starts_again_from_a_snapshot(run: Recorded, tmp_path
         result = replay_log(file)
         assert (result.differences, [start.tick for start in result.starts]) == ((), [2000])
         assert result.compared == damage.row + (count - 2000 - 1)
+        assert result.unverified == 2000 - damage.row - 100
+        assert f"{result.unverified} rows could not be compared" in " ".join(replay_sentences(result))
     result = replay_log(later)
     assert (result.differences, [start.tick for start in result.starts]) == ((), [3000])
     assert result.compared == count - 3000 - 1
@@ -250,14 +255,31 @@ def test_the_choice_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "rig.toml").write_text(rig_text("choice", tmp_path, {"[recording]": documented}))
     rig = load_rig(tmp_path / "rig.toml")
     assert log_rate(rig) < 0.5 * log_rate(choosing(rig, ()))
+    assert SNAPSHOT_EVERY == 1000, "as the page says"
 
 
-def test_a_choice_that_matches_nothing_is_reported(tmp_path: Path) -> None:
-    text = rig_text("choice", tmp_path, {"[recording]": '[recording]\nsignals = ["chanel.*", "valve.*", "circuit.x"]'})
-    (tmp_path / "rig.toml").write_text(text)
-    with pytest.raises(
-        ConfigurationError, match=r'recording\.signals: "chanel\.\*" matches no column of the log'
-    ) as error:
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("chanel.*", r"Did you mean channel\.\*\?"),
+        ("valve.*.comand", r"Did you mean valve\.main\.command\?"),
+        ("pressure", r"Allowed: age\.\*, [a-z_.*, ]*circuit\.\*, [a-z_.*, ]*valve\.\*\.$"),
+    ],
+)
+def test_a_choice_that_matches_nothing_is_reported(tmp_path: Path, pattern: str, hint: str) -> None:
+    """With a column of its section, or with the sections, which are few."""
+    text = f'[recording]\nsignals = ["{pattern}", "valve.*", "circuit.x"]'
+    (tmp_path / "rig.toml").write_text(rig_text("choice", tmp_path, {"[recording]": text}))
+    with pytest.raises(ConfigurationError) as error:
         load_rig(tmp_path / "rig.toml")
-    assert len(error.value.problems) == 1
-    assert SNAPSHOT_EVERY == 1000, "as the documentation says"
+    (problem,) = error.value.problems
+    assert problem.key == "recording.signals"
+    assert re.search(rf'"{re.escape(pattern)}" matches no column of the log\. {hint}', problem.message)
+
+
+def test_values_that_the_circuit_lacks_are_a_note(tmp_path: Path) -> None:
+    """No error: another circuit, which is switched to, may have them."""
+    text = '[recording]\nsignals = ["circuit.releif.*", "circuit.relief.*"]'
+    (tmp_path / "rig.toml").write_text(rig_text("choice", tmp_path, {"[recording]": text}))
+    (note,) = (note for note in notes(load_rig(tmp_path / "rig.toml")) if "signals" in note)
+    assert '"circuit.releif.*" matches no value of the circuit. Did you mean circuit.relief.' in note
