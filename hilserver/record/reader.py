@@ -351,8 +351,17 @@ class _Part:
                 rest = file.read(len(_END_MARK) + 1)
             self.has_end = rest == _END_MARK
             if not rest or self.has_end:
+                yield from self._hidden_pieces(begin, end)
                 return
         yield from self._damaged_pieces(begin, end)
+
+    def _hidden_pieces(self, begin: int, end: int) -> Iterator[_Whole]:
+        """The batches within the last one, which are a part of it only because its length is damaged."""
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as content:
+            while (found := _next_whole(self._head, file, content, begin)) is not None:
+                whole, _ = found
+                begin = whole.byte
+                yield whole
 
     def _damaged_pieces(self, begin: int, end: int) -> Iterator[_Whole | _Hole]:
         """The data after ``end``, where no complete batch begins: searched batch by batch, which is slower.
@@ -376,6 +385,7 @@ class _Part:
                 begin = whole.byte
                 yield whole
             self.has_end = end < size
+        yield from self._hidden_pieces(begin, end)
 
 
 def _next_batch(stream: pa.RecordBatchStreamReader, at: int) -> _Whole | None:

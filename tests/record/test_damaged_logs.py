@@ -117,20 +117,39 @@ def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path, compre
     assert harmless < tries / 4
 
 
+def with_longer_body(content: bytes, start: int, end: int, more: int) -> bytes:
+    """A log in which the batch from ``start`` to ``end`` claims so many bytes more for its body."""
+    body = pa.ipc.read_message(pa.BufferReader(content[start:end])).body.size
+    at = content.index(body.to_bytes(8, "little"), start)
+    assert at < end - body
+    return content[:at] + (body + more).to_bytes(8, "little") + content[at + 8 :]
+
+
 @pytest.mark.parametrize("bit", [1, 3, 7, 10, 11])
 def test_a_damaged_length_of_a_batch_hides_none_of_the_following(tmp_path: Path, bit: int) -> None:
     """The body is longer by 2, 8, 128, 1024 or 2048 bytes, up to two further batches; what it holds is intact."""
     path = tmp_path / "run.arrow"
     rows = random_rows(60)
     ends = write_batches(path, rows, batch_rows=6)
-    content = path.read_bytes()
-    body = pa.ipc.read_message(pa.BufferReader(content[ends[3] : ends[4]])).body.size
-    at = content.index(body.to_bytes(8, "little"), ends[3])
-    assert at < ends[4] - body
-    path.write_bytes(content[:at] + (body + (1 << bit)).to_bytes(8, "little") + content[at + 8 :])
+    path.write_bytes(with_longer_body(path.read_bytes(), ends[3], ends[4], 1 << bit))
     reader = LogReader(path)
     assert_same_bits(all_rows(reader), rows)
     assert reader.damages == ()
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("hidden", [1, 2, 4])
+def test_a_damaged_length_does_not_hide_the_last_batches(tmp_path: Path, hidden: int, compression: str) -> None:
+    """It ends exactly where the file does, with and without an end mark: nothing else shows that rows are missing."""
+    path = tmp_path / "run.arrow"
+    rows = random_rows(60)
+    ends = write_batches(path, rows, 6, compression)
+    content = with_longer_body(path.read_bytes(), ends[-hidden - 2], ends[-hidden - 1], ends[-1] - ends[-hidden - 1])
+    for torn in (False, True):
+        path.write_bytes(content[: ends[-1]] if torn else content)
+        reader = LogReader(path)
+        assert_same_bits(all_rows(reader), rows)
+        assert (reader.damages, reader.torn) == ((), torn)
 
 
 def test_a_batch_that_was_altered_removed_or_doubled_is_named(tmp_path: Path) -> None:
