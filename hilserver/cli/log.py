@@ -43,10 +43,10 @@ def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = P
 
 
 def _origin(recorded: StoredRecording) -> str:
-    """What a recording continues, or was cut from."""
+    """What a recording continues, or was cut from; a repaired cut no longer says from which."""
     previous = recorded.header.previous if recorded.header else ""
     if recorded.trigger:
-        return f", trigger {recorded.trigger} in {previous}"
+        return f", trigger {recorded.trigger}" + (f" in {previous}" if previous else "")
     return f", continues {previous}" if previous else ""
 
 

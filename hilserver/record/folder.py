@@ -166,12 +166,13 @@ def recordings(folder: Path) -> list[StoredRecording]:
     if not folder.is_dir():
         raise RecordError(folder, "is not a folder.")
     found, cuts = _recordings(folder), _recordings(folder / CUTS)
-    source = {path.name: recorded for recorded in found for path in recorded.files}
-    taken: dict[int, list[StoredRecording]] = {}
+    places = {path.name: place for place, recorded in enumerate(found) for path in recorded.files}
+    lone: list[StoredRecording] = []
+    taken: list[list[StoredRecording]] = [[] for _ in found]
     for cut in cuts:
-        taken.setdefault(id(source.get(cut.header.previous if cut.header else "")), []).append(cut)
-    lone = taken.get(id(None), [])
-    return [*lone, *(replace(recorded, cuts=tuple(taken.get(id(recorded), ()))) for recorded in found)]
+        place = places.get(cut.header.previous) if cut.header else None
+        (lone if place is None else taken[place]).append(cut)
+    return [*lone, *(replace(recorded, cuts=tuple(own)) for recorded, own in zip(found, taken, strict=True))]
 
 
 def _recordings(folder: Path) -> list[StoredRecording]:

@@ -119,7 +119,7 @@ def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path, compre
 
 def with_longer_body(content: bytes, start: int, end: int, more: int) -> bytes:
     """A log in which the batch from ``start`` to ``end`` claims so many bytes more for its body."""
-    body = pa.ipc.read_message(pa.BufferReader(content[start:end])).body.size
+    body = int(pa.ipc.read_message(pa.BufferReader(content[start:end])).body.size)
     at = content.index(body.to_bytes(8, "little"), start)
     assert at < end - body
     return content[:at] + (body + more).to_bytes(8, "little") + content[at + 8 :]

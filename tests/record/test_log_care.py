@@ -216,6 +216,11 @@ def test_the_commands_list_check_and_repair(tmp_path: Path) -> None:
     names = [line.split()[0] for line in text.splitlines()]
     assert names == ["recording", "now.arrow", "other.arrow", "run.arrow", "cuts/overload.arrow"]
     assert "ended, trigger overload in run.001.arrow" in text
+    torn = tmp_path / FOLDER / "overload.arrow"
+    os.truncate(torn, torn.stat().st_size - 8)
+    assert repair_log(torn) is not None
+    (repaired,) = (line for line in run("log", "list", tmp_path)[1].splitlines() if "overload-repaired" in line)
+    assert repaired.rstrip().endswith("ended, trigger overload")
     assert "crane  2026-11-20 10:12:00" in text
     assert "being written, continues run.003.arrow" in text
     assert "is not a log of hilserver" in text
