@@ -47,7 +47,7 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         packed=packed_record(rig.packed, rig.circuit.source),
         units=units_of(rig),
         compression=rig.settings.recording.compression,
-        signals=rig.settings.recording.signals,
+        signals=() if "*" in rig.settings.recording.signals else rig.settings.recording.signals,
         extra={
             "program": program,
             "kind": kind,

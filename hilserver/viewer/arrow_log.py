@@ -64,7 +64,7 @@ class ArrowLog(Measurement):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         reader = LogReader(path)
-        self._header = reader.header
+        self._left_out = {*reader.header.left_out, *_values_of(reader.header.packed)}
         self._columns = {name: place for place, name in enumerate(reader.header.columns)}
         self._units, self._moments = reader.header.units, MomentList(reader.header)
         self._circuits: list[tuple[float, Mapping[str, Any]]] = [(-inf, reader.header.packed.get("source", {}))]
@@ -103,8 +103,7 @@ class ArrowLog(Measurement):
 
     def why_not(self, signal: str) -> str:
         """See `Measurement`."""
-        left_out = signal in self._header.left_out or (self._header.row and signal.startswith(PREFIX))
-        return f" {not_recorded(signal)}" if left_out else ""
+        return f" {not_recorded(signal)}" if signal in self._left_out else ""
 
     def circuit_at(self, time: float) -> Mapping[str, Any]:
         """See `Measurement`."""
@@ -204,8 +203,15 @@ class ArrowLog(Measurement):
             if is_circuit(event):
                 circuit = {name: place for place, name in enumerate(event["names"])}
                 self._stretches.append(_Stretch(self._count + row, circuit))
-                self._circuits.append((float(time[row]), event.get("packed", {}).get("source", {})))
+                packed = event.get("packed", {})
+                self._circuits.append((float(time[row]), packed.get("source", {})))
+                self._left_out.update(_values_of(packed))
         self._moments.add_events((float(time[row]), event) for row, event in events)
+
+
+def _values_of(packed: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all values of a circuit, recorded or not."""
+    return (PREFIX + name for key in ("values", "recorded") for name in packed.get(key, ()))
 
 
 @contextmanager

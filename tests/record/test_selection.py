@@ -14,6 +14,7 @@ from service_harness import rig_text
 
 from hilserver.circuit.change import with_values
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.identify.replication import last_period
 from hilserver.numerics.arrays import Floats
 from hilserver.record.cuts import CutTrigger, TriggeredCuts
@@ -22,6 +23,7 @@ from hilserver.record.forecast import log_rate
 from hilserver.record.format import SNAPSHOT, Event, LogHeader, RecordError
 from hilserver.record.reader import Batch, LogReader, LogTable
 from hilserver.record.repair import check_log, repair_log
+from hilserver.record.run import run_header
 from hilserver.record.selection import ALWAYS, SNAPSHOT_EVERY, ChosenColumns, is_recorded
 from hilserver.record.summary import summarise
 from hilserver.record.writer import LogWriter
@@ -225,6 +227,11 @@ def test_what_is_missing_is_named_and_the_rest_works(run: Recorded, tmp_path: Pa
     for name in (missing, "circuit.supply.p"):
         with pytest.raises(RecordError, match=f"has no signal {name}. {name} was not recorded"):
             log.read(name, 0, 10)
+    for name in ("valve.main.flow_virtul", "circuit.relief.flow_x"):
+        with pytest.raises(RecordError, match=r"Did you mean"):
+            log.read(name, 0, 10)
+    with pytest.raises(HilserverError, match=r"some\.arrow: signals were left out of this log"):
+        fidelity_of_log(load_rig(CONFIG / "rigs/demo.toml"), run.path)
     assert [moment.kind for moment in log.moments] == [m.kind for m in open_log(run.folder / "all.arrow").moments]
     assert summarise(run.path).valves == ()
     assert summarise(run.path).ticks == len(run.rows)
@@ -256,6 +263,12 @@ def test_the_choice_of_the_page(tmp_path: Path) -> None:
     rig = load_rig(tmp_path / "rig.toml")
     assert log_rate(rig) < 0.5 * log_rate(choosing(rig, ()))
     assert SNAPSHOT_EVERY == 1000, "as the page says"
+
+
+def test_a_choice_of_everything_leaves_nothing_out() -> None:
+    """The log is in the format that older versions read."""
+    header = run_header(choosing(load_rig(CONFIG / "rigs/demo.toml"), ["valve.*", "*"]), "", "lockstep")
+    assert header.signals == ()
 
 
 @pytest.mark.parametrize(
