@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hilserver.record.folder import StoredRecording
     from hilserver.record.reader import Damage
 
 LogFile = Annotated[
@@ -20,25 +21,33 @@ log = typer.Typer(help="List, check and repair recordings.", no_args_is_help=Tru
 
 @log.command("list")
 def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = Path("logs")) -> None:
-    """List the recordings in a folder: rig, start, last change, number of files, size and state."""
+    """List the recordings in a folder, each with its cuts: rig, start, last change, number of files, size and state."""
     from datetime import UTC, datetime
 
     from hilserver.cli.tables import TerminalTable, new_console
     from hilserver.record.folder import recordings
 
     table = TerminalTable("recording", "rig", "started (UTC)", "last written", "files", "MB", "state", box=None)
-    for recorded in recordings(folder):
+    for recorded in (each for found in recordings(folder) for each in (found, *found.cuts)):
         header = recorded.header
         table.add_row(
-            recorded.files[0].name,
+            recorded.name_in(folder),
             header.rig if header else "",
             f"{datetime.fromisoformat(header.started):%Y-%m-%d %H:%M:%S}" if header else "",
             f"{datetime.fromtimestamp(recorded.modified, UTC):%Y-%m-%d %H:%M:%S}",
             f"{len(recorded.files)}",
             f"{recorded.size / 1e6:.1f}",
-            recorded.state + (f", continues {header.previous}" if header and header.previous else ""),
+            recorded.state + _origin(recorded),
         )
     new_console().print(table)
+
+
+def _origin(recorded: StoredRecording) -> str:
+    """What a recording continues, or was cut from; a repaired cut no longer says from which."""
+    previous = recorded.header.previous if recorded.header else ""
+    if recorded.trigger:
+        return f", trigger {recorded.trigger}" + (f" in {previous}" if previous else "")
+    return f", continues {previous}" if previous else ""
 
 
 @log.command()

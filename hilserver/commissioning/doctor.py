@@ -222,7 +222,7 @@ def check_space(folder: Path, free: float, rate: float, kept_free: float = 0.0) 
     if rate == 0.0:
         return Finding("disk space", OK, found)
     lasts = max(free - kept_free, 0.0) / rate
-    found += f", the log takes {rate * 3600 / 1e9:.1f} GB per hour: enough for {lasts / 3600:.1f} h"
+    found += f", the log takes at most {rate * 3600 / 1e9:.1f} GB per hour: enough for {lasts / 3600:.1f} h"
     if lasts >= SHORT_OF_SPACE:
         return Finding("disk space", OK, found)
     state: State = ERROR if lasts < ALMOST_FULL else WARNING

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -111,6 +112,8 @@ async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]
     """Run a server of the rig while an exchange with it lasts; returns the log."""
     if not rig.settings.recording.enabled:
         raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is required for the evaluation.")
+    everything = rig.settings.recording.model_copy(update={"signals": ()})  # the evaluation requires it
+    rig = replace(rig, settings=rig.settings.model_copy(update={"recording": everything}))
     supervisor = Supervisor(rig, attended=True)
     serving = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready.wait())

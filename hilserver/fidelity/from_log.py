@@ -44,6 +44,11 @@ def fidelity_of_log(
     ConfigurationError where the machine does not fit, HilserverError where nothing in the log can be evaluated.
     """
     log = LogReader(path)
+    if log.header.row:
+        text = (
+            "signals were left out of this log (recording.signals); its fidelity can't be determined from the others."
+        )
+        raise HilserverError(f"{path}: {text}")
     table, then = log.read_all(), _rig_of(log, trust)
     if then.settings.name != rig.settings.name:
         raise HilserverError(

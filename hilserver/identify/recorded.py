@@ -91,6 +91,7 @@ def recording_of_log(rig: Rig, path: Path) -> Recording:
         rates = f"{rate:g} ticks per second; loop.rate of {rig.file} is {rig.settings.loop.rate:g}"
         raise RecordError(path, f"was recorded at {rates}.")
     names = columns_needed(rig)
+    reader.require(*names)
     for name in names:
         if name not in reader.header.columns:
             known = did_you_mean(name, [column for column in reader.header.columns if "." in column])

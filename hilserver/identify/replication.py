@@ -101,8 +101,9 @@ def _between(frequency: Floats, y: Spectrum, u: Spectrum, known: NDArray[np.bool
 
 def last_period(log: Path, name: str, channel: str) -> Period:
     """The last whole period of a log in which the work cycle repeats. Raises HilserverError if there are not two."""
-    table = LogReader(log).read_all().columns
-    columns = (f"input.{name}", f"channel.{channel}")
+    reader, columns = LogReader(log), (f"input.{name}", f"channel.{channel}")
+    reader.require(*columns)
+    table = reader.read_all().columns
     for column, what, given in zip(columns, ("input", "channel"), (name, channel), strict=True):
         if column not in table:
             known = [other.partition(".")[2] for other in table if other.startswith(f"{what}.")]

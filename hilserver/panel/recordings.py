@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -81,18 +81,9 @@ class RecordingsView:
             self._where.set_text(str(error))
             return
         self._where.set_text(str(folder))
-        self._paths = {_name(recorded): recorded.files for recorded in found}
-        self._table.rows = [
-            {
-                "name": _name(recorded),
-                "changed": datetime.datetime.fromtimestamp(recorded.modified)
-                .astimezone()
-                .strftime("%Y-%m-%d %H:%M:%S"),
-                "size": f"{recorded.size / 1e6:.1f}",
-                "state": recorded.state,
-            }
-            for recorded in reversed(found)
-        ]
+        listed = in_list(found)
+        self._paths = {recorded.name_in(folder): recorded.files for recorded in listed}
+        self._table.rows = [table_row(recorded, folder) for recorded in listed]
 
     def _view(self, name: str) -> None:
         if name in self._paths:
@@ -100,7 +91,7 @@ class RecordingsView:
 
     def _download(self, name: str) -> None:
         for path in self._paths.get(name, ()):
-            ui.download.from_url(f"{DOWNLOADS}/{quote(path.name)}", path.name)
+            ui.download.from_url(f"{DOWNLOADS}/{quote(str(Path(name).with_name(path.name)))}", path.name)
 
     async def _replay(self, name: str) -> None:
         if paths := self._paths.get(name):
@@ -171,13 +162,25 @@ def folder_of(connection: Connection, given: Path | None) -> Path | None:
     return Path(file).parent if file is not None and Path(file).is_file() else None
 
 
+def in_list(found: Sequence[StoredRecording]) -> list[StoredRecording]:
+    """Recordings (as `recordings` gives them) and their cuts in the order of the list: the latest first."""
+    return [each for recorded in reversed(found) for each in (recorded, *reversed(recorded.cuts))]
+
+
+def table_row(recorded: StoredRecording, folder: Path) -> dict[str, str]:
+    """The row of a recording in the list."""
+    changed = datetime.datetime.fromtimestamp(recorded.modified).astimezone()
+    return {
+        "name": recorded.name_in(folder),
+        "changed": f"{changed:%Y-%m-%d %H:%M:%S}",
+        "size": f"{recorded.size / 1e6:.1f}",
+        "state": recorded.state + (f", trigger {recorded.trigger}" if recorded.trigger else ""),
+    }
+
+
 def contents(path: Path, size: int) -> Iterator[bytes]:
     """The first ``size`` bytes of a file, which may grow in the meantime."""
     with path.open("rb") as file:
         while size > 0 and (part := file.read(min(size, 1 << 20))):
             size -= len(part)
             yield part
-
-
-def _name(recorded: StoredRecording) -> str:
-    return recorded.files[0].name

@@ -62,7 +62,7 @@ class Panel:
         settings = self._settings
         app.on_startup(self._start)
         app.add_middleware(Guard, names=own_names(settings.host, settings.names))
-        app.get(DOWNLOADS + "/{name}")(self._download)
+        app.get(DOWNLOADS + "/{name:path}")(self._download)
         app.post("/stop")(self._stop)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         ui.page(WALL, title=f"{settings.rig} · hilserver")(self._wall)
@@ -190,13 +190,15 @@ class Panel:
         """A recording, for those who are logged in."""
         session = self._sessions.get(str(request.session.get("id")))
         folder = None if session is None else folder_of(session.connection, self._settings.recordings)
-        if folder is None or name not in {path.name for path in folder.glob(f"*{SUFFIX}")}:
+        path = None if folder is None else logs_in(folder).get(name)
+        if path is None or path.suffix != SUFFIX:
             return Response("No such recording.", status_code=404)
-        size = (folder / name).stat().st_size
+        size = path.stat().st_size
+        saved_as = f"attachment; filename*=UTF-8''{quote(path.name)}"
         return StreamingResponse(
-            contents(folder / name, size),
+            contents(path, size),
             media_type="application/octet-stream",
-            headers={"Content-Length": str(size), "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"},
+            headers={"Content-Length": str(size), "Content-Disposition": saved_as},
         )
 
     def _ask(self, browser: str, page: str) -> None:

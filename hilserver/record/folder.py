@@ -6,10 +6,11 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from hilserver.record.cuts import FOLDER as CUTS
 from hilserver.record.format import LogHeader, RecordError, run_stem
 from hilserver.record.header import read_header, recording_number
 from hilserver.record.notes import NOTES_SUFFIX
@@ -135,22 +136,47 @@ def remove_files(files: Sequence[LogFile], unwanted: Sequence[LogFile]) -> list[
 
 @dataclass(frozen=True)
 class StoredRecording:
-    """A recording in a folder: its files, the header of the first, and its state or why it can't be read."""
+    """A recording in a folder: its files, the header of the first, and its state or why it can't be read.
+
+    ``cuts`` are the triggered recordings that were taken from it (`hilserver.record.cuts`).
+    """
 
     files: tuple[Path, ...]
     size: int
     modified: float
     header: LogHeader | None
     state: str
+    cuts: tuple[StoredRecording, ...] = ()
+
+    @property
+    def trigger(self) -> str:
+        """The name of the trigger of a cut; empty for any other recording."""
+        return str(self.header.extra.get("cut", {}).get("trigger", "")) if self.header else ""
+
+    def name_in(self, folder: Path) -> str:
+        """Its name in a folder: that of its first file, with that of the folder of the cuts in front of a cut's."""
+        return self.files[0].relative_to(folder).as_posix()
 
 
 def recordings(folder: Path) -> list[StoredRecording]:
-    """The recordings in a folder, by name. Only headers and ends are read; `check_log` reads everything.
+    """The recordings in a folder, by name, each with its cuts. Only headers and ends are read; `check_log` reads all.
 
-    Raises `RecordError` if the folder can't be read.
+    Cuts of recordings that are no longer there come first. Raises `RecordError` if the folder can't be read.
     """
     if not folder.is_dir():
         raise RecordError(folder, "is not a folder.")
+    found, cuts = _recordings(folder), _recordings(folder / CUTS)
+    places = {path.name: place for place, recorded in enumerate(found) for path in recorded.files}
+    lone: list[StoredRecording] = []
+    taken: list[list[StoredRecording]] = [[] for _ in found]
+    for cut in cuts:
+        place = places.get(cut.header.previous) if cut.header else None
+        (lone if place is None else taken[place]).append(cut)
+    return [*lone, *(replace(recorded, cuts=tuple(own)) for recorded, own in zip(found, taken, strict=True))]
+
+
+def _recordings(folder: Path) -> list[StoredRecording]:
+    """The recordings in this folder alone, by name; none if there is no such folder."""
     runs: dict[str, list[tuple[int, Path, LogHeader | str]]] = {}
     for path in folder.glob(f"*{SUFFIX}"):
         try:

@@ -6,9 +6,16 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+from hilserver.record.format import CIRCUIT
+from hilserver.record.selection import is_recorded
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
+
+TYPICAL_SHARE: Final = {"none": 1.0, "lz4": 0.6, "zstd": 0.42}
+"""Compressions -> size of a log of the demo rig, recorded in real time, as a fraction of `log_rate`; that of another
+rig depends on its signals (0.54 and 0.39 for ``lift``, simulated)."""
 
 
 def log_folder(settings: RecordingSettings) -> Path:
@@ -18,8 +25,10 @@ def log_folder(settings: RecordingSettings) -> Path:
 
 
 def log_rate(rig: Rig) -> float:
-    """Bytes per second of the rig's full-rate log; the frames of its batches, some per cent at most, are left out."""
-    columns = len(rig.layout.names) + len(rig.packed.names)
+    """Bytes per second of the rig's full-rate log without compression, the most that it can take; the frames of its
+    batches, some per cent at most, are left out."""
+    names = [*rig.layout.names, *(f"{CIRCUIT}.{name}" for name in rig.packed.names)]
+    columns = sum(is_recorded(name, rig.settings.recording.signals) for name in names)
     return 8.0 * columns * rig.settings.loop.rate
 
 
@@ -38,17 +47,23 @@ def free_space(folder: Path) -> float | None:
 
 def forecast(rig: Rig, free: float | None) -> Iterator[tuple[str, str]]:
     """What the log takes, what is kept of it, and how long the disk lasts, in words. ``free``: bytes on the disk."""
-    settings, rate = rig.settings.recording, log_rate(rig)
+    settings, most_rate = rig.settings.recording, log_rate(rig)
     if not settings.enabled:
         yield "log", "not recorded (recording.enabled)"
         return
-    every = file_duration(settings, rate)
-    yield "log", f"{size_text(3600 * rate)} per hour, a new file every {duration_text(every)}"
-    kept = list(_kept(settings, rate))
+    rate = most_rate * TYPICAL_SHARE[settings.compression]
+    about = "" if rate == most_rate else "about "
+    size = f"{about}{size_text(3600 * rate)} per hour"
+    if about:
+        size += (
+            f" (with {settings.compression}, if it compresses as the demo does; at most {size_text(3600 * most_rate)})"
+        )
+    yield "log", f"{size}, a new file every {about}{duration_text(file_duration(settings, rate))}"
+    kept = list(_kept(settings, rate, most_rate))
     yield "logs kept", "; ".join(text for text, _ in kept) or "all (recording.keep)"
     if free is not None:
         most = min((size for _, size in kept), default=None)
-        yield "disk of the logs", _disk(settings, rate, free, most)
+        yield "disk of the logs", _disk(settings, rate, most_rate, free, most)
 
 
 def file_duration(settings: RecordingSettings, rate: float) -> float:
@@ -57,20 +72,21 @@ def file_duration(settings: RecordingSettings, rate: float) -> float:
     return duration if settings.max_duration is None else min(duration, settings.max_duration)
 
 
-def _kept(settings: RecordingSettings, rate: float) -> Iterator[tuple[str, float]]:
-    """The limits of what is kept, in words with the duration or size that they mean; and in bytes."""
-    keep = settings.keep
+def _kept(settings: RecordingSettings, rate: float, most_rate: float) -> Iterator[tuple[str, float]]:
+    """The limits of what is kept, in words with the duration or size that they mean; and in bytes, at most."""
+    keep, about = settings.keep, "" if rate == most_rate else "about "
     if keep.gigabytes is not None:
         size = keep.gigabytes * 1e9
-        yield f"{size_text(size)}: {duration_text(size / rate)}", size
+        yield f"{size_text(size)}: {about}{duration_text(size / rate)}", size
     if keep.files is not None:
         duration = keep.files * file_duration(settings, rate)
-        yield f"{keep.files} files: {duration_text(duration)}", duration * rate
+        most = keep.files * file_duration(settings, most_rate) * most_rate
+        yield f"{keep.files} files: {about}{duration_text(duration)}", most
     if keep.age is not None:
-        yield f"{duration_text(keep.age)}: up to {size_text(keep.age * rate)}", keep.age * rate
+        yield f"{duration_text(keep.age)}: up to {size_text(keep.age * most_rate)}", keep.age * most_rate
 
 
-def _disk(settings: RecordingSettings, rate: float, free: float, most: float | None) -> str:
+def _disk(settings: RecordingSettings, rate: float, most_rate: float, free: float, most: float | None) -> str:
     """How long the disk lasts. ``most``: bytes that are kept, None without a limit."""
     room = free - settings.min_free_megabytes * 1e6
     text = f"{size_text(free)} free in {log_folder(settings)}"
@@ -79,7 +95,10 @@ def _disk(settings: RecordingSettings, rate: float, free: float, most: float | N
     if most is not None and most <= room and not settings.keep.running:
         return f"{text}: enough for all that is kept"
     unless = ", for the running recording is never removed (keep.running)" if most is not None and most <= room else ""
-    return f"{text}: full after {duration_text(room / rate)}{unless}"
+    lasts = duration_text(room / most_rate)
+    if rate != most_rate:
+        lasts = f"about {duration_text(room / rate)}, {lasts} at least"
+    return f"{text}: full after {lasts}{unless}"
 
 
 def duration_text(seconds: float) -> str:

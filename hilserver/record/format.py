@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,11 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from hilserver.errors import HilserverError
 
-FORMAT = 2
-"""Version of the log's format; a reader refuses logs of a newer one. In format 1, all columns are float64."""
+FORMAT = 3
+"""Version of the log's format; a reader refuses logs of a newer one. In format 1, all columns are float64; in format 3,
+columns are left out."""
+WHOLE_ROWS = 2
+"""Format of the logs with all columns, which versions before format 3 read as well."""
 
 METADATA_KEY = b"hilserver"
 CHECKSUM_KEY = b"crc32"
@@ -29,6 +32,8 @@ ROW_KEY, CIRCUIT_KEY = b"row", b"circuit"
 """In the metadata of a batch: its first row's number in the run, and the number of the run's circuit, both from 0."""
 CIRCUIT = "circuit"
 EVENTS = "events"
+SNAPSHOT = "snapshot"
+"""Kind of the events with a whole row, ``row``, in logs from which columns are left out."""
 
 RENAMED = {
     "withheld": "no_drop_share",
@@ -43,6 +48,9 @@ RENAMED = {
     "swing_count": "oscillation_count",
 }
 """Fields of ``valve.<name>.<field>`` that have another name in older logs -> their present name."""
+
+BLOCK_ROWS: Final = {"none": 100, "lz4": 100, "zstd": 2000}
+"""Compressions of a log -> rows in a batch, unless told otherwise: what one damaged byte costs."""
 
 Event = dict[str, Any]
 """An event in a tick: a JSON object with at least ``kind``; NumPy arrays in it are stored exactly."""
@@ -67,12 +75,16 @@ class LogHeader(BaseModel):
     for the first. ``previous`` is the name of the file before this one: of the same run, or for part 0 of a
     recording that this one continues. ``number`` counts the recordings of a rig in its folder in the order in which
     they were begun, whatever the clock said; it is 0 in older logs and in those of simulations. ``first_row`` and
-    ``first_circuit`` are the numbers of the first row and of its circuit in the run.
+    ``first_circuit`` are the numbers of the first row and of its circuit in the run. ``compression`` is one of
+    `BLOCK_ROWS`, with which a writer compresses the batches; a reader finds it in each batch. ``signals`` are the
+    patterns of what is recorded beside what a replay needs, empty for everything; ``row`` are then the names of the
+    fixed part of the whole row, of which ``columns`` are those recorded, and a circuit's names those of its values that
+    are (all of them are in its ``packed`` table).
     """
 
     model_config = ConfigDict(frozen=True)
 
-    format: int = FORMAT
+    format: int = WHOLE_ROWS
     software: str
     rig: str
     started: str
@@ -89,6 +101,14 @@ class LogHeader(BaseModel):
     number: int = 0
     first_row: int = 0
     first_circuit: int = 0
+    compression: str = "none"
+    signals: tuple[str, ...] = ()
+    row: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The columns of the row that were not recorded."""
+        return frozenset(self.row) - frozenset(self.columns)
 
     @property
     def speed(self) -> float:

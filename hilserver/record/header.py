@@ -163,4 +163,5 @@ def _parsed(text: bytes, path: Path) -> LogHeader:
 def _present(header: LogHeader) -> LogHeader:
     """The header with the present names of its columns."""
     units = {present_name(name): unit for name, unit in header.units.items()}
-    return header.model_copy(update={"columns": tuple(map(present_name, header.columns)), "units": units})
+    names = {"columns": tuple(map(present_name, header.columns)), "row": tuple(map(present_name, header.row))}
+    return header.model_copy(update={**names, "units": units})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hilserver.errors import HilserverError
 from hilserver.record.format import (
     CHECKSUM_KEY,
     CIRCUIT,
     CIRCUIT_KEY,
     ROW_KEY,
+    SNAPSHOT,
     Event,
     LogHeader,
     RecordError,
@@ -34,6 +36,8 @@ from hilserver.record.header import CONTINUATION, COPY_KEY, copied_text, find_he
 
 _END_MARK = CONTINUATION + bytes(4)
 _ALIGNMENT = 8
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+"""A pool of threads takes several times longer for the small buffers of a compressed batch."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,27 @@ class CircuitVersion:
 class Batch:
     """Some consecutive rows of a log, all of one circuit.
 
-    ``start`` is the number of the first row (0 is the log's first), ``events`` are (row number, event).
+    ``start`` is the number of the first row (0 is the log's first), ``events`` are (row number, event). ``snapshots``
+    are whole rows by row number, in logs from which columns are ``left_out``.
     """
 
     start: int
     circuit: CircuitVersion
     events: tuple[tuple[int, Event], ...]
     arrow: pa.RecordBatch
+    snapshots: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return int(self.arrow.num_rows)
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column of the fixed part, float64[n], or int64[n] for whole numbers; not copied, hence not writable."""
+        """A column of the fixed part, float64[n], or int64[n] for whole numbers; not copied, hence not writable.
+
+        Raises `HilserverError` if it was left out of the recording.
+        """
+        if name in self.left_out:
+            raise HilserverError(not_recorded(name))
         return numbers(self.arrow.column(name))
 
     def circuit_values(self) -> NDArray[np.float64]:
@@ -76,6 +88,24 @@ class Batch:
             rows[:, index] = numbers(column).view(np.float64)
         rows[:, len(fixed) :] = self.circuit_values()
         return rows
+
+
+def not_recorded(name: str) -> str:
+    """The reason for which a log lacks a column."""
+    return f"{name} was not recorded: recording.signals of the rig file leaves it out (a replay computes it again)."
+
+
+class RecordedColumns(dict[str, NDArray[Any]]):
+    """Fixed columns by name. Raises `RecordError` for a column that was left out of the recording."""
+
+    def __init__(self, path: Path, left_out: frozenset[str], columns: Mapping[str, NDArray[Any]]) -> None:
+        super().__init__(columns)
+        self._path, self._left_out = path, left_out
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        if name in self._left_out:
+            raise RecordError(self._path, not_recorded(name))
+        raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -141,6 +171,12 @@ class LogReader:
         """What is missing before and between the rows that `batches` has yielded so far."""
         return tuple(self._reading.damages)
 
+    def require(self, *columns: str) -> None:
+        """Raises `RecordError` if one of these columns was left out of the recording."""
+        for name in columns:
+            if name in self.header.left_out:
+                raise RecordError(self.path, not_recorded(name))
+
     def batches(self) -> Iterator[Batch]:
         """All complete batches in order; only one is held in memory."""
         self._reading = reading = _Reading(self.header)
@@ -168,7 +204,11 @@ class LogReader:
         )
         return LogTable(
             header=self.header,
-            columns={name: _joined([batch.column(name) for batch in batches]) for name in names},
+            columns=RecordedColumns(
+                self.path,
+                self.header.left_out,
+                {name: _joined([batch.column(name) for batch in batches]) for name in names},
+            ),
             circuits=circuits,
             events=[event for batch in batches for event in batch.events],
             torn=bool(self.torn),
@@ -206,6 +246,7 @@ class _Reading:
 
     def __init__(self, header: LogHeader) -> None:
         self._run = header
+        self._left_out = header.left_out
         self._start = 0
         self._next_row: int | None = header.first_row
         self._circuit: int | None = header.first_circuit
@@ -245,7 +286,9 @@ class _Reading:
                 )
                 return None
             self.miss(path, _Hole(whole.byte, "batches before this one were removed"))
-        events = tuple((self._start + row, decode(text)) for row, text in event_texts(whole.arrow))
+        found = [(self._start + row, decode(text)) for row, text in event_texts(whole.arrow)]
+        snapshots = {row: event["row"] for row, event in found if event.get("kind") == SNAPSHOT}
+        events = tuple((row, event) for row, event in found if event.get("kind") != SNAPSHOT)
         new = [(row, event) for row, event in events if is_circuit(event)]
         is_known = self._is_sure or (whole.circuit is not None and whole.circuit == self._circuit)
         if not (is_known or new):
@@ -260,7 +303,7 @@ class _Reading:
         if whole.has_bad_copy:
             self.damages.append(Damage(path, whole.byte, self._start, 0, "the copy of the header is damaged"))
         arrow = whole.arrow.rename_columns([present_name(name) for name in whole.arrow.schema.names])
-        batch = Batch(self._start, self._version, events, arrow)
+        batch = Batch(self._start, self._version, events, arrow, snapshots, self._left_out)
         self._start += len(batch)
         self._next_row = None if whole.row is None else whole.row + len(batch)
         return batch
@@ -296,23 +339,36 @@ class _Part:
 
     def pieces(self) -> Iterator[_Whole | _Hole]:
         """Complete batches and the data between them."""
-        end = 0
+        begin = end = 0
         if not self.trouble:
             with pa.OSFile(str(self.path)) as file:
-                stream = pa.ipc.open_stream(file)
-                end = file.tell()
+                stream = pa.ipc.open_stream(file, options=_OPTIONS)
+                begin = end = file.tell()
                 while (whole := _next_batch(stream, end)) is not None:
                     yield whole
-                    end = file.tell()
+                    begin, end = end, file.tell()
                 file.seek(end)
                 rest = file.read(len(_END_MARK) + 1)
             self.has_end = rest == _END_MARK
             if not rest or self.has_end:
+                yield from self._hidden_pieces(begin, end)
                 return
-        yield from self._damaged_pieces(end)
+        yield from self._damaged_pieces(begin, end)
 
-    def _damaged_pieces(self, end: int) -> Iterator[_Whole | _Hole]:
-        """The data after ``end``, where no complete batch begins: searched batch by batch, which is slower."""
+    def _hidden_pieces(self, begin: int, end: int) -> Iterator[_Whole]:
+        """The batches within the last one, which are a part of it only because its length is damaged."""
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as content:
+            while (found := _next_whole(self._head, file, content, begin)) is not None:
+                whole, _ = found
+                begin = whole.byte
+                yield whole
+
+    def _damaged_pieces(self, begin: int, end: int) -> Iterator[_Whole | _Hole]:
+        """The data after ``end``, where no complete batch begins: searched batch by batch, which is slower.
+
+        ``begin``: of the batch before. Where it is the length of that batch that is damaged, the next one begins
+        before ``end``.
+        """
         size = self.path.stat().st_size
         if size == 0:
             return
@@ -321,13 +377,15 @@ class _Part:
             while end < size and content[end:] != _END_MARK:
                 found = _batch_at(head, file, end)
                 if found is None:
-                    found = _next_whole(head, file, content, end)
+                    found = _next_whole(head, file, content, begin)
                     yield _Hole(end, _why_not_whole(file, end, is_last=found is None))
                 if found is None:
                     return
                 whole, end = found
+                begin = whole.byte
                 yield whole
             self.has_end = end < size
+        yield from self._hidden_pieces(begin, end)
 
 
 def _next_batch(stream: pa.RecordBatchStreamReader, at: int) -> _Whole | None:
@@ -362,7 +420,7 @@ def _batch_at(head: bytes, file: BinaryIO, at: int) -> tuple[_Whole, int] | None
     if message is None:
         return None
     try:
-        whole = _next_batch(pa.ipc.open_stream(head + message), at)
+        whole = _next_batch(pa.ipc.open_stream(head + message, options=_OPTIONS), at)
     except (pa.ArrowException, OSError):
         return None
     return None if whole is None else (whole, at + len(message))

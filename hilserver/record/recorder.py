@@ -90,8 +90,8 @@ class LogRecorder:
         self._rows = np.empty((ROWS, memory.ring.width))
         self._cursor = 0
         self._sequence = -1
-        self._reactions = RowEvents(writer.header.columns)
-        self._cuts = TriggeredCuts(writer.path.parent / FOLDER, writer.header, triggers)
+        self._reactions = RowEvents(writer.given.columns)
+        self._cuts = TriggeredCuts(writer.path.parent / FOLDER, writer.given, triggers)
         self._flushed = time.monotonic()
 
     def step(self) -> int:

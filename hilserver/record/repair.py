@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hilserver.record.format import Event, RecordError, circuit_event, encode, is_circuit, later_parts, run_stem
+from hilserver.record.format import (
+    SNAPSHOT,
+    Event,
+    RecordError,
+    circuit_event,
+    encode,
+    is_circuit,
+    later_parts,
+    run_stem,
+)
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.writer import LogWriter, is_being_written
 
@@ -119,6 +128,8 @@ def _with_gaps(reader: LogReader) -> Iterator[tuple[Batch, dict[int, list[Event]
         last = batch.circuit
         for row, event in batch.events:
             events.setdefault(row - batch.start, []).append(event)
+        for row, whole in batch.snapshots.items():
+            events.setdefault(row - batch.start, []).append({"kind": SNAPSHOT, "row": whole})
         yield batch, events
 
 

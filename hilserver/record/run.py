@@ -46,6 +46,8 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         configuration={"file": str(rig.file), **rig.sources},
         packed=packed_record(rig.packed, rig.circuit.source),
         units=units_of(rig),
+        compression=rig.settings.recording.compression,
+        signals=() if "*" in rig.settings.recording.signals else rig.settings.recording.signals,
         extra={
             "program": program,
             "kind": kind,

@@ -15,6 +15,9 @@ from hilserver.tick.row import TIMES
 WORK = TIMES
 """Columns with the durations of the parts of a tick; logs of early versions lack the last one."""
 
+COMPARED = ("flow_virtual", "flow_measured", "saturation")
+"""Columns of a valve with which its accuracy is determined; one that was recorded without them is not summarised."""
+
 
 @dataclass(frozen=True)
 class ValveSummary:
@@ -59,7 +62,9 @@ def _summary(path: Path, table: LogTable) -> RunSummary:
     work = np.sum([columns[name] for name in WORK if name in columns], axis=0)
     late = columns["missed"] * table.header.clock_period_s + columns["wake_error"]
     running = columns["mode"] == Mode.RUNNING
-    names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
+    first = f".{COMPARED[0]}"
+    valves = [name.removeprefix("valve.").removesuffix(first) for name in columns if name.endswith(first)]
+    names = [name for name in valves if all(f"valve.{name}.{word}" in columns for word in COMPARED)]
     return RunSummary(
         log=path,
         duration=float(columns["time"][-1] - columns["time"][0]) if len(work) else 0.0,

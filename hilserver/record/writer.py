@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hilserver.record.format import (
+    BLOCK_ROWS,
     CIRCUIT,
     EVENTS,
     Event,
@@ -29,20 +30,22 @@ from hilserver.record.format import (
     schema_of,
 )
 from hilserver.record.header import COPY_KEY, header_copy
+from hilserver.record.selection import ChosenColumns
 
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 22
 """Larger than a batch, so that each batch is handed to the operating system in one write."""
 
 
 class LogWriter:
-    """Appends rows to a new log, ``batch_rows`` at a time.
+    """Appends rows to a new log, ``batch_rows`` at a time (`BLOCK_ROWS` if None), compressed as the header says.
 
     A batch is handed to the operating system when it is full, when the circuit changes, and by `flush`; after that,
     killing the process does not lose it. The file is synchronised to disk at most every ``fsync_every_s`` seconds; a
     power failure may lose the data since then. A file with more than ``max_bytes``, or ``max_rows`` rows, is ended, and
     the run is continued in ``<name>.001.arrow`` and so on, each with the header of the run, the circuit of its first
     row and the name of the file before. ``file`` is the one that is being written, ``rows`` counts the rows of the run
-    that were handed to the operating system. The file is locked (flock) as long as it is being written.
+    that were handed to the operating system. The file is locked (flock) as long as it is being written. If ``signals``
+    of the header leaves out columns, whole rows are given to `append`; ``given`` is the header of these.
 
     Raises `RecordError` if the file can't be written (disk full); everything written before remains readable.
     """
@@ -51,16 +54,19 @@ class LogWriter:
         self,
         path: str | Path,
         header: LogHeader,
-        batch_rows: int = 100,
+        batch_rows: int | None = None,
         fsync_every_s: float = 1.0,
         max_bytes: int | None = None,
         max_rows: int | None = None,
     ) -> None:
         self.path = self.file = Path(path)
+        self.given = header
+        self._selection = ChosenColumns(header) if header.signals and not header.row else None
+        header = self._selection.header if self._selection else header
         self.header = header
         self.rows = header.first_row
         self._first_part = header.part
-        self._batch_rows = batch_rows
+        self._batch_rows = batch_rows or BLOCK_ROWS[header.compression]
         self._fsync_every_s = fsync_every_s
         self._max_bytes = max_bytes
         self._max_rows = max_rows
@@ -86,6 +92,8 @@ class LogWriter:
         """
         if self._closed:
             raise RecordError(self.path, "can't be appended to: it is closed.")
+        if self._selection is not None:
+            rows, events = self._selection.take(rows, events or {})
         start = 0
         for row, happened in sorted((events or {}).items()):
             if not 0 <= row < len(rows):
@@ -208,13 +216,14 @@ class _Part:
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
+        options = _options(path, header.compression)
         self.size = 0
         self._first = {COPY_KEY: header_copy(header)}
         self._path = path
         self._file = _File(path)
         self._synced = time.monotonic()
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
-        self._stream = pa.ipc.new_stream(self._buffer, schema_of(header))  # writes the header with the first batch
+        self._stream = pa.ipc.new_stream(self._buffer, schema_of(header), options=options)  # with the first batch
 
     def write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes], fsync_every_s: float) -> None:
         with self._record_errors():
@@ -247,6 +256,14 @@ class _Part:
             self._file.abandon(self.size)
             reason = f"can't be written: {error.strerror or error}. The recording ends here and is readable up to here."
             raise RecordError(self._path, reason) from error
+
+
+def _options(path: Path, compression: str) -> pa.ipc.IpcWriteOptions:
+    """How batches are written. Raises `RecordError` if Arrow lacks the compression."""
+    codec = None if compression == "none" else compression
+    if codec is not None and not pa.Codec.is_available(codec):
+        raise RecordError(path, f"can't be written: the installed pyarrow has no {codec} (recording.compression).")
+    return pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)  # a thread pool is slower here
 
 
 class _File:

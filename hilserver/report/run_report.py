@@ -20,6 +20,7 @@ from hilserver.record.notes import read_notes
 from hilserver.record.reader import Batch, LogReader
 from hilserver.record.row_events import DISARMED, PLAYOUT, ROW_EVENTS, row_event_text
 from hilserver.record.run import COMMAND_NAMES, recorded_command
+from hilserver.record.summary import COMPARED
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
@@ -127,7 +128,8 @@ class _Run:
         channels = [name for name in columns if name.startswith("channel.")]
         inputs = [name for name in columns if name.startswith("input.")]
         self.shown = ["time", *channels, *inputs, *valve, "mode"]
-        self.valves = {name.removesuffix(".command")[6:]: _Valve() for name in valve if name.endswith(".command")}
+        named = (name.removesuffix(".flow_virtual")[6:] for name in valve if name.endswith(".flow_virtual"))
+        self.valves = {name: _Valve() for name in named if all(f"valve.{name}.{word}" in columns for word in COMPARED)}
         self._limits = [name for name in columns if name.startswith("limit.")]
         packed = self.header.packed
         self.circuits = [(0.0, packed.get("source", {}))]
@@ -146,9 +148,8 @@ class _Run:
         running = column["mode"] == Mode.RUNNING
         if running.any():
             for name, valve in self.valves.items():
-                words = ("flow_virtual", "flow_measured", "saturation")
                 lost = column.get(f"valve.{name}.volume_lost")  # logs of early versions have none
-                virtual, measured, flags = (column[f"valve.{name}.{word}"][running] for word in words)
+                virtual, measured, flags = (column[f"valve.{name}.{word}"][running] for word in COMPARED)
                 valve.add(virtual, measured, flags, lost[running] if lost is not None else None)
         for number, event in batch.events:
             row = number - batch.start
@@ -242,6 +243,8 @@ def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
     yield "Log", f"{reader.path}{files}"
     if reader.torn and not reader.damages:
         yield "Incomplete", "The log has no end mark: the recorder was killed, or is still writing."
+    if header.row:
+        yield "Signals", f"those that a replay needs, and {', '.join(header.signals)}"
     yield from (("Damaged", str(damage)) for damage in reader.damages)
 
 

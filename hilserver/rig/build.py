@@ -19,7 +19,13 @@ from hilserver.compiler import check
 from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
 from hilserver.errors import ConfigurationError, HilserverError, Problem, collected, did_you_mean, problems_of
 from hilserver.rig.calibration import Calibration, histories, with_calibrations
-from hilserver.rig.checks import cycle_disagreements, disagreements, undriven_signals, unresolved_in_rig
+from hilserver.rig.checks import (
+    cycle_disagreements,
+    disagreements,
+    undriven_signals,
+    unmatched_signals,
+    unresolved_in_rig,
+)
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
@@ -274,6 +280,7 @@ def assemble(
     slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
     layout = row_layout(settings, slots, rates, outputs) if not wrong else None
+    problems += unmatched_signals(settings, layout.names, name) if layout is not None else ()
     packed = None
     if circuit is not None:
         with collected(problems):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +19,8 @@ from hilserver.rig.references import ChannelKind, subtables, unresolved
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import too_long_before, unknown_signals
 
+CIRCUIT = "circuit."
+"""In front of the names of the circuit's values."""
 TICKS_PER_PERIOD = 10
 """Minimum number of ticks per period of the fastest sine of a sweep."""
 
@@ -111,6 +114,18 @@ def _cylinders(settings: RigSettings) -> Iterator[Problem]:
 
 def _triggers(settings: RigSettings) -> Iterator[Problem]:
     yield from too_long_before(settings, settings.recording.triggers)
+
+
+def unmatched_signals(settings: RigSettings, columns: Iterable[str], file: str) -> Iterator[Problem]:
+    """Patterns of ``recording.signals`` that match none of the row's columns; values of a circuit are not judged."""
+    columns = list(columns)
+    sections = {f"{name.partition('.')[0]}." for name in columns if "." in name} | {CIRCUIT}
+    for pattern in settings.recording.signals:
+        if not pattern.startswith(CIRCUIT) and not any(fnmatchcase(name, pattern) for name in columns):
+            section = f"{pattern.partition('.')[0]}."
+            known = [name for name in columns if name.startswith(section)] or [f"{each}*" for each in sections]
+            text = f"{shown(pattern)} matches no column of the log.{did_you_mean(pattern, known)}"
+            yield Problem(text, "recording.signals", file=file)
 
 
 def cycle_disagreements(settings: RigSettings, cycle: CycleSettings, file: str) -> Iterator[Problem]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from hilserver.circuit.model import RIG
 from hilserver.driver import Pace
-from hilserver.errors import shown
+from hilserver.errors import did_you_mean, shown
 from hilserver.rig.build import Rig
+from hilserver.rig.checks import CIRCUIT
 from hilserver.rig.plausibility import implausible
 from hilserver.tick.codes import Watched
 
@@ -35,6 +37,7 @@ def notes(rig: Rig) -> Iterator[str]:
                 "one of its channels, with an age limit."
             )
     yield from _unused(rig)
+    yield from _unmatched_signals(rig)
     yield from implausible(rig)
 
 
@@ -61,3 +64,12 @@ def _unused(rig: Rig) -> Iterator[str]:
     for port in rig.settings.ports:
         if port not in rig.circuit.rig_ports():
             yield f"ports.{port}: no component of the circuit connects to {RIG}{port}: its virtual flow is 0."
+
+
+def _unmatched_signals(rig: Rig) -> Iterator[str]:
+    """Values to be recorded that the circuit lacks; another circuit may have them."""
+    values = [f"{CIRCUIT}{name}" for name in rig.packed.names]
+    for pattern in rig.settings.recording.signals:
+        if pattern.startswith(CIRCUIT) and not any(fnmatchcase(name, pattern) for name in values):
+            hint = did_you_mean(pattern, values)
+            yield f"recording.signals: {shown(pattern)} matches no value of the circuit.{hint}"

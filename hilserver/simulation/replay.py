@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.compiler import compiled_program
@@ -49,12 +50,16 @@ class StartingRow:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay. ``tolerance`` is a fraction of a column's range; 0 requires bit-identical values."""
+    """The result of a replay. ``tolerance`` is a fraction of a column's range; 0 requires bit-identical values.
+
+    ``unverified``: rows that could not be compared, because columns were left out and no snapshot is before them.
+    """
 
     log: Path
     software: str
     rows: int
     compared: int
+    unverified: int
     columns: int
     switches: int
     same_program: bool
@@ -109,13 +114,15 @@ def replay_log(
 ) -> Replayed:
     """Replay a log (and the following files of the run) from a row on.
 
-    Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so is
-    the first row after rows that are lost. With the program that wrote the log, the recorded arrays of its circuits
-    are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and values
-    compared within ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with
-    their accounts (see `pack`). ``trust``: run the Python that the log contains,
-    also if it was not run here before. Raises RecordError if the log can't be used, ConfigurationError if its rig can't
-    be built any more, HilserverError if it contains Python that is not trusted.
+    Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so
+    is the first row after rows that are lost. In a log from which columns are left out, these can only be rows of
+    which it has a snapshot; the rows before are not compared, and what was left out is compared at the snapshots.
+    With the program that wrote the log, the recorded arrays of its circuits are used and all values must be
+    bit-identical; with another one, circuits are rebuilt from their source and values compared within
+    ``tolerance``. ``watch`` is called with all rows. ``accounts``: circuits are rebuilt, with their accounts (see
+    `pack`). ``trust``: run the Python that the log contains, also if it was not run here before. Raises RecordError
+    if the log can't be used, ConfigurationError if its rig can't be built any more, HilserverError if it contains
+    Python that is not trusted.
     """
     reader = LogReader(path)
     replay = _Replay(rig_of_log(reader.header, path, trust, accounts), reader.header, path, from_row, watch)
@@ -136,6 +143,7 @@ def replay_log(
         software=reader.header.software,
         rows=rows,
         compared=replay.compared,
+        unverified=replay.unverified,
         columns=len(replay.names),
         switches=replay.switches,
         same_program=replay.same_program,
@@ -180,7 +188,7 @@ class _Replay:
         self.rig = rig
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.fingerprint
-        self.compared = self.switches = 0
+        self.compared = self.unverified = self.switches = 0
         self.starts: list[StartingRow] = []
         self.found: dict[str, _Found] = {}
         self.names: dict[str, None] = {}
@@ -189,6 +197,7 @@ class _Replay:
         self._fixed = len(self.rig.layout.names)
         self._row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
         self._known = header.part == 0 and from_row == 0
+        self._lost = ""
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
@@ -208,7 +217,8 @@ class _Replay:
         rows = batch.rows()
         as_whole(rows)[:, self._once_floats] = rows[:, self._once_floats]
         gaps = self._gaps(batch, first)
-        cuts = sorted({first, *events, *gaps})
+        whole = [number - batch.start for number in batch.snapshots if number - batch.start >= first]
+        cuts = sorted({first, *events, *gaps, *whole})
         for begin, end in pairwise([*cuts, len(batch)]):
             self._segment(batch, rows[begin:end], begin, events.get(begin, []), gaps.get(begin, ""))
 
@@ -230,10 +240,16 @@ class _Replay:
     def _segment(self, batch: Batch, rows: Floats, begin: int, events: list[Event], gap: str) -> None:
         """Replay rows of one circuit without a gap, in which only the first has a command."""
         number = batch.start + begin
+        gap = gap or self._lost
+        if gap and self._header.row and number not in batch.snapshots:  # to wait for the next whole row
+            self._lost = gap
+            self.unverified += len(rows)
+            return
+        self._lost = ""
         begins = bool(gap) or self._version is not batch.circuit
         if gap:
             self._use(batch.circuit)
-            self._begin_at(rows[0], number, gap)
+            self._begin_at(rows[0], batch.snapshots.get(number), number, gap)
             rows, number, events = rows[1:], number + 1, []
         elif any(map(is_circuit, events)):
             self._switch(batch.circuit)
@@ -246,15 +262,21 @@ class _Replay:
         if len(rows):
             before, source = self._row.copy(), batch.circuit.packed["source"]
             computed = self._run(rows, command.copy())
-            self._compare(rows, computed, number)
+            self.compared += len(rows)
+            self._compare(rows, computed, number, self._columns)
+            if (whole := batch.snapshots.get(number)) is not None:
+                self._compare(whole[np.newaxis], computed[:1], number, self._every)
             if self._watch is not None:
                 found = ComputedRows(self.rig, self._packed, source, number, before, computed, command, begins)
                 self._watch(found)
 
-    def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
-        """Take a row of the log unchanged."""
+    def _begin_at(self, logged: Floats, whole: Floats | None, number: int, reason: str) -> None:
+        """Take a row of the log unchanged; ``whole``: its snapshot, where columns are left out."""
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
-        self._row[self._columns.replayed] = logged[self._columns.logged]
+        columns = self._columns
+        if whole is not None:
+            columns, logged = self._every, whole
+        self._row[columns.replayed] = logged[columns.logged]
         self._known = True
         self.starts.append(StartingRow(number, int(header(self._row).tick), reason))
 
@@ -266,6 +288,7 @@ class _Replay:
         ours = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
         logged = [*self._header.columns, *(f"circuit.{name}" for name in version.names)]
         self._columns = _Names.common(logged, ours)
+        self._every = _Names.common(_names_of_snapshots(self._header, version), ours)
         self.names |= dict.fromkeys(self._columns.names)
         return before
 
@@ -302,17 +325,16 @@ class _Replay:
         )
         return result
 
-    def _compare(self, logged: Floats, replayed: Floats, number: int) -> None:
-        self.compared += len(logged)
-        a = np.ascontiguousarray(logged[:, self._columns.logged])
-        b = np.ascontiguousarray(replayed[:, self._columns.replayed])
+    def _compare(self, logged: Floats, replayed: Floats, number: int, columns: _Names) -> None:
+        a = np.ascontiguousarray(logged[:, columns.logged])
+        b = np.ascontiguousarray(replayed[:, columns.replayed])
         differs = a.view(np.int64) != b.view(np.int64)
         if not differs.any():
             return
         differs &= ~(np.isnan(a) & np.isnan(b))
         for place in np.flatnonzero(differs.any(axis=0)):
             where = np.flatnonzero(differs[:, place])
-            row, name = int(where[0]), self._columns.names[place]
+            row, name = int(where[0]), columns.names[place]
             theirs, ours = (as_whole(cells) if is_whole(name) else cells for cells in (a, b))
             with np.errstate(invalid="ignore", over="ignore"):
                 deviation = np.abs(ours[where, place] - theirs[where, place])
@@ -348,13 +370,27 @@ def _scales(reader: LogReader, names: set[str]) -> dict[str, _Scale]:
     """The ranges of these columns over the whole log."""
     scales = {name: _Scale() for name in names}
     for batch in reader.batches():
-        values = dict(zip((f"circuit.{name}" for name in batch.circuit.names), batch.circuit_values().T, strict=True))
+        values = _of_snapshots(reader.header, batch)
+        values |= zip((f"circuit.{name}" for name in batch.circuit.names), batch.circuit_values().T, strict=True)
         for name, scale in scales.items():
-            column = values.get(name) if name.startswith("circuit.") else batch.column(name)
+            column = batch.column(name) if name in reader.header.columns else values.get(name)
             finite = column[np.isfinite(column)] if column is not None else ()
             if len(finite):
                 scale.low, scale.high = min(scale.low, float(np.min(finite))), max(scale.high, float(np.max(finite)))
     return scales
+
+
+def _names_of_snapshots(header: LogHeader, version: CircuitVersion) -> list[str]:
+    """The names of the values in the snapshots of a log with this circuit; of a log that has none, none."""
+    return [*header.row, *(f"circuit.{name}" for name in unpacked_record(version.packed).names)] if header.row else []
+
+
+def _of_snapshots(header: LogHeader, batch: Batch) -> dict[str, NDArray[Any]]:
+    """The values in the snapshots of a batch by name."""
+    if not batch.snapshots:
+        return {}
+    names, values = _names_of_snapshots(header, batch.circuit), np.array(list(batch.snapshots.values())).T
+    return {name: as_whole(cells) if is_whole(name) else cells for name, cells in zip(names, values, strict=True)}
 
 
 def _relative(deviation: float, scale: _Scale) -> float:

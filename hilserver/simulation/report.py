@@ -38,6 +38,11 @@ def replay_sentences(result: Replayed) -> list[str]:
         sentences.append(f"Row {start.row} (tick {start.tick}) was taken from the log unchanged: {start.reason}.")
     if len(result.starts) > 5:
         sentences.append(f"So were {len(result.starts) - 5} more rows.")
+    if result.unverified:
+        sentences.append(
+            f"{result.unverified} rows could not be compared: signals were left out of the log (recording.signals), "
+            "and there is no whole row from which to compute these."
+        )
     if result.only_in_log:
         sentences.append(f"Only in the log, not compared: {', '.join(result.only_in_log)}.")
     compared = f"{result.compared} ticks with {result.switches} switches, {result.columns} columns compared"
@@ -64,6 +69,7 @@ def replay_figures(result: Replayed) -> dict[str, Any]:
         "ok": result.ok,
         "rows": result.rows,
         "compared": result.compared,
+        "unverified": result.unverified,
         "switches": result.switches,
         "same_program": result.same_program,
         "tolerance": result.tolerance,

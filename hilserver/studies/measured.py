@@ -182,7 +182,9 @@ def _samples(file: Path, names: list[str], columns: LogColumns | None) -> tuple[
     if file.suffix == ".parquet":
         table: Mapping[str, Any] = {name: column.to_numpy() for name, column in _parquet(file).items()}
     else:
-        table = LogReader(file).read_all().columns
+        reader = LogReader(file)
+        reader.require(*names)
+        table = reader.read_all().columns
     missing = [name for name in (*names, *([] if rate else [of_time])) if name not in table]
     if missing:
         raise HilserverError(f"{file}: there is no column {missing[0]}.{did_you_mean(missing[0], table)}")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import (
     ROW_KEY,
+    Event,
     RecordError,
     decode,
     event_texts,
@@ -23,7 +24,7 @@ from hilserver.record.format import (
     numbers,
 )
 from hilserver.record.header import read_header
-from hilserver.record.reader import LogReader, ends_whole
+from hilserver.record.reader import LogReader, ends_whole, not_recorded
 from hilserver.record.writer import is_being_written
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.moments import MomentList
@@ -54,7 +55,8 @@ class ArrowLog(Measurement):
     """A log of hilserver with the parts that follow it.
 
     Opening it reads times, modes and events only, 8 bytes per row are kept. Checksums are not compared (`hilserver
-    log check` does that). What cannot be read ends the log, with a note.
+    log check` does that). What cannot be read of these ends the log, with a note; a signal is NaN in a batch in which
+    its compressed values are damaged.
 
     Raises `RecordError` if it is no log, has no rows, or a part is missing.
     """
@@ -62,6 +64,7 @@ class ArrowLog(Measurement):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         reader = LogReader(path)
+        self._left_out = {*reader.header.left_out, *_values_of(reader.header.packed)}
         self._columns = {name: place for place, name in enumerate(reader.header.columns)}
         self._units, self._moments = reader.header.units, MomentList(reader.header)
         self._circuits: list[tuple[float, Mapping[str, Any]]] = [(-inf, reader.header.packed.get("source", {}))]
@@ -93,11 +96,14 @@ class ArrowLog(Measurement):
     def read(self, signal: str, start: int, stop: int) -> Floats:
         """See `Measurement`."""
         values = np.full(max(stop - start, 0), np.nan)
-        for row, batch in self._batches(self._column_of(signal), start, stop):
-            column = self._values(signal, row, batch)
-            begin, end = max(row, start), min(row + len(batch), stop)
+        for row, column in self._batches(signal, start, stop):
+            begin, end = max(row, start), min(row + len(column), stop)
             values[begin - start : end - start] = column[begin - row : end - row]
         return values
+
+    def why_not(self, signal: str) -> str:
+        """See `Measurement`."""
+        return f" {not_recorded(signal)}" if signal in self._left_out else ""
 
     def circuit_at(self, time: float) -> Mapping[str, Any]:
         """See `Measurement`."""
@@ -120,31 +126,36 @@ class ArrowLog(Measurement):
         values: Floats = numbers(column.values).reshape(len(batch), len(stretch.places))[:, place]
         return values
 
-    def _batches(self, column: int, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches that contain these rows, with only this column, and the number of their first row."""
+    def _batches(self, signal: str, start: int, stop: int) -> Iterator[tuple[int, Floats]]:
+        """A signal's values in each batch that contains these rows, and the number of its first row.
+
+        Batches in which they are damaged are left out.
+        """
+        column = self._column_of(signal)
         for part in self._parts:
             first = max(int(np.searchsorted(part.rows, start, "right")) - 1, 0)
             last = int(np.searchsorted(part.rows, stop, "left"))
             if first >= last or part.end <= start:
                 continue
             with _columns_of(part.path, [column]) as (file, stream):
-                file.seek(int(part.places[first]))
-                for row in part.rows[first:last]:
+                for row, place in zip(part.rows[first:last], part.places[first:last], strict=True):
+                    file.seek(int(place))
                     try:
                         batch = stream.read_next_batch()
+                        batch.validate()
+                        values = self._values(signal, int(row), batch)
                     except StopIteration:
                         raise RecordError(part.path, "has become shorter since it was opened.") from None
-                    yield int(row), batch
+                    except (ValueError, pa.ArrowException, OSError):
+                        continue
+                    yield int(row), values
 
     def _index(self, path: Path, times: list[Floats]) -> str:
         """Add the batches of a file; returns why it could not be read to its end."""
-        begin = self._count
-        wanted = [name for name in ("time", "utc", "mode", "fault") if name in self._columns]
+        wanted: list[str] = [name for name in ("time", "utc", "mode", "fault") if name in self._columns]
         places = [*(self._columns[name] for name in wanted), len(self._columns) + 1]  # the last one: the events
         rows: list[int] = []
         at: list[int] = []
-        taken: dict[str, list[Floats]] = {name: [] for name in wanted}
-        events: list[tuple[int, str]] = []
         trouble, first = "", None
         try:
             self._begin_part(path)
@@ -152,14 +163,15 @@ class ArrowLog(Measurement):
                 while True:
                     place = file.tell()
                     batch, metadata = stream.read_next_batch_with_custom_metadata()
+                    batch.validate(full=True)  # the process would end if the places of texts are damaged
                     number = (metadata or {}).get(ROW_KEY)
                     first = int(number) - self._count if first is None and number is not None else first
                     if number is not None and int(number) - self._count != first:
                         trouble = f"{path.name} lacks rows before row {int(number)} of the run"
                         break
-                    for name, column in zip(wanted, map(batch.column, wanted), strict=True):
-                        taken[name].append(numbers(column).copy())
-                    events += [(self._count - begin + row, text) for row, text in event_texts(batch)]
+                    columns = {name: numbers(batch.column(name)).copy() for name in wanted}
+                    self._take(columns, [(row, decode(text)) for row, text in event_texts(batch)])
+                    times.append(columns["time"])
                     rows.append(self._count)
                     at.append(place)
                     self._count += len(batch)
@@ -167,13 +179,9 @@ class ArrowLog(Measurement):
             pass
         except RecordError as error:
             trouble = f"{path.name} {error.reason.rstrip('.')}"
-        except (ValueError, KeyError) as error:  # an event that is no JSON, or no event
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # an event that is no JSON, or no event
             trouble = f"{path.name} can't be read any further: {error}"
         self._parts.append(_Part(path, self._count, np.array(rows, np.int64), np.array(at, np.int64)))
-        count = self._count - begin  # without a batch that could be read only in part
-        columns = {name: np.concatenate(parts or [np.empty(0)])[:count] for name, parts in taken.items()}
-        times.append(columns["time"])
-        self._take(begin, columns, events)
         if is_being_written(path) or (not trouble and ends_whole(path)):
             return ""
         what = trouble or f"{path.name} has no end mark"
@@ -184,20 +192,26 @@ class ArrowLog(Measurement):
         if not self._stretches or tuple(self._stretches[-1].places) != names:
             self._stretches.append(_Stretch(self._count, {name: place for place, name in enumerate(names)}))
 
-    def _take(self, begin: int, columns: Mapping[str, Floats], texts: Sequence[tuple[int, str]]) -> None:
-        """Take start, modes and events of a file, whose first row is ``begin``; ``texts`` are its events by row."""
+    def _take(self, columns: Mapping[str, Floats], events: Sequence[tuple[int, Event]]) -> None:
+        """Take start, modes and events of a batch, whose first row is the next one; the events by row of the batch."""
         time = columns["time"]
         if "utc" in columns and len(time) and not np.isfinite(self._utc):
             self._utc = float(columns["utc"][0])
         if "mode" in columns and "fault" in columns:
             self._moments.add_modes(time, columns["mode"], columns["fault"])
-        events = [(row, decode(text)) for row, text in texts]
         for row, event in events:
             if is_circuit(event):
                 circuit = {name: place for place, name in enumerate(event["names"])}
-                self._stretches.append(_Stretch(begin + row, circuit))
-                self._circuits.append((float(time[row]), event.get("packed", {}).get("source", {})))
+                self._stretches.append(_Stretch(self._count + row, circuit))
+                packed = event.get("packed", {})
+                self._circuits.append((float(time[row]), packed.get("source", {})))
+                self._left_out.update(_values_of(packed))
         self._moments.add_events((float(time[row]), event) for row, event in events)
+
+
+def _values_of(packed: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all values of a circuit, recorded or not."""
+    return (PREFIX + name for key in ("values", "recorded") for name in packed.get(key, ()))
 
 
 @contextmanager

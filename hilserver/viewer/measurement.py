@@ -72,7 +72,12 @@ class Measurement(ABC):
     def require(self, signal: str) -> None:
         """Raises `RecordError` if there is no such signal."""
         if signal not in self.units:
-            raise RecordError(self.path, f"has no signal {signal}.{did_you_mean(signal, self.units)}")
+            why = self.why_not(signal)
+            raise RecordError(self.path, f"has no signal {signal}.{why or did_you_mean(signal, self.units)}")
+
+    def why_not(self, signal: str) -> str:
+        """The reason for which it has no such signal, if that is known; with a space in front."""
+        return ""
 
     @abstractmethod
     def times(self, signal: str) -> Floats:

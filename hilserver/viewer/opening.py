@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hilserver.record.cuts import FOLDER as CUTS
 from hilserver.record.format import RecordError
 from hilserver.viewer.arrow_log import ArrowLog
 from hilserver.viewer.mdf_log import MdfLog
@@ -22,9 +23,17 @@ FORMATS: Mapping[str, Callable[[Path], Measurement]] = {
 
 
 def logs_in(folder: Path) -> dict[str, Path]:
-    """The files of a folder that may be logs, by name, the latest first by name; none if there is no such folder."""
-    files = sorted(folder.iterdir(), reverse=True) if folder.is_dir() else []
-    return {path.name: path for path in files if path.suffix.lower() in FORMATS and path.is_file()}
+    """The files of a folder that may be logs, by name, the latest first by name; none if there is no such folder.
+
+    Those of its folder of cuts follow, as ``cuts/<name>``.
+    """
+    places = {"": folder, f"{CUTS}/": folder / CUTS}
+    files = [(start, path) for start, place in places.items() if place.is_dir() for path in _latest_first(place)]
+    return {start + path.name: path for start, path in files if path.suffix.lower() in FORMATS and path.is_file()}
+
+
+def _latest_first(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir(), reverse=True)
 
 
 def open_log(path: Path) -> Measurement:

@@ -11,10 +11,14 @@ from log_bench import Rows, header, numbered_rows, write_numbered_parts
 from typer.testing import CliRunner
 
 from hilserver.cli import program
-from hilserver.record.format import RecordError
+from hilserver.record.cuts import FOLDER
+from hilserver.record.format import BLOCK_ROWS, RecordError
 from hilserver.record.reader import LogReader, last_batch
 from hilserver.record.repair import check_log, repair_log
 from hilserver.record.writer import LogWriter, is_being_written
+
+MARKS = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
+"""The bytes with which what is compressed begins."""
 
 
 def ticks(path: Path) -> Rows:
@@ -55,9 +59,10 @@ def test_a_run_has_more_than_a_thousand_parts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ticks(path), np.arange(4.0))
 
 
-def test_the_last_whole_batch_is_found_from_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compression", sorted(BLOCK_ROWS))
+def test_the_last_whole_batch_is_found_from_the_end(tmp_path: Path, compression: str) -> None:
     path = tmp_path / "run.arrow"
-    with LogWriter(path, header(), batch_rows=10) as writer:
+    with LogWriter(path, header(compression=compression), batch_rows=10) as writer:
         writer.append(numbered_rows(40))
     size, head = path.stat().st_size, 8 + int.from_bytes(path.read_bytes()[4:8], "little")
     for length, last in ((size, 39), (size - 8, 39), (size - 9, 29), (size - 200, 29), (head + 9, None), (head, None)):
@@ -84,6 +89,26 @@ def test_a_log_is_known_to_be_written_until_its_writer_ends(tmp_path: Path) -> N
 
 
 # --- check and repair
+
+
+@pytest.mark.parametrize(("compression", "block"), BLOCK_ROWS.items())
+def test_parts_and_the_repaired_log_are_compressed_as_the_log(tmp_path: Path, compression: str, block: int) -> None:
+    """A torn block costs its rows; every file says how it is compressed, and is."""
+    path = tmp_path / "run.arrow"
+    rows = np.round(numbered_rows(2500), 1)
+    with LogWriter(path, header(compression=compression), max_rows=1500) as writer:
+        writer.append(rows)
+    parts = LogReader(path).parts
+    first = sum(map(len, LogReader(path).batches())) - sum(map(len, LogReader(parts[1]).batches()))
+    assert len(next(iter(LogReader(path).batches()))) == block
+    os.truncate(parts[0], parts[0].stat().st_size - 100)
+    repaired = repair_log(path)
+    assert repaired is not None
+    np.testing.assert_array_equal(ticks(repaired.files[0]), np.delete(rows[:, 0], slice(first - block, first)))
+    for file in (*parts, *repaired.files):
+        assert LogReader(file).header.compression == compression
+        content = file.read_bytes()
+        assert [name for name, mark in MARKS.items() if mark in content] == [compression] * (compression != "none")
 
 
 def test_a_repaired_log_contains_all_intact_rows_and_lists_the_lost_ones(tmp_path: Path) -> None:
@@ -183,9 +208,19 @@ def test_the_commands_list_check_and_repair(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "now.arrow", header(rig="crane", previous="run.003.arrow")) as writer:
         writer.append(numbered_rows(3))
         writer.flush()
+        (tmp_path / FOLDER).mkdir()
+        cut = header(part=1, previous="run.001.arrow", extra={"cut": {"trigger": "overload", "tick": 60}})
+        LogWriter(tmp_path / FOLDER / "overload.arrow", cut).close()
         code, text = run("log", "list", tmp_path)
     assert code == 0
-    assert [line.split()[0] for line in text.splitlines()] == ["recording", "now.arrow", "other.arrow", "run.arrow"]
+    names = [line.split()[0] for line in text.splitlines()]
+    assert names == ["recording", "now.arrow", "other.arrow", "run.arrow", "cuts/overload.arrow"]
+    assert "ended, trigger overload in run.001.arrow" in text
+    torn = tmp_path / FOLDER / "overload.arrow"
+    os.truncate(torn, torn.stat().st_size - 8)
+    assert repair_log(torn) is not None
+    (repaired,) = (line for line in run("log", "list", tmp_path)[1].splitlines() if "overload-repaired" in line)
+    assert repaired.rstrip().endswith("ended, trigger overload")
     assert "crane  2026-11-20 10:12:00" in text
     assert "being written, continues run.003.arrow" in text
     assert "is not a log of hilserver" in text

@@ -6,6 +6,7 @@ import os
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -285,7 +286,7 @@ def arrow_stream(text: str | None) -> bytes:
         (arrow_stream('{"dtype": "<i0", "shape": [1], "base64": "AA=="}'), "damaged header"),
         (arrow_stream("[1, 2]"), "damaged header"),
         (arrow_stream('{"format": 1, "rig": "lab"}'), "damaged header.*software: missing"),
-        (arrow_stream('{"format": 3, "software": "hilserver 9"}'), "format 3, .* hilserver 9;.*update"),
+        (arrow_stream('{"format": 4, "software": "hilserver 9"}'), "format 4, .* hilserver 9;.*update"),
         (arrow_stream(encode(header().model_dump())), "has columns that differ from those in its header"),
     ],
 )
@@ -302,6 +303,13 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
         LogReader(tmp_path / "run.arrow")
     with pytest.raises(RecordError, match="can't be created: No such file"):
         LogWriter(tmp_path / "logs" / "run.arrow", header())
+
+
+def test_a_compression_that_arrow_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyarrow.Codec", SimpleNamespace(is_available=lambda codec: codec == "zstd"))
+    with pytest.raises(RecordError, match=r"the installed pyarrow has no lz4 \(recording\.compression\)"):
+        LogWriter(tmp_path / "run.arrow", header(compression="lz4"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_reading_holds_one_batch_in_memory(tmp_path: Path) -> None:

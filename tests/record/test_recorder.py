@@ -69,6 +69,7 @@ def test_a_recorder_reports_its_state_and_the_rows_it_lost(rig: Rig, tmp_path: P
     assert told == [], "there is nothing to tell before the first row"
     ring.run(250)
     step(log)
+    written = (tmp_path / "a.arrow").stat().st_size
     ring.run(1500)
     step(log)
     log._writer.close()
@@ -76,7 +77,7 @@ def test_a_recorder_reports_its_state_and_the_rows_it_lost(rig: Rig, tmp_path: P
     assert [(t["rows"], t["tick"], t["lost"], t["gap"]) for t in told] == [(250, 249, 0, 0), (kept, 1749, 501, 0)]
     assert [t["file"] for t in told] == [str(tmp_path / "a.arrow"), str(LogReader(tmp_path / "a.arrow").parts[-1])]
     assert Path(told[1]["file"]).name == "a.003.arrow"
-    assert told[0]["bytes"] == 0 or told[0]["bytes"] > 250 * 8 * len(rig.layout.names)
+    assert told[0]["bytes"] == written > 0
     assert told[0]["free"] > 0
     table = LogReader(tmp_path / "a.arrow").read_all()
     assert len(table.columns["tick"]) == kept

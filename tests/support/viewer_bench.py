@@ -31,7 +31,14 @@ class Run:
     spike: int
 
 
-def record(path: Path, seconds: float = 6.0, rate: float = 1000.0, seed: int = 0, start: float = STARTED) -> Run:
+def record(
+    path: Path,
+    seconds: float = 6.0,
+    rate: float = 1000.0,
+    seed: int = 0,
+    start: float = STARTED,
+    compression: str = "none",
+) -> Run:
     """A run that is armed after 1/6, runs after 2/6, is switched in its middle and trips after 5/6 of its time."""
     count = round(seconds * rate)
     generator = np.random.default_rng(seed)
@@ -56,6 +63,7 @@ def record(path: Path, seconds: float = 6.0, rate: float = 1000.0, seed: int = 0
         "units": UNITS,
         "packed": {"source": {"components": {"relief": {"opening_pressure": "150 bar"}}}},
         "extra": {},
+        "compression": compression,
     }
     with LogWriter(path, header(**changes), max_rows=count // 2 + 1000) as writer:
         for at in range(0, switched, 10_000):

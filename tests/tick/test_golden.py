@@ -13,6 +13,7 @@ import lzma
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,10 @@ def simulate(name: str, log: Path) -> None:
     """Run a golden sequence; every tick is recorded in ``log``."""
     sequence = load_sequence(FOLDER / f"{name}.toml")
     assert sequence.rig_file is not None
-    done = simulate_sequence(sequence, load_rig(sequence.rig_file), log)
+    rig = load_rig(sequence.rig_file)
+    recording = rig.settings.recording.model_copy(update={"compression": "none"})  # xz makes of it a smaller file
+    rig = replace(rig, settings=rig.settings.model_copy(update={"recording": recording}))
+    done = simulate_sequence(sequence, rig, log)
     assert done.ok, [str(verdict) for verdict in done.verdicts]
 
 

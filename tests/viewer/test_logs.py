@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from log_bench import header, numbered_rows
 from viewer_bench import SPIKE, STARTED, Run, record
 
 from hilserver.record.export import export
-from hilserver.record.format import RecordError
+from hilserver.record.format import BLOCK_ROWS, RecordError
+from hilserver.record.writer import LogWriter
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.opening import open_log
 
@@ -22,10 +26,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return record(tmp_path_factory.mktemp("logs") / "run.arrow")
 
 
-@pytest.fixture(scope="module", params=["arrow", "parquet", "csv", "mf4"])
+@pytest.fixture(scope="module", params=["arrow", "lz4", "zstd", "parquet", "csv", "mf4"])
 def log(request: pytest.FixtureRequest, run: Run) -> Iterator[Measurement]:
+    """The run in every format, and compressed."""
     path = run.path.with_suffix(f".{request.param}")
-    if request.param != "arrow":
+    if request.param in BLOCK_ROWS:
+        path = record(run.path.with_name(f"{request.param}.arrow"), compression=request.param).path
+    elif request.param != "arrow":
         export(run.path, path)
     opened = open_log(path)
     yield opened
@@ -98,6 +105,44 @@ def test_a_log_with_a_removed_batch_ends_there(run: Run, tmp_path: Path) -> None
     log = open_log(path)
     assert len(log.times("channel.x")) == 400
     assert "lacks rows before row 500 of the run" in log.notes[0]
+
+
+def test_damaged_values_of_a_compressed_log_are_left_out(tmp_path: Path) -> None:
+    """A hundred rows of the one signal whose bytes are damaged; every other signal has all of its rows."""
+    run = record(tmp_path / "run.arrow", seconds=2.0, compression="lz4")
+    content = bytearray(run.path.read_bytes())
+    frame = content.index(pa.compress(run.values["channel.x"][300:400].tobytes(), codec="lz4", asbytes=True))
+    content[frame] ^= 1
+    run.path.write_bytes(content)
+    log = open_log(run.path)
+    for name, values in run.values.items():
+        expected = values.copy()
+        if name == "channel.x":
+            expected[300:400] = np.nan
+        np.testing.assert_array_equal(log.read(name, 0, len(values)), expected, name)
+
+
+@pytest.mark.parametrize("compression", sorted(BLOCK_ROWS))
+def test_no_damaged_byte_ends_the_viewer(tmp_path: Path, compression: str) -> None:
+    """Texts of events and their places are no longer what they were; the process of the panel would end with it."""
+    path, generator = tmp_path / "run.arrow", random.Random(3)
+    rows = numbered_rows(60)
+    with LogWriter(path, header(columns=("time", "x"), compression=compression), batch_rows=6) as writer:
+        for start in range(0, len(rows), 6):
+            writer.append(rows[start : start + 6], {2: [{"kind": "trigger", "name": "pressure", "text": "p > 90 bar"}]})
+    content = path.read_bytes()
+    begin, found = 8 + int.from_bytes(content[4:8], "little"), set()
+    for _ in range(500):
+        damaged, at = bytearray(content), generator.randrange(begin, len(content) - 8)
+        damaged[at : at + 4] = generator.choice(
+            [b"\x00\x00\x00\x7f", b"\xff\xff\xff\xff", b'", "', generator.randbytes(4)]
+        )
+        path.write_bytes(damaged)
+        with suppress(RecordError):
+            log = open_log(path)
+            values = log.read("x", 0, len(log.times("x")))
+            found.add((len(values) < len(rows), bool(np.isnan(values).any())))
+    assert (True, False) in found
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "parquet"])
