@@ -42,6 +42,7 @@ from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant_records import actuators_on
+from hilserver.tick.records import plain
 
 RunOf = Callable[[Rig, Program], LockstepRun]
 """Makes the lockstep run of a rig, with a trace of its true values."""
@@ -221,7 +222,8 @@ class Comparison:
             for name, valve in self.rig.settings.valves.items():
                 if (valve.device, valve.output) != (self.device, output):
                     continue
-                line, actuator = self.rig.plan.valve[self.rig.layout.valves.index(name)], actuators[number]
+                line = plain(self.rig.plan.valve[self.rig.layout.valves.index(name)])
+                actuator = actuators[number]
                 raw = np.array([raw_output(u, line) for u in commands[name]])
                 delayed = np.concatenate([np.full(actuator.delay, raw_output(0.0, line)), raw])[: len(raw)]
                 target = self.plant.names[actuator.target]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import hypot
 
 import numpy as np
@@ -13,17 +14,26 @@ from hilserver.mechanics.geometry import extent
 from hilserver.mechanics.model import Mechanism
 from hilserver.mechanics.position import kinematics_of
 from hilserver.mechanics.recursion import chain_energy
+from hilserver.mechanics.tree import Tree
 
 
-def energy_of(mechanism: Mechanism, states: Mapping[str, float]) -> float:
-    """Kinetic and potential energy, J, in a state (by the names of `MechanismTables`); only differences have a meaning.
+def energy_in(mechanism: Mechanism) -> Callable[[Mapping[str, float]], float]:
+    """Kinetic and potential energy, J, of a state (by the names of `MechanismTables`); only differences have a meaning.
 
     In absolute coordinates it is the textbook's sum over the bodies, ½·m·v² + ½·J·ω² - m·g·r.
     """
     if mechanism.method == "recursive":
         tree = tree_of(mechanism)
-        y = np.array([states[name] for name, _ in tree.state_names()])
-        return float(chain_energy(kinematics_of(tree, y), y))
+        return partial(_of_tree, tree, [name for name, _ in tree.state_names()])
+    return partial(_of_bodies, mechanism)
+
+
+def _of_tree(tree: Tree, names: Sequence[str], states: Mapping[str, float]) -> float:
+    y = np.array([states[name] for name in names])
+    return float(chain_energy(kinematics_of(tree, y), y))
+
+
+def _of_bodies(mechanism: Mechanism, states: Mapping[str, float]) -> float:
     g_x, g_y = mechanism.gravity
     energy = 0.0
     for name, body in mechanism.bodies.items():
@@ -37,4 +47,4 @@ def reference_energy(mechanism: Mechanism, states: Mapping[str, float]) -> float
     """What the energy of a mechanism is to be compared with, J: motion in this state, and weights times its size."""
     weightless = replace(mechanism, gravity=(0.0,) * len(mechanism.gravity))
     weight = sum(body.mass for body in mechanism.bodies.values()) * hypot(*mechanism.gravity)
-    return energy_of(weightless, states) + weight * extent(mechanism)
+    return energy_in(weightless)(states) + weight * extent(mechanism)

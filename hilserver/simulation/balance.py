@@ -23,7 +23,7 @@ from hilserver.circuit.program import Program
 from hilserver.components.base import Parameters
 from hilserver.components.crane_arm import crane_arm
 from hilserver.mechanics.columns import N_ACTUATORS, NODES
-from hilserver.mechanics.energy import energy_of, reference_energy
+from hilserver.mechanics.energy import energy_in, reference_energy
 from hilserver.mechanics.stroke import NODE_ENTRIES
 from hilserver.numerics.arrays import Floats, Integers
 
@@ -202,6 +202,8 @@ class _Account:
         self.moving = self._moving()
         self.actuated = [node for placed in circuit.mechanisms for node in placed.nodes.values()]
         self.rigid = [node for node in self.nodes if self._is_rigid(node)]
+        self.mechanisms = {placed.name: self._gained_by(placed) for placed in circuit.mechanisms}
+        """Gain of the energy of each mechanism, J."""
 
     # --- oil ---------------------------------------------------------------------------------------------------------
 
@@ -249,7 +251,7 @@ class _Account:
         inflow -= sum(min(energy, 0.0) for energy in kept)
         in_oil, in_motion = sum(into[node] for node in self.nodes), sum(map(self._gained_speed, self.moving))
         stored = in_oil + in_motion + self._change(STORES)
-        mechanisms = sum(map(self._gained_by, self.circuit.mechanisms))
+        mechanisms = sum(self.mechanisms.values())
         dissipated = inflow - outflow - stored - mechanisms
         moved = sum(float(np.abs(self._steps(name)).sum()) for name in self._energies())
         moved += sum(reference_energy(p.mechanism, _own(self.last, p)) for p in self.circuit.mechanisms)
@@ -266,10 +268,10 @@ class _Account:
 
     def _gained_by(self, placed: PlacedMechanism) -> float:
         """Gain of the energy of a mechanism's bodies, and of the motion of what its actuators carry."""
-        gain = 0.0
+        gain, of_bodies = 0.0, energy_in(placed.mechanism)
         for sign, sums, values in zip((-1.0, 1.0), self.sums, (self.first, self.last), strict=True):
             carried = (0.5 * sums[speed] * values[speed] ** 2 for speed in self._speeds_of(placed))
-            gain += sign * (energy_of(placed.mechanism, _own(values, placed)) + sum(carried))
+            gain += sign * (of_bodies(_own(values, placed)) + sum(carried))
         return gain
 
     def _speeds_of(self, placed: PlacedMechanism) -> list[str]:
@@ -299,7 +301,7 @@ class _Account:
         """What was integrated, against what masses of constant size, mechanisms and rigid volumes hold."""
         wrong = 0.0
         for placed in self.circuit.mechanisms:
-            wrong += abs(sum(into[node] for node in placed.nodes.values()) - self._gained_by(placed))
+            wrong += abs(sum(into[node] for node in placed.nodes.values()) - self.mechanisms[placed.name])
         for node, (place, _) in self.moving.items():
             if self.sums[0][place] == self.sums[1][place]:
                 wrong += abs(into[node] - self._gained_speed(node))

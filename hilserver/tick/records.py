@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
@@ -41,11 +41,13 @@ class Struct:
     """Base of all records. At run time an instance is a NumPy record (``numpy.record``) in the memory of its array."""
 
     @classmethod
-    def fields(cls) -> dict[str, Field]:
+    @functools.cache
+    def fields(cls) -> Mapping[str, Field]:
         """The fields by name, in the order in memory."""
         return {name: found for name, found in vars(cls).items() if isinstance(found, Field)}
 
     @classmethod
+    @functools.cache
     def names(cls) -> tuple[str, ...]:
         """The fields' names."""
         return tuple(cls.fields())

@@ -209,14 +209,16 @@ def sums_of(run: Run) -> Sums:
     ]
     held = n + 2 * (len(hydraulic) + np.arange(len(held_pressures)))
     work, y = np.zeros(packed.work_size), np.zeros(max(len(packed.recorded), 1))
+    z = np.empty(len(packed.values))
+    derivatives = program().derivatives.bound(packed.index, packed.value, z, y, work)
     C, m, first, last = [], [], [], []
     for k in range(len(run.rows)):
-        z = run.rows[k, : len(packed.values)].copy()
-        before = z.copy()
-        before[: n + 1] = run.rows[max(k - 1, 0), : n + 1]  # the states and the time before, the commands of now
-        program().derivatives(packed.index, packed.value, before, y, work)
+        z[:] = run.rows[k, : len(z)]
+        z[: n + 1] = run.rows[max(k - 1, 0), : n + 1]  # the states and the time before, the commands of now
+        derivatives()
         first.append(-work[held].sum())
-        program().derivatives(packed.index, packed.value, z, y, work)
+        z[:] = run.rows[k, : len(z)]
+        derivatives()
         last.append(-work[held].sum())
         C.append(work[hydraulic[:, 1] + 1])
         m.append(work[moving[:, 1] + 1])
