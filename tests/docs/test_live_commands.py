@@ -85,24 +85,18 @@ def test_live_examples(served: Workplace) -> None:
     assert (served.folder / served.log("demo")).stat().st_size > 0
 
 
-def test_demo_prints_what_the_pages_show(tmp_path: Path) -> None:
+def test_demo_prints_what_the_pages_show_and_runs_until_interrupted(tmp_path: Path) -> None:
     place = workplace(tmp_path, "demo")
-    code, output = place.run("hilserver demo --no-panel")
-    assert code == 0, output
-    for block in marked("run: demo"):
-        ((command, shown),) = block.commands
-        without_panel = "\n".join(line for line in shown.splitlines() if "http" not in line)
-        place.compare(command, without_panel, output)
-
-
-def test_demo_with_panel_runs_until_interrupted(tmp_path: Path) -> None:
-    place = workplace(tmp_path, "panel")
     process = place.start(place.in_a_test("hilserver demo --stay"))
     said = said_until(process, "It keeps running")
     said += end(process)
     assert process.returncode == 0, said
     assert re.search(r"Panel in the browser: http://127.0.0.1:\d+/\?token=\S+\n", said)
     assert re.search(r"^\d.* ticks recorded, ", said, re.M)
+    for block in marked("run: demo"):
+        ((command, shown),) = block.commands
+        without_token = "\n".join(line for line in shown.splitlines() if "http" not in line)
+        place.compare(command, without_token, said)
 
 
 @pytest.mark.parametrize("block", marked("run: dialogue"), ids=str)
