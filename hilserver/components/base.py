@@ -9,7 +9,7 @@ import ast
 import functools
 import inspect
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -190,7 +190,7 @@ def _register(component: type[Component], sampled: bool) -> Callable[[AnyFunctio
 
 def _result_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names in the function's one return statement."""
-    returns = [node for node in ast.walk(_definition(function)) if isinstance(node, ast.Return)]
+    returns = [node for node in _statements(_definition(function)) if isinstance(node, ast.Return)]
     where = f"kernel {function.__module__}.{function.__qualname__}"
     if len(returns) != 1 or returns[0].value is None:
         raise TypeError(f"{where}: must have exactly one return statement, has {len(returns)}")
@@ -218,5 +218,13 @@ def _definition(function: Callable[..., Any]) -> ast.AST:
 @functools.lru_cache(maxsize=1)
 def _definitions(source: str) -> dict[tuple[int, str], ast.AST]:
     """All functions in a source text, by the line of the first decorator, or of ``def``, and name."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    nodes = [node for node in _statements(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     return {(min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.name): node for node in nodes}
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements within a node. (`ast.walk` visits every expression, too, which takes several times as long.)"""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(node, block, ()):
+            yield statement
+            yield from _statements(statement)
