@@ -104,21 +104,29 @@ window.panel = (() => {
     return time % 1000 ? `${second}.${String(time % 1000).padStart(3, "0")}` : second;
   }
 
+  // NiceGUI may set the options of its element, which are empty, once more after those of a message: without axes, a
+  // chart can't be drawn any more. From now on only this page sets them.
+  function takeOver(drawn) {
+    drawn.setOptionOfPage ??= drawn.setOption;
+    drawn.setOption = () => {};
+  }
+
   function draw(id, chart) {
     const drawn = getElement(id)?.chart;
     if (!drawn) return schedule(id, chart); // not there yet
+    takeOver(drawn);
     if (chart.options) {
       chart.options.xAxis.axisLabel.formatter = clock;
       const zoom = drawn.getOption()?.dataZoom?.[0];
       for (const axis of chart.options.yAxis) Object.assign(axis, atLeast(axis.least));
-      drawn.setOption(chart.options, true);
+      drawn.setOptionOfPage(chart.options, true);
       if (zoom) drawn.dispatchAction({ type: "dataZoom", start: zoom.start, end: zoom.end });
       drawn.group = chart.group;
       drawn.getZr().setSleepAfterStill(1); // its usual ten frames without a change would never end
       chart.options = null;
     }
     const time = isNaN(chart.last) ? {} : { min: chart.last - 1000 * chart.seconds, max: chart.last };
-    drawn.setOption({ xAxis: time, series: chart.channels.map((points) => ({ data: points.kept() })) });
+    drawn.setOptionOfPage({ xAxis: time, series: chart.channels.map((points) => ({ data: points.kept() })) });
   }
 
   // Limits of an axis: chosen by the chart, except for a signal that hardly moves, whose noise should look like noise.
@@ -137,12 +145,12 @@ window.panel = (() => {
 
   function save(id) {
     const drawn = getElement(id).chart;
-    drawn.setOption({ legend: { show: true } });
+    drawn.setOptionOfPage({ legend: { show: true } });
     const link = document.createElement("a");
     link.href = drawn.getDataURL({ pixelRatio: 2, backgroundColor: "#fff" });
     link.download = "plot.png";
     link.click();
-    drawn.setOption({ legend: { show: false } });
+    drawn.setOptionOfPage({ legend: { show: false } });
   }
 
   // Emits true repeatedly while a button is held, and false when it is released for whatever reason.

@@ -193,6 +193,20 @@ def test_a_press_right_after_another_click_is_one_press(browser: Browser, url: s
         assert rig.state.mode == "ARMED", "a second press disarms"
 
 
+def test_plots_stay_when_their_elements_are_set_again(browser: Browser, url: str) -> None:
+    """NiceGUI sets the options of an element, which are empty, again if it was late or is sent again."""
+    with shown(browser, url) as page:
+        drawn = (
+            "[...panel.charts.keys()].map((id) => getElement(id)?.chart).filter((chart) => chart?.getOption()?.xAxis)"
+        )
+        page.wait_for_function(f"{drawn}.length > 0")
+        page.evaluate("[...panel.charts.keys()].forEach((id) => getElement(id)?.update_chart?.())")
+        page.wait_for_timeout(1500)
+        assert page.evaluate(
+            f"{drawn}.every((chart) => chart.getOption().yAxis?.length && chart.getOption().series.length)"
+        )
+
+
 def test_who_presses_twice_at_once_is_not_refused(browser: Browser, url: str, rig: Client) -> None:
     """The second press may overtake the news that the first one has stopped the rig."""
     with shown(browser, url) as page:

@@ -27,11 +27,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module", params=["arrow", "lz4", "zstd", "parquet", "csv", "mf4"])
-def log(request: pytest.FixtureRequest, run: Run) -> Iterator[Measurement]:
-    """The run in every format, and compressed."""
+def log(request: pytest.FixtureRequest, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurement]:
+    """The run in every format, and compressed; made anew where another format was read in between."""
     path = run.path.with_suffix(f".{request.param}")
     if request.param in BLOCK_ROWS:
-        path = record(run.path.with_name(f"{request.param}.arrow"), compression=request.param).path
+        path = record(tmp_path_factory.mktemp("compressed") / "run.arrow", compression=request.param).path
     elif request.param != "arrow":
         export(run.path, path)
     opened = open_log(path)
