@@ -42,6 +42,8 @@ UNSEEN_DRIFT = 0.005
 It shows the valve of one hour: at another oil temperature, supply pressure or load the valve differs from it. A quarter
 of what a rig file states without identification.
 """
+LARGEST_DRIFT = 1.0
+"""Largest drift, as a fraction of the nominal flow: the limit of ``flow_drift`` in the rig file."""
 SHORTEST: float = BridgeSettings().feedback_time
 """s: shortest feedback time. With shorter ones, an unknown hose could make the loop oscillate."""
 LONGEST = 0.1
@@ -106,6 +108,16 @@ class Trust:
     feedback_time: float
     feedback_deviation: float
 
+    @classmethod
+    def of(cls, seen: Intensities, nominal: float) -> Trust:
+        """For residuals with these intensities, and a valve with this ``nominal`` flow, m³/s."""
+        unseen, cautious = UNSEEN_DRIFT * nominal, max(seen.drift + seen.deviation, 0.0)
+        drift = min(sqrt(cautious * DRIFT_TIME + unseen * unseen), LARGEST_DRIFT * nominal)
+        deviation = min(hypot(0.5 * seen.deviation * DRIFT_TIME / drift, uniform(unseen)), drift)
+        best = best_feedback_time(drift * drift / DRIFT_TIME, seen.noise)
+        time = min(max(best, SHORTEST), LONGEST)
+        return cls(drift, deviation, time, 0.5 * time * deviation / drift)
+
 
 def trust_in(found: Identified, nominal: float) -> Trust | None:
     """The settings for an identified valve with this ``nominal`` flow, m³/s; None if the recording does not show them.
@@ -118,14 +130,7 @@ def trust_in(found: Identified, nominal: float) -> Trust | None:
     bridge = {**found.values, "hysteresis": 0.0}  # for which the bridge does not compensate
     signal = e.signals[0]
     seen = Intensities.of(signal.measured - e.predict(bridge)[0], signal.used, e.dt)
-    if seen is None:
-        return None
-    unseen, cautious = UNSEEN_DRIFT * nominal, max(seen.drift + seen.deviation, 0.0)
-    drift = sqrt(cautious * DRIFT_TIME + unseen * unseen)
-    deviation = hypot(0.5 * seen.deviation * DRIFT_TIME / drift, uniform(unseen))
-    best = best_feedback_time(drift * drift / DRIFT_TIME, seen.noise)
-    time = min(max(best, SHORTEST), LONGEST)
-    return Trust(drift, deviation, time, 0.5 * time * deviation / drift)
+    return Trust.of(seen, nominal) if seen is not None else None
 
 
 def best_feedback_time(drift: float, noise: float) -> float:

@@ -110,8 +110,8 @@ def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
 
 
 def obsolete(found: Identified) -> tuple[str, ...]:
-    """Keys of the valve in the rig file that belong to a spool model of the other order."""
-    if found.second_order != (found.experiment.settings.f45 is not None):
+    """Keys of the valve in the rig file that belong to a spool model of the other order, where this one replaces it."""
+    if not separates_delay(found) or found.second_order != (found.experiment.settings.f45 is not None):
         return ()
     return ("f45",) if found.second_order else ("f90", "damping")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 from hilserver.rig.build import Rig
@@ -92,12 +93,11 @@ def moved_both_ways(cycle: CycleSettings) -> float:
     """Time in a work cycle, s, by which each input has had its highest and its lowest value for HELD seconds."""
     times = [0.0]
     for entry in cycle.inputs.values():
-        if entry.points is not None:
-            highest = max(entry.points, key=lambda point: point[1])
-            lowest = min(entry.points, key=lambda point: point[1])
-            times += [highest[0], lowest[0]]
-        elif entry.sines:
-            times.append(entry.sines[0].counts)
+        values = list(entry.points or ())
+        if entry.sweep is not None:
+            moved, sweep = entry.sines[0].counts, entry.sweep  # the first sine has passed both of its peaks by then
+            values += [(moved, sweep.mean + sweep.amplitude), (moved, sweep.mean - sweep.amplitude)]
+        times += [end(values, key=itemgetter(1))[0] for end in (max, min)]
     return max(times) + HELD
 
 

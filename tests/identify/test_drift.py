@@ -13,7 +13,7 @@ from scipy.linalg import solve_continuous_lyapunov
 from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
-from hilserver.identify.drift import LONGEST, Intensities, best_feedback_time
+from hilserver.identify.drift import LONGEST, SHORTEST, Intensities, Trust, best_feedback_time
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 
@@ -72,6 +72,19 @@ def test_no_other_feedback_time_leaves_a_smaller_flow_error() -> None:
     assert least == pytest.approx(0.5 * DRIFT * best + sqrt(DRIFT * NOISE) / best, rel=1e-3)
     for factor in (0.3, 0.8, 1.25, 3.0):
         assert variance(factor * best, DRIFT, NOISE) > 1.01 * least
+
+
+@pytest.mark.parametrize("drift", [-1e-6, 0.0, DRIFT, 1.0])
+@pytest.mark.parametrize("noise", [0.0, NOISE, 1.0])
+@pytest.mark.parametrize("deviation", [0.0, DRIFT, 1e-6])
+def test_whatever_the_residuals_are_the_rig_file_can_be_loaded(drift: float, noise: float, deviation: float) -> None:
+    """Such as residuals of a valve whose model is quite wrong; and no value is smaller than its standard deviation."""
+    nominal = 1e-3
+    trust = Trust.of(Intensities(drift, noise, deviation), nominal)
+    assert 0.005 * nominal <= trust.drift <= nominal
+    assert 0.0 < trust.drift_deviation <= trust.drift
+    assert SHORTEST <= trust.feedback_time <= LONGEST
+    assert 0.0 < trust.feedback_deviation < 0.51 * trust.feedback_time
 
 
 def flow_errors(rig: Rig) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from hilserver.errors import HilserverError
 from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
-from hilserver.identify.report import document, fragment
+from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -94,6 +94,9 @@ def test_without_the_motion_of_the_spool_its_lag_and_the_delay_are_right_togethe
     delay, deviation = delay_and_deviation(slow)
     assert delay + 0.7 / (pi * 80.0) == pytest.approx(1e-3 + 0.7 / (pi * 72.0), abs=0.1e-3)
     assert found.fit.deviations["lag"] < deviation < 2e-3
+    first = replace(found, second_order=False)
+    assert obsolete(first) == ("f90", "damping")
+    assert obsolete(replace(first, fit=slow.fit)) == ()
 
 
 def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(
