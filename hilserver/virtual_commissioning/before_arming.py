@@ -35,7 +35,8 @@ def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
     """Why a rig must not be armed with these strategies, one sentence for each harmful one: one that
 
     trips, oscillates, wears out the valve or does not hold the load, at rest or in the work cycle until it has moved
-    both ways. One that is merely inaccurate is not refused. Takes one or two seconds of computing time per strategy.
+    both ways. One that is merely inaccurate is not refused. Takes less than a second of computing time per strategy
+    for one cylinder, some seconds for several.
     """
     bridging = [name for name in dict.fromkeys(strategies) if name in BRIDGING]
     if not bridging:

@@ -26,7 +26,7 @@ STEP_SHARE = 0.5
 higher steps, chambers cavitate because they are closed so abruptly, in the directly connected circuit too.
 """
 HELD, LONGEST_CYCLE = 1.0, 10_000
-"""s at each end of its motion, until an input counts as moved; ticks of the work cycle before arming, at most."""
+"""s after an input has had its highest and its lowest value; ticks of the work cycle before arming, at most."""
 RAMP = 1.0
 """Time, s, in which an input moves from rest to the end of its range, and back."""
 
@@ -90,7 +90,7 @@ def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None
 
 
 def moved_both_ways(cycle: CycleSettings) -> float:
-    """Time in a work cycle, s, by which each input has had its highest and its lowest value for HELD seconds."""
+    """Time in a work cycle, s, that ends HELD seconds after each input has had its highest and its lowest value."""
     times = [0.0]
     for entry in cycle.inputs.values():
         values = list(entry.points or ())

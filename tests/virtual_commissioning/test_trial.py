@@ -278,7 +278,7 @@ def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> No
 
 
 def test_before_arming_the_work_cycle_runs_until_each_input_has_moved_both_ways() -> None:
-    """A second at each end; no longer than 10 000 ticks, or the cycle; at least as long as asked for."""
+    """And a second more; no longer than 10 000 ticks, or the cycle; at least as long as asked for."""
     point = [["0 s", 0.0], ["1 s", 0.6], ["2 s", 0.6], ["4.5 s", -0.5], ["6 s", 0.0], ["30 s", 0.0]]
 
     def seconds(points: list[Any], rate: str = "1 kHz", least: float = 2.0, **more: Any) -> float:
