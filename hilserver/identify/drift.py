@@ -33,7 +33,8 @@ from hilserver.rig.settings import BridgeSettings
 DRIFT_TIME = 0.1
 """s over which a drift is stated, and observed."""
 BLOCK_TIME = 0.02
-"""s: length of the blocks, and the short time: a drift is negligible there."""
+"""s: length of the blocks. The short time is twice as long: a drift is small there, and between the blocks there is as
+much time again, in which the noise of a slow or filtered sensor changes (else it would appear as drift)."""
 PARTS = 20
 """Parts of the recording, from whose differences the standard deviation follows."""
 UNSEEN_DRIFT = 0.005
@@ -63,10 +64,10 @@ class Intensities:
         """From residual volumes per tick of ``dt`` s, where ``used``; None if these are too few."""
         block = max(round(BLOCK_TIME / dt), 1)
         apart = max(round(DRIFT_TIME / dt), 5 * block)
-        near, far = (second_differences(residual, used, block, lag) for lag in (block, apart))
+        near, far = (second_differences(residual, used, block, lag) for lag in (2 * block, apart))
         if min(len(near), len(far)) < PARTS * apart:
             return None
-        w, short, long = block * dt, block * dt, apart * dt
+        w, short, long = block * dt, 2 * block * dt, apart * dt
 
         def drift_of(near: Floats, far: Floats) -> float:
             return float((np.mean(far * far) - np.mean(near * near)) / (2.0 / 3.0 * (long**3 - short**3)))

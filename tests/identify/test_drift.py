@@ -38,6 +38,18 @@ def test_intensities_are_those_of_the_signal(drift: float) -> None:
     assert found.deviation < 0.2 * DRIFT
 
 
+@pytest.mark.parametrize("hold", [5, 10, 20])
+def test_noise_of_a_slow_sensor_is_no_drift(hold: int) -> None:
+    """A position that is sampled every 5 to 20 ms: what is held in between is the same error several times."""
+    ticks = 60_000
+    position = np.random.default_rng(4).standard_normal(ticks // hold + 1)
+    volume = sqrt(NOISE / (hold * DT)) * np.repeat(position, hold)[: ticks + 1]
+    found = Intensities.of(np.diff(volume), np.full(len(volume) - 1, True), DT)
+    assert found is not None
+    assert abs(found.drift) < min(3.0 * found.deviation, 0.1 * DRIFT)
+    assert found.noise == pytest.approx(NOISE, rel=0.4)
+
+
 def test_unused_ticks_do_not_count() -> None:
     values, used = residual(DRIFT, NOISE), np.full(60_000, True)
     used[20_000:20_100] = False
