@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, inf, isfinite, log10, pi, sqrt
+from math import floor, hypot, inf, isfinite, log10, pi, sqrt
 from typing import Literal
 
+from hilserver.identify.drift import trust_in
 from hilserver.identify.identification import Identified
+from hilserver.identify.influences import SPOOL, uniform
 from hilserver.identify.model import delay_of, lag_of
+from hilserver.rig.valves import time_constant
 from hilserver.units import shown_unit
 
 MAX_DIGITS = 5
@@ -68,7 +71,7 @@ def findings(found: Identified) -> list[IdentifiedValue]:
             ),
         ]  # fmt: skip
     result += _motion(found)
-    result.append(IdentifiedValue("delay", "delay", delay_of(values), delay_deviation(found), v.delay, "ms", 1e3))
+    result.append(IdentifiedValue("delay", "delay", *delay_and_deviation(found), v.delay, "ms", 1e3))
     if "C_PA" in values:
         result.append(IdentifiedValue("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
         leak = leakage_point(found)
@@ -119,17 +122,37 @@ def _motion(found: Identified) -> list[IdentifiedValue]:
     ]
 
 
-def delay_deviation(found: Identified) -> float:
-    """Standard deviation of the delay, the lag minus that of the spool; infinite if they can't be separated."""
-    values, known = found.values, found.fit.deviations
-    names = {"lag", "frequency"} | ({"damping"} if found.second_order else set())
-    if not names <= set(known):
-        return inf
-    f, d = values["frequency"], values.get("damping", 0.0)
-    gradient = {"lag": 1.0, "frequency": lag_of(f, d) / f}
-    if found.second_order:
-        gradient["damping"] = -1.0 / (pi * f)
-    return found.fit.deviation_of(gradient)
+def trust_findings(found: Identified) -> list[IdentifiedValue]:
+    """How closely the valve keeps to these properties, and the feedback time that suits it; empty if not known."""
+    v = found.experiment.settings
+    nominal = found.values.get("C_PA", 0.0) * found.experiment.C_PA * sqrt(v.nominal_flow.edge_drop())
+    if (trust := trust_in(found, nominal)) is None:
+        return []
+    drift, deviation = trust.drift / nominal, trust.drift_deviation / nominal
+    times = trust.feedback_time, trust.feedback_deviation, v.bridge.feedback_time
+    return [
+        IdentifiedValue("drift of the flow in 0.1 s", "flow_drift", drift, deviation, v.flow_drift),
+        IdentifiedValue("feedback time", "feedback_time", *times, "ms", 1e3),
+    ]
+
+
+def separates_delay(found: Identified) -> bool:
+    """Whether the recording separates the delay from the lag of the spool."""
+    return {"frequency", "damping"} & found.values.keys() <= found.fit.deviations.keys()
+
+
+def delay_and_deviation(found: Identified) -> tuple[float, float]:
+    """The delay, the lag minus that of the spool, and its standard deviation, s.
+
+    Where the recording does not separate the two, the spool remains that of the rig file, with its usual tolerance.
+    """
+    values, fit = found.values, found.fit
+    if separates_delay(found):
+        f, d = values["frequency"], values.get("damping", 0.0)
+        gradient = {"lag": 1.0, "frequency": lag_of(f, d) / f, "damping": -1.0 / (pi * f)}
+        return delay_of(values), fit.deviation_of(gradient) if "lag" in fit.deviations else inf
+    tau = time_constant(found.experiment.settings)
+    return values["lag"] - tau, hypot(fit.deviations.get("lag", inf), sqrt(2.0) * uniform(SPOOL) * tau)
 
 
 def rounded(value: float, deviation: float) -> str:

@@ -41,6 +41,8 @@ HOSE_MODULUS = 2e5
 """Pa^0.5: B_hc of a braided hose (:mod:`hilserver.components.hose`)."""
 HOSE, AIR = 1.0, 0.02
 """Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure."""
+SPOOL = 0.3
+"""Tolerance of the stated frequency and damping of a spool, as a fraction: amplitude, pressure, temperature."""
 PISTON_LEAKAGE = 0.02 * L_MIN / BAR
 """m³/s/Pa: tolerance of the leakage past a piston, 0.02 l/min/bar (worn seals)."""
 SMOOTH_PRESSURE = 0.003

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.items import InlineTable, Item
+from tomlkit.items import InlineTable, Item, Table
 
 from hilserver.errors import HilserverError
 
@@ -34,15 +34,32 @@ def _merge(target: Any, source: Mapping[str, Any], origin: str) -> None:
     for key, value in source.items():
         old = target.get(key)
         is_value = not isinstance(value, Mapping) or isinstance(value, InlineTable)  # such as a flow at a drop
-        if not is_value and isinstance(old, Mapping):
-            _merge(old, value, origin)
+        if not is_value:
+            if not isinstance(old, Mapping):
+                _put(target, key, tomlkit.inline_table() if isinstance(target, InlineTable) else _empty(value))
+            _merge(target[key], value, origin)
             continue
-        if is_value:
-            comment, value.trivia.comment_ws = value.trivia.comment, "  "
-            value.trivia.comment = f"{comment}, {origin}" if comment else f"# {origin}"
+        comment, value.trivia.comment_ws = value.trivia.comment, "  "
+        value.trivia.comment = f"{comment}, {origin}" if comment else f"# {origin}"
         if isinstance(old, Item) and old.trivia.comment:
             value.trivia.comment_ws, value.trivia.comment = old.trivia.comment_ws, old.trivia.comment
-        target[key] = value
+        _put(target, key, value)
+
+
+def _empty(table: Any) -> Table:
+    """A table like this one, without its content."""
+    return tomlkit.table(isinstance(table, Table) and table.is_super_table())
+
+
+def _put(target: Any, key: str, value: Item) -> None:
+    """Set a value. A new one stands before the comments at the end of its table: they belong to the next one."""
+    body = target.value.body if isinstance(target, Table) else []
+    end = len(body)
+    while end and body[end - 1][0] is None:
+        end -= 1
+    after, body[end:] = body[end:], []
+    target[key] = value
+    body.extend(after)
 
 
 def difference(before: str, after: str, name: str) -> str:

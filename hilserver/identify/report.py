@@ -8,11 +8,19 @@ from math import inf
 import numpy as np
 
 from hilserver.components.shared.edges import NominalFlow
-from hilserver.identify.findings import IdentifiedValue, delay_deviation, findings, joined, leakage_point, rounded
+from hilserver.identify.findings import (
+    IdentifiedValue,
+    delay_and_deviation,
+    findings,
+    joined,
+    leakage_point,
+    rounded,
+    separates_delay,
+    trust_findings,
+)
 from hilserver.identify.fit import FitResult
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.machine import Restriction, machine_findings
-from hilserver.identify.model import delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.recorded import Recording
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table, tuned_servo
@@ -57,8 +65,9 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
         "# Each value is followed by its standard deviation. Merge the keys into the rig file (--apply does).",
     ]
     for found in results:
-        lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found)]
-        lines += servo_lines(found, tuned_servo(found, recording))
+        servo = tuned_servo(found, recording)
+        lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found), *servo_lines(found, servo)]
+        lines += _feedback_lines(found, servo is not None)
     for table, values in machine_findings(results, recording).items():
         lines += ["", f"[{table}]", *(_line(f, _machine_value(f)) for f in values)]
     return "\n".join(lines) + "\n"
@@ -67,7 +76,7 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
 def _valve_lines(found: Identified) -> list[str]:
     v, lines = found.experiment.settings, []
     by_key = {f.key: f for f in findings(found)}
-    for f in findings(found):
+    for f in [*findings(found), *(f for f in trust_findings(found) if f.key == "flow_drift")]:
         if f.key in ("", "gone_at"):
             continue
         if not f.known:
@@ -93,9 +102,16 @@ def _valve_lines(found: Identified) -> list[str]:
     return lines
 
 
+def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
+    """The feedback time where it changes; the settings of the servo have begun its table where there are any."""
+    changed = [f for f in trust_findings(found) if f.key == "feedback_time" and f.value != f.configured]
+    begun = [] if after_servo else ["", f"[valves.{found.experiment.valve}.bridge]"]
+    return [*begun, *(_line(f, _toml(f, f.value)) for f in changed)] if changed else []
+
+
 def obsolete(found: Identified) -> tuple[str, ...]:
-    """Keys of the valve in the rig file that belong to a spool model of the other order."""
-    if found.second_order != (found.experiment.settings.f45 is not None):
+    """Keys of the valve in the rig file that belong to a spool model of the other order, where this one replaces it."""
+    if not separates_delay(found) or found.second_order != (found.experiment.settings.f45 is not None):
         return ()
     return ("f45",) if found.second_order else ("f90", "damping")
 
@@ -186,7 +202,7 @@ def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
 
 def table(found: Identified) -> Grid:
     """Identified and configured values."""
-    return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in findings(found)))
+    return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in [*findings(found), *trust_findings(found)]))
 
 
 def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
@@ -202,11 +218,11 @@ def notes(found: Identified) -> list[str]:
     sources += [f"the flow sensor {e.flow.channel}"] if e.flow else []
     sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
     lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
-    if not all(name in fit.deviations for name in ("frequency", *(["damping"] if found.second_order else []))):
+    if not separates_delay(found):
         lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
-            f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."
+            f"{lag.text()} ± {lag.deviation_text()}. The spool is taken from the rig file; the delay is what remains."
         )
     lines.append(about_the_delay(found))
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
@@ -226,7 +242,8 @@ def notes(found: Identified) -> list[str]:
                 f"The {word} sensor {sensor.channel} lags {more:.2f} ms ± {fit.deviations[late] * 1e3:.2g} ms more "
                 f'than configured: set its delay = "{more + known:.2g} ms".'
             )
-    if delay_of(values) < -SIGNIFICANT * delay_deviation(found):
+    delay, deviation = delay_and_deviation(found)
+    if delay < -SIGNIFICANT * deviation:
         lines.append("The delay is negative: the configured delays of the channels are too long.")
     lines += [f"Not identifiable, taken from the rig file: {', '.join(found.left_out)}."] if found.left_out else []
     return lines

@@ -35,10 +35,11 @@ TYPICAL_PRESSURE = 5e6
 """Pa, for the chambers' capacitance."""
 DRIFT_FORCE = 0.1
 """Fraction of A_A·100 bar by which load and friction may wander in 0.1 s (standard deviation)."""
-DRIFT_FLOW = 0.02
-"""Fraction of the nominal flow by which a flow may wander from what is expected of its valve in 0.1 s."""
 DRIFT_UNKNOWN = 0.3
-"""The same where no valve is known at the port."""
+"""Fraction of the nominal flow by which a flow may wander in 0.1 s where no valve is known at the port.
+
+Of a known valve it is ``flow_drift`` of the rig file.
+"""
 POSITION_NOISE = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed indefinitely."""
 MIN_NOISE = 0.1
@@ -47,7 +48,9 @@ MIN_NOISE = 0.1
 A filter that gives a delayed sensor more weight than that corrects the errors of its model too fast.
 """
 Values = tuple[float | None, ...]
-"""One number per sensor or valve; None if the cylinder has none."""
+"""One number per sensor; None if the cylinder has none."""
+Valves = tuple[tuple[float, float] | None, ...]
+"""Nominal flow, m³/s, and ``flow_drift`` of the valves at port A and B; None if there is none."""
 P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, CylinderState.names()[:STATES])
 """The filter's states by number."""
 
@@ -60,23 +63,24 @@ def kalman_table(settings: RigSettings, plan: Plan, rates: Mapping[str, float]) 
     dt, first = plan.loop[0].dt, plan.layout[0].channel
     ticks = [ticks_between_samples(channel.device, rates, 1.0 / dt) for channel in settings.channels.values()]
     deviations = [channel.deviation() for channel in settings.channels.values()]
+    drifts = [valve.flow_drift for valve in settings.valves.values()]
     length, lines = plan.layout[0].cylinder_past_ticks, []
     for m in plan.cylinder:
         sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
         noise = tuple(deviations[s - first] if s >= 0 else None for s in sensors)
         periods = tuple(ticks[s - first] if s >= 0 else 1 for s in sensors)
-        valves = tuple(plan.valve[i].Q_nominal if i >= 0 else None for i in (m.valve_A, m.valve_B))
+        valves = tuple((plan.valve[i].Q_nominal, drifts[i]) if i >= 0 else None for i in (m.valve_A, m.valve_B))
         lines.append(_lines(np.array(m).tobytes(), noise, periods, valves, dt, length))
     return np.concatenate(lines) if lines else np.zeros((0, 0))
 
 
 @functools.lru_cache(maxsize=64)
-def _lines(cylinder: bytes, noise: Values, periods: tuple[int, ...], nominal: Values, dt: float, length: int) -> Floats:
+def _lines(cylinder: bytes, noise: Values, periods: tuple[int, ...], valves: Valves, dt: float, length: int) -> Floats:
     """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
     m: CylinderRecord = np.frombuffer(cylinder, dtype_of(CylinderRecord))[0]
     places = np.linspace(0.0, m.stroke, GRID)
     pairs = [(rate_A / dt, rate_B / dt) for rate_A in RATES for rate_B in RATES]
-    return np.array([_gains(m, float(x), pair, noise, periods, nominal, dt, length) for pair in pairs for x in places])
+    return np.array([_gains(m, float(x), pair, noise, periods, valves, dt, length) for pair in pairs for x in places])
 
 
 def _gains(
@@ -85,12 +89,12 @@ def _gains(
     rates: tuple[float, float],
     noise: Values,
     periods: tuple[int, ...],
-    nominal: Values,
+    valves: Valves,
     dt: float,
     length: int,
 ) -> Floats:
     """One line of the table: at position x, where the valves settle p_A and p_B at these rates, 1/s."""
-    usual = max((q for q in nominal if q is not None), default=1e-3)
+    usual = max((valve[0] for valve in valves if valve is not None), default=1e-3)
     scale = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
     motion = np.zeros((STATES, STATES))
@@ -101,8 +105,8 @@ def _gains(
     motion = motion * scale[None, :] / scale[:, None]
     wander = np.zeros(STATES)
     wander[FORCE] = DRIFT_FORCE * m.area_A * 1e7 / sqrt(0.1)
-    for state, q in ((BIAS_A, nominal[0]), (BIAS_B, nominal[1])):
-        wander[state] = (DRIFT_FLOW * q if q is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
+    for state, valve in ((BIAS_A, valves[0]), (BIAS_B, valves[1])):
+        wander[state] = (valve[1] * valve[0] if valve is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
     wander[X] = POSITION_NOISE
     step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
     step, spread, scale = _with_past(step, spread, scale, length)

@@ -138,7 +138,11 @@ class BridgeSettings(Datasheet):
         description="opening over which the jump across the overlap is smoothed, so that noise can't move the spool",
     )
     feedback_time: Time = Field(
-        default="30 ms", gt=0, le=10, description="feedback: time constant with which a missing volume is compensated"
+        default="30 ms",
+        gt=0,
+        le=10,
+        description="feedback: time constant with which a missing volume is compensated; hilserver identify "
+        "calculates it",
     )
     gain: Number = Field(
         default=0.5,
@@ -194,6 +198,13 @@ class ValveSettings(Datasheet):
         default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a fraction of full stroke"
     )
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
+    flow_drift: Number = Field(
+        default=0.02,
+        ge=1e-4,
+        le=1,
+        description="by how much the flow drifts within 0.1 s from that of the values above, as a fraction of "
+        "nominal_flow (standard deviation); hilserver identify determines it",
+    )
     device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="name of the output channel at the device")
     max_age: ConfirmationAge = None

@@ -24,7 +24,7 @@ from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
 SHORT = 2.0
-"""s of rest and of the work cycle."""
+"""s of rest, and at least of the work cycle."""
 REMEDY = (
     "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "
     "arming.virtual_commissioning = false in the rig file."
@@ -34,8 +34,9 @@ REMEDY = (
 def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
     """Why a rig must not be armed with these strategies, one sentence for each harmful one: one that
 
-    trips, oscillates, wears out the valve or does not hold the load, at rest or in the first seconds of the work cycle.
-    One that is merely inaccurate is not refused. Takes one or two seconds of computing time per strategy.
+    trips, oscillates, wears out the valve or does not hold the load, at rest or in the work cycle until it has moved
+    both ways. One that is merely inaccurate is not refused. Takes less than a second of computing time per strategy
+    for one cylinder, some seconds for several.
     """
     bridging = [name for name in dict.fromkeys(strategies) if name in BRIDGING]
     if not bridging:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 from hilserver.rig.build import Rig
+from hilserver.rig.cycle import CycleSettings
 
 STROKES = (0.1, 0.5, 0.9)
 """Initial positions, as fractions of the stroke."""
@@ -23,6 +25,8 @@ STEP_SHARE = 0.5
 
 higher steps, chambers cavitate because they are closed so abruptly, in the directly connected circuit too.
 """
+HELD, LONGEST_CYCLE = 1.0, 10_000
+"""s after an input has had its highest and its lowest value; ticks of the work cycle before arming, at most."""
 RAMP = 1.0
 """Time, s, in which an input moves from rest to the end of its range, and back."""
 
@@ -77,11 +81,24 @@ def cases(
 
 
 def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None) -> Iterator[Case]:
-    """The minimum before arming: rest, and the first seconds of the work cycle; ``home`` as above."""
+    """The minimum before arming: rest, and the work cycle until it has moved both ways; ``home`` as above."""
     yield Case(CaseKind.REST, _still(rig, seconds), home)
     if rig.cycle is not None:
-        length = min(seconds, rig.cycle.duration)
+        longest = max(seconds, LONGEST_CYCLE / rig.settings.loop.rate)
+        length = min(max(seconds, moved_both_ways(rig.cycle)), longest, rig.cycle.duration)
         yield Case(CaseKind.CYCLE, {**rig.sources["cycle"], "length": f"{length!r} s", "repeat": False}, home)
+
+
+def moved_both_ways(cycle: CycleSettings) -> float:
+    """Time in a work cycle, s, that ends HELD seconds after each input has had its highest and its lowest value."""
+    times = [0.0]
+    for entry in cycle.inputs.values():
+        values = list(entry.points or ())
+        if entry.sweep is not None:
+            moved, sweep = entry.sines[0].counts, entry.sweep  # the first sine has passed both of its peaks by then
+            values += [(moved, sweep.mean + sweep.amplitude), (moved, sweep.mean - sweep.amplitude)]
+        times += [end(values, key=itemgetter(1))[0] for end in (max, min)]
+    return max(times) + HELD
 
 
 def _ends(rig: Rig) -> Iterator[tuple[str, float]]:

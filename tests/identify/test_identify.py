@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from dataclasses import replace
+from math import pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from lift_bench import LEAKAGE, both, delays, hard, lift, of_valves
 from rig_bench import bench_rig
 
 from hilserver.errors import HilserverError
+from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
-from hilserver.identify.report import document, fragment
+from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -80,6 +82,21 @@ def test_the_fragment_and_the_report_contain_the_identified_values(
     written = document([found], recording).write(tmp_path, "valves")
     assert {path.suffix for path in written} >= {".html", ".md"}
     assert all(path.stat().st_size > 1000 for path in written)
+
+
+def test_without_the_motion_of_the_spool_its_lag_and_the_delay_are_right_together(
+    sequence: tuple[Rig, Recording, Identified],
+) -> None:
+    """A recording without fast movement: the spool remains that of the rig file, 80 Hz instead of 72 Hz."""
+    _, _, found = sequence
+    known = [name for name in found.fit.values if name not in ("frequency", "damping")]
+    slow = replace(found, fit=found.fit.of(known), left_out={"frequency": 50.0, "damping": 1.0})
+    delay, deviation = delay_and_deviation(slow)
+    assert delay + 0.7 / (pi * 80.0) == pytest.approx(1e-3 + 0.7 / (pi * 72.0), abs=0.1e-3)
+    assert found.fit.deviations["lag"] < deviation < 2e-3
+    first = replace(found, second_order=False)
+    assert obsolete(first) == ("f90", "damping")
+    assert obsolete(replace(first, fit=slow.fit)) == ()
 
 
 def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -15,6 +16,7 @@ from lift_bench import FILE, lift
 from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
+from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.machine import machine_findings
 from hilserver.identify.merge import merged
@@ -80,6 +82,22 @@ def test_the_fragment_contains_them_and_can_be_merged(identified: Found) -> None
     after = tomllib.loads(merged(FILE.read_text(), text, {}, date(2026, 11, 25)))
     assert {"leakage", "bulk_modulus", "air_fraction", "dead_volume_A"} <= after["cylinders"]["lift"].keys()
     assert all("noise" in after["channels"][name] for name in ("p_A", "p_B", "x"))
+    assert all(UNSEEN_DRIFT <= after["valves"][name]["flow_drift"] < 1.5 * UNSEEN_DRIFT for name in "AB")
+    assert all(to_si(after["valves"][name]["bridge"]["feedback_time"], "s") > SHORTEST for name in "AB")
+
+
+@pytest.mark.slow
+def test_a_wrong_model_of_the_valve_is_trusted_less(identified: Found) -> None:
+    """The identified valves keep to their models; with 3 % more overlap the flow in the null region is wrong."""
+    _, _, results = identified
+    for found in results:
+        wrong = {**found.fit.values, "overlap": found.fit.values["overlap"] + 0.03}
+        trust, less = trust_in(found, 1e-3), trust_in(replace(found, fit=replace(found.fit, values=wrong)), 1e-3)
+        assert trust is not None
+        assert less is not None
+        assert trust.drift < 1.5e-3 * UNSEEN_DRIFT
+        assert less.drift > 1.5 * trust.drift
+        assert less.feedback_time < trust.feedback_time
 
 
 def test_noise_is_that_of_successive_samples() -> None:

@@ -76,6 +76,38 @@ def test_valves_may_be_written_in_a_line() -> None:
     assert "# all of them" in after
 
 
+def test_new_keys_stand_before_the_comment_of_the_next_table() -> None:
+    text = '[valves.main]\nport = "A"\n\n# --- the small one\n[valves.other]\nport = "B"\n# --- end\n[mqtt]\nport = 0\n'
+    found = "[valves.main]\nnull = 0.1\n[valves.main.bridge]\ngain = 1.0  # ± 0.1\n[valves.other]\nnull = 0.2\n"
+    after = merged(text, found, {}, TODAY)
+    assert list(map(str.strip, filter(None, after.splitlines()))) == [
+        "[valves.main]",
+        'port = "A"',
+        "null = 0.1  # identified on 2026-11-23",
+        "[valves.main.bridge]",
+        "gain = 1.0  # ± 0.1, identified on 2026-11-23",
+        "# --- the small one",
+        "[valves.other]",
+        'port = "B"',
+        "null = 0.2  # identified on 2026-11-23",
+        "# --- end",
+        "[mqtt]",
+        "port = 0",
+    ]
+    assert merged(after, found, {}, TODAY) == after
+
+
+@pytest.mark.parametrize(
+    "text", ['[valves]\nmain = { port = "A" }\n', "valves = { main = { bridge = {} } }\n", "[valves.main]\n"]
+)
+def test_a_table_that_the_valve_does_not_have_is_added(text: str) -> None:
+    found = "[valves.main.bridge]\ngain = 0.27  # ± 0.01\n[cylinders.lift]\nleakage = 0.1\n"
+    after = tomllib.loads(merged(text, found, {}, TODAY))
+    assert after["valves"]["main"]["bridge"] == {"gain": 0.27}
+    assert after["cylinders"] == {"lift": {"leakage": 0.1}}
+    assert set(after["valves"]["main"]) - {"bridge"} == set(tomllib.loads(text)["valves"]["main"]) - {"bridge"}
+
+
 def test_difference_shows_old_and_new_lines() -> None:
     shown = difference(RIG, merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY), "lab.toml").splitlines()
     assert '-f45 = "60 Hz"  # datasheet, page 3' in shown

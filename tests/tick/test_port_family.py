@@ -162,31 +162,29 @@ def test_what_is_asked_is_what_the_circuit_has_passed(kind: str) -> None:
         (Case("pressure_source", "middle", "light"), STATIC),
         (Case("relief_valve, return", "middle", "light"), STATIC),
         (Ready("regenerative"), STATIC),
+        (Ready("lowering"), STATIC),
+        (Ready("lowering"), "inverse_lag"),
     ],
     ids=str,
 )
 def test_a_strategy_that_oscillates_is_refused_before_arming(case: Case | Ready, strategy: str) -> None:
+    """`lowering` oscillates while it lifts, in the eighth second of its cycle."""
     judged = found(case, strategy)
     assert judged.tripped or judged.noise > UNSTEADY
     assert refusals(case.rig(), [strategy])
 
 
-@pytest.mark.parametrize("case", TWO[::4], ids=str)
+@pytest.mark.parametrize("case", [*TWO[::4], Ready("lowering")], ids=str)
 def test_a_strategy_that_holds_everything_is_not_refused(case: Case | Ready) -> None:
     assert refusals(case.rig(), [FEEDBACK]) == []
 
 
 @pytest.mark.parametrize(
-    ("case", "lower", "higher"),
-    [
-        (Ready("lowering"), STATIC, "inverse_lag_leakage"),
-        (Case("reducing_valve", "middle", "light"), STATIC, "inverse_lag"),
-    ],
-    ids=str,
+    ("case", "lower", "higher"), [(Case("reducing_valve", "middle", "light"), STATIC, "inverse_lag")], ids=str
 )
 @pytest.mark.xfail(
     raises=AssertionError,
-    reason="these levels hold the pressures at the ports, or differentiate them; they are not refused",
+    reason="this level differentiates the pressures at the ports: 3.8 instead of 3.5 %, doubtful, but not refused",
 )
 def test_a_rung_is_further_off_than_the_one_below(case: Case | Ready, lower: str, higher: str) -> None:
     assert found(case, higher).position < found(case, lower).position + ALIKE

@@ -23,9 +23,10 @@ from hilserver.errors import ConfigurationError
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
+from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
 from hilserver.virtual_commissioning.before_arming import refusals
-from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
+from hilserver.virtual_commissioning.cases import Case, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.request import Request
 from hilserver.virtual_commissioning.stand_in import stand_in
@@ -274,6 +275,26 @@ def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> No
     assert "Oscillation" in said
     assert refusals(lift(), ["feedback", "manual"]) == []
     assert refusals(slow, ["manual"]) == []
+
+
+def test_before_arming_the_work_cycle_runs_until_each_input_has_moved_both_ways() -> None:
+    """And a second more; no longer than 10 000 ticks, or the cycle; at least as long as asked for."""
+    point = [["0 s", 0.0], ["1 s", 0.6], ["2 s", 0.6], ["4.5 s", -0.5], ["6 s", 0.0], ["30 s", 0.0]]
+
+    def seconds(points: list[Any], rate: str = "1 kHz", least: float = 2.0, **more: Any) -> float:
+        joystick = {"points": points, **more}
+        rig = lift({"rig": {"loop": {"rate": rate}}, "cycle": {"inputs": {"joystick": joystick}}})
+        _, cycle = short_cases(rig, least)
+        return to_si(cycle.cycle["length"], "s")
+
+    assert seconds(point) == 5.5
+    assert seconds([*point, ["40 s", -0.6]]) == 10.0
+    assert seconds(point, "4 kHz") == 2.5
+    assert seconds(point, "4 kHz", 3.0) == 3.0
+    assert seconds([["0 s", 0.0], ["1 s", 0.6], ["1.5 s", 0.0]]) == 1.5
+    slow_sines = {"frequencies": ["0.5 Hz"], "rest": "1 s", "amplitude": 0.3}
+    assert seconds([["0 s", 0.0], ["3 s", 0.0]], sweep=slow_sines) == 3.0 + 1.0 + 2.0 + 1.0
+    assert seconds(point[:-1], sweep=slow_sines) == 5.5
 
 
 def test_before_arming_it_is_the_circuit_that_runs_now() -> None:
