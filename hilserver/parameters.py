@@ -199,6 +199,8 @@ class Resolver:
 
     def resolved(self, value: Any, key: str) -> Any:
         """A value of the file with what its expressions mean. Those that can't be evaluated stay as they are."""
+        if isinstance(value, float | int):  # thousands of them in a table over time
+            return value
         if is_expression(value):
             try:
                 found = self.parameters.resolve(value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,21 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
 def parse_with_tolerances(content: bytes, name: str) -> dict[str, Any]:
     """Like `parse_toml`, with tolerances as `read_toml` reads them."""
     return _with_tolerances(parse_toml(content, name), name)
+
+
+def copied(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a table at any depth; an order of magnitude faster than that of any objects."""
+    return {key: _copied(value) for key, value in table.items()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, float | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return copied(value)
+    if isinstance(value, list):
+        return [_copied(entry) for entry in value]
+    return copy.deepcopy(value)
 
 
 def replace_file(path: Path, text: str) -> None:

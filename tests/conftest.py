@@ -30,7 +30,11 @@ settings.load_profile("hilserver")
 
 # As the command line does for itself. Threads of BLAS that wait for each other cost other tests their processor.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
 assert "numpy" not in sys.modules  # which reads it when it is imported
+
+# Neither do the thousands of tests that pytest collects leave garbage.
+gc.set_threshold(50_000)
 
 # A shell without job control starts background commands with SIGINT ignored, and every child inherits this.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import statistics
@@ -24,6 +23,7 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import header
+from hilserver.toml import copied
 
 IDLE = 0.5
 """Load per CPU below which a machine counts as idle."""
@@ -63,7 +63,7 @@ def benchmarks(
 
 def with_substeps(rig: Rig, number: int) -> Rig:
     """The rig with this number of integration steps per tick of its virtual circuit."""
-    source: dict[str, Any] = copy.deepcopy(dict(rig.circuit.source))
+    source: dict[str, Any] = copied(rig.circuit.source)
     source["solver"] = {**source.get("solver", {}), "substeps": number}
     circuit = rig.read_circuit(source)
     return replace(rig, circuit=circuit, packed=rig.pack(circuit), sources={**rig.sources, "circuit": source})

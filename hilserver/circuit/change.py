@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
+from hilserver.toml import copied
 
 PARAMETERS = "parameters"
 """Stands for the circuit's own parameters where a component is named."""
@@ -20,7 +20,7 @@ def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, 
     ``component`` may also be a sub-circuit or a mechanism, whose values are its parameters, a component of a
     sub-circuit (``front.cylinder``), or ``parameters``: those of the circuit.
     """
-    changed = copy.deepcopy(dict(source))
+    changed = copied(source)
     table, defaults = _values_of(changed, component)
     for path, value in values.items():
         first, _, rest = path.partition(".")
@@ -77,7 +77,7 @@ def _set(table: dict[str, Any], path: str, value: Any, key: str) -> None:
 
 def with_component(source: Mapping[str, Any], component: str, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the circuit's table in which a component has another type; connections of the same name are kept."""
-    changed = copy.deepcopy(dict(source))
+    changed = copied(source)
     level, name = _place(changed, component)
     if name not in level.get("components", {}):
         text = "is not a component: only a component can be replaced by one of another type."

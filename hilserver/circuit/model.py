@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from hilserver.circuit.own import OwnFile
 from hilserver.components.base import Component, Datasheet, Fluid, Parameters
 from hilserver.components.synonyms import meant_type
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.toml import copied
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity, shown_value
 
 RIG = subcircuits.RIG
@@ -222,7 +222,7 @@ def _read_expanded(
     if problems:
         return None
     parts = tuple(p for p in placed if p is not None)
-    source, given = copy.deepcopy(dict(raw)), copy.deepcopy(dict(written))
+    source, given = copied(raw), copied(written)
     return Circuit(description, fluid, solver, parts, starts, source, given, tuple(mechanisms))
 
 

@@ -79,6 +79,8 @@ def main() -> None:
     gc.set_threshold(GARBAGE)
     # Matrices are small here: threads of NumPy's and SciPy's BLAS only wait for each other, at full load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Pydantic would look for plug-ins of its own in every installed package, in each process.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         with no_interrupt_lost():
             program(_called())()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import logging
 import os
 import time
@@ -24,6 +23,7 @@ from hilserver.record.summary import WORK
 from hilserver.rig.build import Rig, assemble
 from hilserver.service.supervisor import Supervisor
 from hilserver.tick.codes import Mode
+from hilserver.toml import copied
 
 RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
 """Rates that are tried, 1/s, up to the highest that a rig file may have."""
@@ -116,7 +116,7 @@ def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
 
     Nothing in it trips or is refused: missed ticks and old samples are to be measured, and the rig is simulated.
     """
-    sources: dict[str, Any] = copy.deepcopy(dict(rig.sources))
+    sources: dict[str, Any] = copied(rig.sources)
     table = sources["rig"]
     table["name"] = f"{rig.settings.name[:25]}-rates-{os.getpid()}"
     table["loop"] = {**table.get("loop", {}), "rate": f"{rate} Hz", "max_missed": 10_000, "max_age": "60 s"}

@@ -5,7 +5,6 @@ Only the simulated device changes. Channels, valves and cylinders of the rig fil
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 from hilserver.fidelity import changes
 from hilserver.fidelity.changes import DeviceTables, Draw, Table
 from hilserver.rig.build import Rig
+from hilserver.toml import copied
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def varied(rig: Rig, device: str, unknowns: Iterable[Unknown], seed: int) -> Tab
 
     An unknown has the same value for the same seed, whether it is drawn alone or with others.
     """
-    sources = copy.deepcopy(dict(rig.sources))
+    sources = copied(rig.sources)
     simulated = DeviceTables.of(sources, device, float(rig.plan.loop[0].dt))
     for unknown in unknowns:
         unknown.change(simulated, np.random.default_rng([seed, *unknown.name.encode()]))

@@ -7,7 +7,6 @@ joint is 0 as drawn.
 
 from __future__ import annotations
 
-import copy
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.parameters import without_parameters
+from hilserver.toml import copied
 from hilserver.units import Acceleration, Angle, Inertia, Length, Mass, Number, Speed, Velocity
 
 GROUND = "ground"
@@ -310,7 +310,7 @@ def read_mechanism(raw: object, file: str = "", prefix: str = "") -> Mechanism:
         size = len(next(iter(bodies.values())).centre)
         gravity = head.gravity if head.gravity is not None else _STANDARD_GRAVITY[size]
         method: Method = head.method or ("absolute" if len(gravity) == 2 else "recursive")
-        whole = Mechanism(head.description, method, gravity, bodies, joints, actuators, copy.deepcopy(dict(raw)))
+        whole = Mechanism(head.description, method, gravity, bodies, joints, actuators, copied(raw))
         problems += [Problem(text, key, file) for key, text in _misfits(whole)]
         if not problems:
             return _with_cylinders(whole)

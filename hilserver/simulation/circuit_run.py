@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.balance import Balance, balance, balance_texts
 from hilserver.simulation.cavitation import cavitation
 from hilserver.simulation.change_points import change_point_note
-from hilserver.simulation.driven import driven_table
+from hilserver.simulation.driven import drivers
 from hilserver.simulation.pacing import Look, Paced, Pacing, check_speed
 from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed, solved_by
 from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, check_tolerance, step_error
@@ -237,7 +237,7 @@ class _DrivenCircuit:
         """Inputs that change continuously become signals of the circuit; the others are held in each tick."""
         driven = circuit
         if cycle is not None and not s.hold_inputs:
-            driven = read_circuit(driven_table(circuit, cycle), library, file)
+            driven = replace(circuit, placed=(*circuit.placed, *drivers(circuit, cycle)))
         packed, program = pack(driven, library, file=file, accounts=True), compiled_program(library)
         held = tuple(signal for signal in driven.inputs() if cycle and signal in cycle.inputs)
         return cls(driven, program, packed, held, given_inputs(cycle, held, ticks, s.tick), s)

@@ -6,14 +6,14 @@ by half of that on average, which is far more than the error of the integrator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
-from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.model import Circuit
+from hilserver.circuit.model import Circuit, Placed
+from hilserver.components.table_signal import TableSignal
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.plan import cycle_objects
@@ -33,18 +33,19 @@ def is_continuous(entry: CycleInput) -> bool:
     return entry.shape != "hold"
 
 
-def driven_table(circuit: Circuit, cycle: CycleSettings) -> Mapping[str, Any]:
-    """The circuit as a table with a `table_signal` for each of its inputs that the cycle moves continuously."""
-    components = dict(circuit.source.get("components", {}))
+def drivers(circuit: Circuit, cycle: CycleSettings) -> Iterator[Placed]:
+    """A `TableSignal` for each input of the circuit that the cycle moves continuously."""
+    names = {placed.name for placed in circuit.placed}
     for signal in circuit.inputs():
         if signal in cycle.inputs and is_continuous(cycle.inputs[signal]):
             name = f"cycle_{signal}"
-            while name in components:
+            while name in names:
                 name += "_"
             times, values = course(cycle, signal)
-            table = {"type": "table_signal", "signal": signal, "repeat": cycle.repeat}
-            components[name] = table | {"samples": np.column_stack([times, values]).tolist()}
-    return {**circuit.source, "components": components}
+            samples = tuple(zip(times.tolist(), values.tolist(), strict=True))
+            # Thousands of points that need no validation: that would take a second.
+            table = TableSignal.model_construct(samples=samples, start=0.0, repeat=cycle.repeat)
+            yield Placed(name, table, ports={}, signals={"signal": signal})
 
 
 def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:

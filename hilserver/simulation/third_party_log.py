@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import BLOCK, LockstepRun
+from hilserver.toml import copied
 from hilserver.units import shown_unit
 
 
@@ -40,7 +40,7 @@ def rig_with_file(path: Path, file: Path | None) -> Rig:
     if len(names) > 1:
         text = f"--file is for one device, but {', '.join(names)} replay files: name their files in the rig file."
         raise ConfigurationError([Problem(text, "devices", str(path))])
-    sources = copy.deepcopy(dict(rig.sources))
+    sources = copied(rig.sources)
     sources["rig"]["devices"][names[0]]["file"] = str(file.absolute())
     return assemble(sources, path, rig.library)
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.library import Library, library_of
-from hilserver.circuit.model import Circuit, Placed, read_circuit
+from hilserver.circuit.library import library_of
+from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
-from hilserver.simulation.driven import driven_table, is_continuous
+from hilserver.simulation.driven import drivers, is_continuous
 from hilserver.simulation.packed_run import given_inputs, initial_values, solved_by
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import Figure
@@ -64,7 +64,7 @@ class CircuitRuns:
     def __init__(self, subject: CircuitSubject) -> None:
         self.subject, self.library = subject, library_of(subject.own)
         circuit = read_circuit(subject.table, self.library, subject.file)
-        self._drivers = _drivers(circuit, subject.cycle, self.library, subject.file)
+        self._drivers = tuple(drivers(circuit, subject.cycle)) if subject.cycle is not None else ()
         self._known = {placed.name: circuit.parameters_of(placed) for placed in self._drivers}
         self._circuits = VariantCircuits(
             circuit, subject.varied, subject.ranges, subject.choices, self._packed, self.library, subject.file
@@ -157,12 +157,3 @@ def _diverged(packed: PackedCircuit, rows: Floats, time: Floats) -> str:
     k = int(np.argmax(~np.isfinite(rows).all(axis=1)))
     name = packed.names[int(np.argmax(~np.isfinite(rows[k])))]
     return f"diverged: {name} is not finite after {time[k]:.4g} s"
-
-
-def _drivers(circuit: Circuit, cycle: CycleSettings | None, library: Library, file: str) -> tuple[Placed, ...]:
-    """The components that drive the inputs of a circuit, as in `hilserver simulate`."""
-    if cycle is None:
-        return ()
-    own = {placed.name for placed in circuit.placed}
-    driven = read_circuit(driven_table(circuit, cycle), library, file)
-    return tuple(placed for placed in driven.placed if placed.name not in own)

@@ -20,7 +20,7 @@ from hilserver.rig.build import PLANT_FILES, Rig, assemble
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.quantities import Changeable, WrittenValue, changeable, expanded, short, toleranced_values
 from hilserver.tolerances import Tolerance
-from hilserver.toml import read_toml
+from hilserver.toml import copied, read_toml
 
 CIRCUIT, SENSORS, ACTUATORS = "circuit", "sensors", "actuators"
 OF_SENSOR = {"noise": "", "delay": "s", "offset": "", "gain": ""}
@@ -131,7 +131,7 @@ class RigValues:
 
     def _with_parts(self, changes: Sequence[tuple[PartValue, float]]) -> dict[str, Any]:
         """The rig file with other values of sensors and actuators."""
-        table: dict[str, Any] = copy.deepcopy(dict(self.rig.sources["rig"]))
+        table: dict[str, Any] = copied(self.rig.sources["rig"])
         device = table["devices"][self.device]
         for each, x in changes:
             entry = device[each.part][each.name]

@@ -7,6 +7,7 @@ declared here, with one function each that finds a record in the row. The record
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -438,8 +439,13 @@ def column_reference() -> Iterator[tuple[str, Field]]:
 
 def unit_of_column(name: str) -> str:
     """The SI unit of a column by its name, empty if it has none or that of its channel or device."""
-    found = next((value.unit for pattern, value in column_reference() if matches(name, pattern)), "")
+    found = next((unit for pattern, unit in _units_of_columns() if pattern.fullmatch(name)), "")
     return "" if found in ("raw", "SI", "SI/s") else found
+
+
+@functools.cache
+def _units_of_columns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(_expression(pattern)), value.unit) for pattern, value in column_reference())
 
 
 def is_whole(column: str) -> bool:

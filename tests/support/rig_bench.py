@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.plan import plan_on
 from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import COLUMN, ValveState, as_whole, command_in, is_whole, valve_state
+from hilserver.toml import copied
 
 BAR = 1e5
 L_MIN = 1e-3 / 60.0
@@ -62,7 +62,7 @@ CIRCUIT: dict[str, Any] = {
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of nested tables with other values; None takes a key away."""
-    result = copy.deepcopy(dict(table))
+    result = copied(table)
     for key, value in changes.items():
         if value is None:
             result.pop(key, None)

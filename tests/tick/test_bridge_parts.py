@@ -42,7 +42,7 @@ from hilserver.tick.plan import (
     SUBSTEPS_OF_MACHINE,
     Plan,
 )
-from hilserver.tick.records import blank, cells_of
+from hilserver.tick.records import blank, cells_of, plain
 from hilserver.tick.row import CylinderState, ValveState, trend
 from hilserver.tick.valve import command_at, eased_opening, move_spool, opening_for, reset_nonfinite, valve_flow
 
@@ -262,7 +262,7 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
     late = {"delay": f"{delay} ms", "noise": f"{max(noise, 0.05)} bar"}
     sensors = {name: {**WITH_CYLINDER["channels"].get(name, {}), **late} for name in ("p_A", "p_B")}
     plan = cylinder_plan(**sensors, x={**WITH_CYLINDER["channels"]["x"], "noise": "0.01 mm"})
-    m, table, length = plan.cylinder[0], plan.kalman, len(plan.kalman[0])
+    m, table, length = plain(plan.cylinder[0]), plan.kalman, len(plan.kalman[0])
     gains = np.zeros(length)
     lines = 4 + round(max(delay, 0.0) + 0.499)
     assert (length - GAINS) == MEASUREMENTS * (STATES + SENSED * (lines - 1))
@@ -307,7 +307,7 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
     """
     rate = 500.0
     plan = bench_rig({**WITH_CYLINDER, "loop": {"rate": f"{rate} Hz"}, "valves": {"main": {"flow": None}}}).plan
-    m, gains, dt = plan.cylinder[0], np.zeros(plan.kalman.shape[1]), 1.0 / rate
+    m, gains, dt = plain(plan.cylinder[0]), np.zeros(plan.kalman.shape[1]), 1.0 / rate
     fine, random = 10, np.random.default_rng(5)
     truth, k, change = blank(CylinderState), blank(CylinderState), blank(CylinderState)
     start_cylinder(40e5, 20e5, 0.3, truth, m)
