@@ -14,9 +14,8 @@ import pytest
 from driver_conformance import HardwareBench
 from modbus_bench import RtuBench, TcpBench
 from serial_bench import AskedLineBench
-from service_harness import Server, eventually, panel, read_log, rig_text
+from service_harness import Server, eventually, panel, rig_text
 
-from hilserver.record.format import RecordError
 from hilserver.tick.codes import Mode
 from hilserver_drivers.modbus import Modbus
 
@@ -49,13 +48,6 @@ class Run:
     def close(self) -> None:
         for bench in self.benches.values():
             bench.close()  # type: ignore[attr-defined]
-
-    def logged(self, tick: int) -> dict[str, Any] | None:
-        """The log's columns, once it holds this tick."""
-        with contextlib.suppress(RecordError):  # nothing written yet
-            columns = read_log(self.server.logs[0]).columns
-            return dict(columns) if columns["tick"][-1] >= tick else None
-        return None
 
 
 def devices_table(name: str, bench: HardwareBench) -> str:
@@ -141,7 +133,7 @@ def test_an_unplugged_device_trips_by_age_and_continues_when_reconnected(run: Ru
             await asyncio.to_thread(eventually, lambda: run.pump(name) == 0.0)
             state = await user.see("state", start=len(user.seen))
             assert state["devices"][name]["restarts"] == 0
-            tripped_in_time(await asyncio.to_thread(eventually, lambda: run.logged(state["tick"])), name)
+            tripped_in_time(await asyncio.to_thread(eventually, lambda: run.server.logged(state["tick"])), name)
 
     asyncio.run(watch())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import signal
@@ -17,14 +16,13 @@ import probe
 import pytest
 from probe import ProbeDevice
 from probe_rig import CIRCUIT, MAX_AGE, RIG
-from service_harness import Panel, Server, eventually, read_log, talk
+from service_harness import Panel, Server, eventually, talk
 
 from hilserver.commissioning.calibrate import measure
 from hilserver.commissioning.live import live, readings
 from hilserver.driver import Floats
 from hilserver.errors import HilserverError
 from hilserver.realtime.worker import WRITE, Worker, WorkerMemory
-from hilserver.record.format import RecordError
 from hilserver.rig.build import load_rig
 from hilserver.tick.codes import Mode
 
@@ -125,21 +123,13 @@ def test_values_go_both_ways_with_their_ages(lasting: Run) -> None:
         await until(lambda: lasting.io.output("u") == 0.0)
         assert user.all("state")[-1]["devices"].keys() == {"card", "io"}
 
-        columns = await until(lambda: logged(lasting, user.all("state")[-1]["tick"]))
+        columns = await until(lambda: lasting.server.logged(user.all("state")[-1]["tick"]))
         ages = columns["age.x"][columns["mode"] == Mode.RUNNING]
         assert ages.min() >= 0.0
         assert ages.max() <= MAX_AGE
         assert (np.diff(ages) < 0.0).any(), "no other sample came"
 
     talk(lasting.server, watch)
-
-
-def logged(run: Run, tick: int) -> dict[str, Any] | None:
-    """The log's columns, once it holds this tick."""
-    with contextlib.suppress(RecordError):  # nothing written yet
-        columns = read_log(run.server.logs[0]).columns
-        return dict(columns) if len(columns["tick"]) and columns["tick"][-1] >= tick else None
-    return None
 
 
 def test_channels_and_calibrate_take_their_readings_from_the_running_server(
@@ -237,7 +227,7 @@ def test_a_device_is_unplugged_and_plugged_in_again(lasting: Run, name: str, lim
         await recovers(lasting, user)
         state = await user.see("state", start=len(user.seen))
         assert state["devices"][name]["restarts"] == restarts
-        tripped_in_time(await until(lambda: logged(lasting, state["tick"])), name, limit)
+        tripped_in_time(await until(lambda: lasting.server.logged(state["tick"])), name, limit)
 
     talk(lasting.server, watch)
 
@@ -283,7 +273,7 @@ def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) ->
                 assert lasting.card.output("v") == pulse
             lasting.card.condition = probe.WORKS
             await recovers(lasting, user)
-            columns = await until(functools.partial(logged, lasting, fault["tick"] + 100))
+            columns = await until(functools.partial(lasting.server.logged, fault["tick"] + 100))
             row = np.flatnonzero(columns["tick"] == fault["tick"])[0]
             pulses, faulted = columns["output.pulse"], columns["mode"] == Mode.FAULT
             assert faulted[row]

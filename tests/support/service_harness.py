@@ -28,7 +28,8 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.stand_by import WORKING
-from hilserver.record.reader import LogReader, LogTable
+from hilserver.record.format import RecordError
+from hilserver.record.reader import LogReader, LogTable, last_batch
 
 CONFIG = Path(__file__).parents[2] / "config"
 COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "run", "--verbose")
@@ -206,6 +207,14 @@ class Server:
         """Wait for the end of the supervisor; returns its exit code."""
         assert self.process is not None
         return self.process.wait(timeout)
+
+    def logged(self, tick: int) -> dict[str, Any] | None:
+        """The log's columns, once it holds this tick."""
+        with contextlib.suppress(RecordError):  # nothing written yet
+            last = last_batch(self.logs[0])
+            if last is not None and last["tick"][-1].as_py() >= tick:
+                return dict(read_log(self.logs[0]).columns)
+        return None
 
     def leaves(self) -> list[str]:
         """What is left of it: processes, shared memory, note."""
