@@ -114,7 +114,7 @@ window.editor = (() => {
     if (event.button !== 0) return;
     const item = event.target.closest(".palette-item");
     if (item) return fromPalette(event, item);
-    if (!event.target.closest(".editor-sheet")) return;
+    if (!event.target.closest(".editor-sheet") || event.target.closest(".fixed-places")) return;
     const handle = event.target.closest(".handle");
     const part = event.target.closest("[data-part], [data-machine]");
     if (!handle && !part) return; // the sheet is moved (zoom.js)

@@ -13,7 +13,7 @@ from hilserver.components.synonyms import SYNONYMS
 from hilserver.drawing.model import Drawing
 from hilserver.drawing.schematic import render
 from hilserver.drawing.symbols import Symbol, box, symbol
-from hilserver.editor.checks import CircuitFinding
+from hilserver.editor.checks import EditorFinding
 from hilserver.editor.sketch import Sketch
 
 ROOM, STEP = 100.0, 200.0
@@ -23,7 +23,7 @@ _WAYS = re.compile(r"(\d) (\d)$")
 """Of a directional valve: 4/3."""
 
 
-def picture_of(found: Sketch, selected: str, findings: Sequence[CircuitFinding]) -> str:
+def picture_of(found: Sketch, selected: str, findings: Sequence[EditorFinding]) -> str:
     """The SVG of a circuit that is being edited; ``selected``: a part or a node."""
     drawing = found.drawing
     _enlarge(drawing)
@@ -72,7 +72,7 @@ def _selection(drawing: Drawing, selected: str) -> Iterable[str]:
             yield f'<path class="selected" d="{path}"/>'
 
 
-def _marks(drawing: Drawing, findings: Sequence[CircuitFinding], at_nodes: Mapping[str, str]) -> Iterable[str]:
+def _marks(drawing: Drawing, findings: Sequence[EditorFinding], at_nodes: Mapping[str, str]) -> Iterable[str]:
     """A mark at each part with a problem, and at one part of each node with one; its title says which."""
     said: dict[str, list[str]] = {}
     for finding in findings:

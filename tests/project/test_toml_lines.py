@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilserver.errors import ConfigurationError, Problem, dotted
+from hilserver.errors import ConfigurationError, Problem, dotted, with_lines
 from hilserver.toml import parse_toml
-from hilserver.toml_lines import TomlPlace, line_of, places, with_lines
+from hilserver.toml_lines import TomlPlace, line_of, places
 
 ROOT = Path(__file__).parents[2]
 KEYS = ("a", "b", "a_1", "-", "7", "a b", "a.b", 'q"', "q'", "[0]", "é", "\\", "\t", "#", "=")
