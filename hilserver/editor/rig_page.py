@@ -42,7 +42,7 @@ class RigPage(EditingPage):
         super().__init__(session, leave)
 
     def _content(self) -> None:
-        with ui.column().classes("card w-full gap-0 outline"):
+        with ui.column().classes("card w-full gap-0 rig-outline"):
             self._outline = ui.column().classes("w-full gap-0")
             self._outlined: object = None
         with ui.column().classes("card w-full gap-2 min-w-0"):
@@ -96,10 +96,9 @@ class RigPage(EditingPage):
         self._outline.clear()
         with self._outline:
             self._link("", "Rig", wrong)
-            for key, names in parts.items():
-                if names is None:
-                    self._link(key, key, wrong)
-                    continue
+            for key in (key for key, names in parts.items() if names is None):
+                self._link(key, key, wrong)
+            for key, names in ((key, names) for key, names in parts.items() if names is not None):
                 with ui.row().classes("w-full items-center no-wrap gap-1"):
                     heading(key).classes("grow")
                     add = ui.button(icon="add", on_click=lambda key=key: self._add(key))

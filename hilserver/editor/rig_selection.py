@@ -50,7 +50,9 @@ class RigSelection:
 
             self._entries.show(part, at, first, "Values", stays=stays, where=where)
             if others:
-                with ui.expansion(f"{len(others)} more values").classes("w-full more-values").props("dense"):
+                incomplete = any(each.part == part and not each.is_note for each in self._session.findings)
+                more = ui.expansion(f"{len(others)} more values", value=incomplete)
+                with more.classes("w-full more-values").props("dense"):
                     self._entries.show(part, at, others, stays=stays, where=where)
             self._foot(part)
 
