@@ -17,9 +17,13 @@ _NODE = re.compile(r'(?:node |signal )?"([^"]+)"')
 """How a message names the node that it is about, where it has no key."""
 
 
+MECHANISM = "mechanism "
+"""In front of the name of a mechanism, where parts of a circuit are named."""
+
+
 @dataclass(frozen=True)
 class EditorFinding:
-    """A problem; ``part``: the component or the rig's entry, ``node``: the node that it is about, "" if about neither.
+    """A problem; ``part``: the component, "mechanism " and its name, or the rig's entry; ``node``: the node.
 
     ``line``: of the file that is edited, 0 if not known. ``file``: another file in which the problem is, "" if in none.
     """
@@ -89,4 +93,9 @@ def _finding(problem: Problem, document: CircuitDocument) -> EditorFinding:
         (n for n in document.parts.nodes(table) if name != problem.key and name in (n, f"{n}.{name[len(n) + 1 :]}")), ""
     )
     key = rest.removeprefix(part).lstrip(".") if part and not other else problem.key
+    inner = problem.key.removeprefix("mechanisms.")
+    if not part and inner != problem.key:
+        names = (n for n in below(table, "mechanisms") if inner == n or inner.startswith(f"{n}."))
+        if name := max(names, key=len, default=""):
+            part, key = f"{MECHANISM}{name}", inner.removeprefix(name).lstrip(".")
     return EditorFinding(text, key, part, node, 0 if other else problem.line, other)

@@ -139,6 +139,22 @@ class RemoveComponent:
 
 
 @dataclass(frozen=True)
+class RemoveMechanism:
+    """Remove a mechanism; the nodes that it moves stay."""
+
+    name: str
+
+    def label(self) -> str:
+        return f"remove {self.name}"
+
+    def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
+        every = tables(table, "mechanisms")
+        if self.name not in every:
+            raise HilserverError(f'there is no mechanism "{self.name}".')
+        yield Drop(("mechanisms", self.name) if len(every) > 1 else ("mechanisms",))
+
+
+@dataclass(frozen=True)
 class RenameComponent:
     """Give a component another name; what refers to it in the file follows."""
 

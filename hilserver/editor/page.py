@@ -7,8 +7,9 @@ from typing import Any
 
 from nicegui import ui
 
+from hilserver.editor.checks import MECHANISM
 from hilserver.editor.editing_page import EditingPage
-from hilserver.editor.edits import Connect, RemoveComponent, RemoveNode
+from hilserver.editor.edits import Connect, RemoveComponent, RemoveMechanism, RemoveNode
 from hilserver.editor.live import RigLink
 from hilserver.editor.live_view import LiveView
 from hilserver.editor.parts import PortEnd, tables
@@ -74,8 +75,9 @@ class EditorPage(EditingPage):
 
     def _is_there(self, name: str) -> bool:
         document = self.session.document
-        nodes = document.parts.nodes(document.table)
-        return name in (*tables(document.table, "components"), *(f"node {n}" for n in nodes))
+        nodes = (f"node {node}" for node in document.parts.nodes(document.table))
+        mechanisms = (f"{MECHANISM}{each}" for each in tables(document.table, "mechanisms"))
+        return name in (*tables(document.table, "components"), *nodes, *mechanisms)
 
     def _show(self) -> None:
         self._draw()
@@ -114,8 +116,9 @@ class EditorPage(EditingPage):
         elif what == "connect":
             session.make(Connect(PortEnd(str(given["component"]), str(given["port"])), self._target(given)))
         elif what == "remove" and self.selected:
-            name = self.selected.removeprefix("node ")
-            session.make(RemoveNode(name) if name != self.selected else RemoveComponent(name))
+            kind, _, name = self.selected.rpartition(" ")
+            removed = {"node": RemoveNode(name), MECHANISM.strip(): RemoveMechanism(name)}
+            session.make(removed.get(kind, RemoveComponent(self.selected)))
         else:
             super()._done(given)
 

@@ -12,18 +12,20 @@ from hilserver.circuit.model import NodeStart, Solver
 from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.components.base import Fluid
 from hilserver.components.describe import in_plain_words
+from hilserver.editor.checks import MECHANISM
 from hilserver.editor.curve_view import CurveView
 from hilserver.editor.edits import (
     Connect,
     Disconnect,
     RemoveComponent,
+    RemoveMechanism,
     RemoveNode,
     RenameComponent,
     RenameNode,
     SetValue,
 )
 from hilserver.editor.entries import Entries, Guarded
-from hilserver.editor.fields import component_fields
+from hilserver.editor.fields import component_fields, mechanism_fields
 from hilserver.editor.parts import SIGNALS, PortEnd, below, tables
 from hilserver.editor.session import EditorSession
 from hilserver.protocol.published import DatasheetValue, TypeInfo
@@ -62,6 +64,8 @@ class Selection:
         with self._content:
             if name.startswith("node "):
                 self._show_node(name.removeprefix("node "))
+            elif name.startswith(MECHANISM):
+                self._show_mechanism(name.removeprefix(MECHANISM))
             elif name:
                 self._show_part(name)
             else:
@@ -74,6 +78,8 @@ class Selection:
         nodes = document.parts.nodes(table)
         if node != name:
             return below(table, "nodes").get(node), document.parts.at(table, node)
+        if name.startswith(MECHANISM):
+            return tables(table, "mechanisms").get(name.removeprefix(MECHANISM))
         if name:
             return tables(table, "components").get(name), sorted(nodes)
         return {key: table.get(key) for key in ("description", "fluid", "solver", "parameters")}
@@ -178,7 +184,7 @@ class Selection:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def _values(self, name: str, path: tuple[str, ...], fields: list[DatasheetField], title: str = "") -> None:
-        of_part = path[:1] in (("components",), ("nodes",))
+        of_part = path[:1] in (("components",), ("nodes",), ("mechanisms",))
         fields = [replace(field, is_text=field.key == "description") for field in fields]
 
         def where(key: str) -> str:
@@ -189,6 +195,16 @@ class Selection:
     def _refresh_curves(self) -> None:
         if self._curves is not None:
             self._curves.refresh()
+
+    def _show_mechanism(self, name: str) -> None:
+        """Its file, the nodes of its actuators, its parameters; what is written in the circuit itself."""
+        document = self.session.document
+        table = tables(document.table, "mechanisms")[name]
+        ui.label(name).classes("text-lg font-bold")
+        ui.label("mechanism").classes("text-sm text-slate-500 part-kind")
+        self._values(f"{MECHANISM}{name}", ("mechanisms", name), mechanism_fields(table, document.parts), "Values")
+        remove = ui.button("Remove", icon="delete", on_click=lambda: self._make(RemoveMechanism(name)))
+        remove.props("flat no-caps dense color=negative")
 
     # --- a node, the circuit -----------------------------------------------------------------------------------------
 
