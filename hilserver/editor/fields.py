@@ -44,7 +44,9 @@ def mechanism_fields(table: Mapping[str, Any], parts: Parts) -> list[DatasheetFi
     """
     fields = []
     if "definition" not in table:
-        about = DatasheetValue(description="its file, in the folder of the circuit, below, or beside", required=True)
+        about = DatasheetValue(
+            description="its file, in the folder of the circuit, below it, or in ../mechanisms", required=True
+        )
         fields.append(DatasheetField("file", as_text(table.get("file", "")), about))
     node = DatasheetValue(description="node that the actuator moves; default: of its own name", required=False)
     given = below(table, "nodes")

@@ -57,6 +57,24 @@ class AddEntry:
 
 
 @dataclass(frozen=True)
+class AddInner:
+    """A new entry of a table in an entry, such as a sensor of a simulated device."""
+
+    path: tuple[str, ...]
+    name: str
+
+    def label(self) -> str:
+        return f"add {self.name} to {'.'.join(self.path)}"
+
+    def changes(self, table: Table) -> Iterator[Change]:
+        known = table
+        for key in self.path:
+            known = below(known, key)
+        check_name(self.name, known, f"name in {self.path[-1]}")
+        yield Put((*self.path, self.name), {})
+
+
+@dataclass(frozen=True)
 class RemoveEntry:
     """Remove an entry. What refers to it stays, and is a problem until it refers to something else."""
 

@@ -113,6 +113,16 @@ class RigFields:
             found = [_optional(field) for field in found]
         return sorted(found, key=lambda field: (not field.info.required, not field.given, field.key != "description"))
 
+    def lists(self, part: str) -> list[str]:
+        """The tables of a part whose entries have names that the user gives, such as the sensors of a device."""
+        path = path_of(part)
+        model = SECTIONS[path[0]].model if path else None
+        if path[:1] == (DEVICES,):
+            driver = _driver(below(below(self.table, DEVICES), path[1]))
+            model = driver.Config if driver is not None else None
+        fields = model.model_fields if model is not None else {}
+        return [key for key, info in fields.items() if get_origin(info.annotation) is dict and _model(info.annotation)]
+
     # --- values of a model -------------------------------------------------------------------------------------------
 
     def _values(

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from hilserver.editor.entries import Entries, Guarded
 from hilserver.editor.parts import below
-from hilserver.editor.rig_edits import RemoveEntry, RenameEntry, noun
+from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, noun
 from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
 from hilserver.editor.rig_session import RigSession
 
@@ -54,6 +54,8 @@ class RigSelection:
                 more = ui.expansion(f"{len(others)} more values", value=incomplete)
                 with more.classes("w-full more-values").props("dense"):
                     self._entries.show(part, at, others, stays=stays, where=where)
+            for key in self._session.fields.lists(part):
+                self._adder(path, key)
             self._foot(part)
 
     def _head(self, part: str) -> None:
@@ -75,6 +77,20 @@ class RigSelection:
             self._select(f"{section}.{new}")
         else:
             box.set_value(name)
+
+    def _adder(self, path: tuple[str, ...], key: str) -> None:
+        """A box for the name of a new entry of a table of this part."""
+        with ui.row().classes("w-full items-center no-wrap gap-1"):
+            box = ui.input(placeholder=f"new name in {key}").props("outlined dense").classes("grow")
+            box.props.update({"data-new": key, "aria-label": f"New name in {key}"})
+
+            def add() -> None:
+                if name := str(box.value or "").strip():
+                    self._guarded(self._session.make, AddInner((*path, key), name))
+
+            box.on("keydown.enter", add)
+            button = ui.button(icon="add", on_click=add).props("flat round dense size=sm")
+            button.props["aria-label"] = f"Add to {key}"
 
     def _foot(self, part: str) -> None:
         section, _, name = part.partition(".")

@@ -17,7 +17,7 @@ import tomlkit
 from hilserver.editor.changes import changed_table
 from hilserver.editor.edits import SetValue
 from hilserver.editor.open_files import OpenFiles
-from hilserver.editor.rig_edits import AddEntry, RemoveEntry, RenameEntry, RigEdit
+from hilserver.editor.rig_edits import AddEntry, AddInner, RemoveEntry, RenameEntry, RigEdit
 from hilserver.editor.rig_fields import SECTIONS, RigFields, parts_of, path_of
 from hilserver.editor.rig_flow import rig_blocks, rig_lines
 from hilserver.editor.rig_session import RigDocument, RigSession, rig_findings
@@ -107,6 +107,22 @@ def test_a_channel_that_is_entered_value_by_value_is_one_that_hilserver_check_ac
         "scale": {"raw": [0, 10], "value": ["0 mm", "1000 mm"]},
         "delay": "1 ms",
     }
+
+
+def test_a_simulated_device_gets_a_sensor() -> None:
+    session = rig()
+    assert session.fields.lists("devices.rig") == ["sensors", "actuators"]
+    assert (session.fields.lists("recording"), session.fields.lists("loop")) == (["triggers"], [])
+    session.make(AddInner(("devices", "rig", "sensors"), "speed"))
+    assert "speed = {}" in session.document.text
+    for key, value in (("of", "rod.v"), ("value", ["-1 m/s", "1 m/s"])):
+        path, name = ("devices", "rig", "sensors", "speed", key), f"sensors.speed.{key}"
+        assert session.try_value(SetValue(path, value, 2), "devices.rig", name) == ""
+    assert not [each for each in session.findings if not each.is_note]
+    source = next(field for field in session.fields.of("channels.x") if field.key == "source")
+    assert "speed" in source.info.choices
+    with pytest.raises(HilserverError, match='already a name in sensors called "speed"'):
+        session.make(AddInner(("devices", "rig", "sensors"), "speed"))
 
 
 @pytest.mark.parametrize(
