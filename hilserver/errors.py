@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +26,7 @@ class Problem:
     """One problem in a configuration or a message.
 
     ``key`` is the dotted path of the value (``components.relief.override[1]``), ``file`` the file that contains it.
-    ``line`` counts from 1; 0 if it is not known (see `hilserver.toml_lines`).
+    ``line`` counts from 1; 0 if it is not known (see `with_lines`).
     """
 
     message: str
@@ -38,11 +40,36 @@ class Problem:
 
 
 class ConfigurationError(HilserverError):
-    """A configuration or a request that can't be used; ``problems`` lists all problems, not only the first."""
+    """A configuration or a request that can't be used; ``problems`` lists all problems, not only the first.
+
+    As a text it names the line of each key in its file, as far as the file is there.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, with_lines(self.problems)))
+
+
+def with_lines(
+    problems: Iterable[Problem], folder: Path = Path(), texts: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """The problems with the lines of their keys, as far as their files are TOML files that exist.
+
+    ``folder``: which names of files may be relative to, instead of to the working folder. ``texts``: by name of file,
+    instead of what is on the disk.
+    """
+    from hilserver.toml_lines import key_lines, toml_text  # not needed where nothing is wrong: hilserver send stop
+
+    given = texts or {}
+
+    @cache  # once per file
+    def lines(file: str) -> Callable[[str], int]:
+        return key_lines(given[file] if file in given else toml_text(folder / file) or toml_text(Path(file)))
+
+    return [p if p.line or not p.file else replace(p, line=lines(p.file)(p.key)) for p in problems]
 
 
 @contextmanager

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from hilserver.errors import Problem
 
 
 @dataclass
@@ -56,16 +53,13 @@ def line_of(text: str, key: str) -> int:
     >>> line_of("[loop]\nrate = 5", "loop.rate"), line_of("[loop]\nrate = 5", "loop.cpus")
     (2, 1)
     """
-    return _line(_lines(text), key)
+    return key_lines(text)(key)
 
 
-def with_lines(problems: Iterable[Problem], folder: Path = Path()) -> list[Problem]:
-    """The problems with the lines of their keys, as far as their files are TOML files that exist.
-
-    ``folder``: which names of files may be relative to, instead of to the working folder.
-    """
-    read = cache(lambda file: _lines(_text_of(folder / file) or _text_of(Path(file))))  # once per file
-    return [p if p.line else replace(p, line=_line(read(p.file), p.key)) for p in problems]
+def key_lines(text: str) -> Callable[[str], int]:
+    """Like `line_of`, for many keys of one text: it is read once."""
+    lines = _lines(text)
+    return lambda key: _line(lines, key)
 
 
 def _lines(text: str) -> dict[str, tuple[int, bool]]:
@@ -99,7 +93,7 @@ def _line(lines: Mapping[str, tuple[int, bool]], key: str) -> int:
     return line if written or missing < 2 else 0
 
 
-def _text_of(file: Path) -> str:
+def toml_text(file: Path) -> str:
     """The text of a TOML file; empty if it can't be read (again, as a pipe can't)."""
     try:
         return file.read_bytes().decode("utf-8-sig") if file.suffix == ".toml" and file.is_file() else ""

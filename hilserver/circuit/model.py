@@ -95,6 +95,8 @@ class Circuit:
     mechanisms: tuple[PlacedMechanism, ...] = ()
     known: Mapping[str, Parameters] = field(default_factory=dict, repr=False)
     """Kernel parameters of components by name, where they were calculated before."""
+    origin: subcircuits.Expanded = field(default_factory=subcircuits.Expanded, repr=False, compare=False)
+    """Where its parts are written."""
 
     def fluid_of(self, placed: Placed) -> Fluid:
         """The oil of a component."""
@@ -130,13 +132,20 @@ class Circuit:
         return list(dict.fromkeys(node for node in read if node not in written))
 
     def where(self, name: str) -> str:
-        """The key at which a node or a signal first occurs; empty if no component is connected to it."""
+        """The key at which a node or a signal first occurs; empty if no component is connected to it.
+
+        At its own level, if there: of a node to which a sub-circuit connects only with a port, that port.
+        """
+        level = max((of for of in self.origin.subcircuits() if name.startswith(f"{of}.")), key=len, default="")
+        elsewhere = ""
         for placed in self.placed:
+            key = f"components.{placed.name}"
             connections = {**{f"ports.{port}": node for port, node in placed.ports.items()}, **placed.signals}
-            for port, connected in connections.items():
-                if connected == name:
-                    return f"components.{placed.name}.{port}"
-        return ""
+            found = next((f"{key}.{port}" for port, connected in connections.items() if connected == name), "")
+            if found and self.origin.level(key) == level:
+                return found
+            elsewhere = elsewhere or found
+        return next(self.origin.connections(self.written, name), elsewhere) if not level else elsewhere
 
 
 BEYOND_END = 1e-3
@@ -166,7 +175,7 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
     written = sources.embedded({key: value for key, value in raw.items() if key != "library"})
     whole = subcircuits.expand(written, library, file, sources.files, problems)
     wrong: list[Problem] = []
-    circuit = _read_expanded(whole.table, written, library, file, wrong)
+    circuit = _read_expanded(whole, written, library, file, wrong)
     found_already = {(problem.file, problem.key) for problem in problems}
     located = [whole.located(problem, file) for problem in wrong]
     problems += [problem for problem in located if (problem.file, problem.key) not in found_already]
@@ -194,9 +203,10 @@ def _not_loaded(names: object, library: Library, folder: Path, file: str) -> Ite
 
 
 def _read_expanded(
-    raw: Mapping[str, Any], written: Mapping[str, Any], library: Library, file: str, problems: list[Problem]
+    whole: subcircuits.Expanded, written: Mapping[str, Any], library: Library, file: str, problems: list[Problem]
 ) -> Circuit | None:
     """The circuit of a table without parameters and sub-circuits; None if it has problems."""
+    raw = whole.table
 
     def model(kind: type[Any], value: object, key: str) -> Any:
         try:
@@ -223,7 +233,7 @@ def _read_expanded(
         return None
     parts = tuple(p for p in placed if p is not None)
     source, given = copied(raw), copied(written)
-    return Circuit(description, fluid, solver, parts, starts, source, given, tuple(mechanisms))
+    return Circuit(description, fluid, solver, parts, starts, source, given, tuple(mechanisms), origin=whole)
 
 
 def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem]) -> list[tuple[str, Any]]:

@@ -173,7 +173,7 @@ class _Packer:
                     text = f"{prescribed[node].name} prescribes it from the start: leave this out"
                     if "initial" in type(prescribed[node].component).model_fields and key == "position":
                         text += f", and set components.{prescribed[node].name}.initial"
-                    self.problems.append(Problem(f"{text}.", f"nodes.{node}.{key}", self.file))
+                    self._problem(f"{text}.", f"nodes.{node}.{key}")
 
     def _moved(self, prescribed: Container[str]) -> Iterator[tuple[str, str]]:
         """The nodes that mechanisms move, each with the mechanism's name; nothing else may prescribe them."""
@@ -203,7 +203,7 @@ class _Packer:
         return found
 
     def _problem(self, text: str, key: str = "") -> None:
-        self.problems.append(Problem(text, key, self.file))
+        self.problems.append(self.circuit.origin.located(Problem(text, key, self.file), self.file))
 
     # --- layout of z -----------------------------------------------------------------------------------------------
 

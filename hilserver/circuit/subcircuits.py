@@ -166,6 +166,22 @@ class Expanded:
             text += f" (In sub-circuit {place.subcircuit} of {circuit_file or 'the circuit'}.)"
         return Problem(text, (place.key + rest).removeprefix("."), place.file)
 
+    def level(self, key: str) -> str:
+        """The sub-circuit to which a part of the circuit belongs; "": to none."""
+        return self.places[key].subcircuit if key in self.places else ""
+
+    def subcircuits(self) -> set[str]:
+        """The names of all sub-circuits that have parts."""
+        return {place.subcircuit for place in self.places.values()} - {""}
+
+    @staticmethod
+    def connections(written: Mapping[str, Any], node: str) -> Iterator[str]:
+        """The keys of the ports of sub-circuits that connect to a node of the circuit."""
+        for name, part in written.get("components", {}).items():
+            if is_subcircuit(part):
+                ports = part.get("ports", {}).items()
+                yield from (f"components.{name}.ports.{port}" for port, given in ports if given == node)
+
 
 @dataclass(frozen=True)
 class _Level:

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.errors import ConfigurationError, HilserverError, with_lines
 
 COMMANDS = (
     *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "study", "size", "fidelity"),
@@ -85,8 +85,6 @@ def main() -> None:
         with no_interrupt_lost():
             program(_called())()
     except ConfigurationError as error:
-        from hilserver.toml_lines import with_lines
-
         problems = with_lines(error.problems)
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
         fail("\n".join(map(str, [*problems, f"{count}. Nothing was changed."])))

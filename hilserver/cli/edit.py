@@ -1,4 +1,4 @@
-"""``hilserver edit``: draw a circuit in the browser."""
+"""``hilserver edit``: draw a circuit, or edit a rig, in the browser."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from hilserver.cli.switch import Broker
 
 
 def edit(
-    file: Annotated[Path, typer.Argument(help="circuit file (TOML); a new one if there is none of this name")],
+    file: Annotated[
+        Path, typer.Argument(help="circuit or rig file (TOML); a new circuit if there is none of this name")
+    ],
     port: Annotated[int, typer.Option(help="port; default: any free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open the page in the browser")] = True,
     rig: Annotated[str | None, typer.Option("--rig", "-r", help="rig to which the circuit can be applied")] = None,
     broker: Broker = None,
 ) -> None:
-    """Draw a circuit in the browser: components, lines, datasheet values, checked while you draw.
+    """Draw a circuit in the browser, or edit a rig: its values are checked while you enter them.
+
+    Of a circuit: components, lines, datasheet values. Of a rig file: channels, limits, valves and all other settings,
+    with a picture of the signals; its circuit opens from there.
 
     The file keeps comments and order, and gets the places of the parts that you move. It is written when you save. The
     page is served on this machine only, until Ctrl-C. Neither a rig nor a network is needed.
@@ -28,39 +33,30 @@ def edit(
     import threading
     import webbrowser
 
-    from hilserver.editor.document import open_circuit
-    from hilserver.editor.kept import UnsavedChanges, kept_before
     from hilserver.editor.live import RigLink
-    from hilserver.editor.session import EditorSession
+    from hilserver.editor.open_files import OpenFiles
     from hilserver.protocol.place import where
     from hilserver.web.listening import LOOPBACK, free_port, new_token
     from hilserver.web.local_page import local_url, require_nicegui, serve_locally
 
     require_nicegui()
-    session = EditorSession(open_circuit(file.absolute()))
-    for earlier in kept_before(session.document.file):
-        session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
-    unsaved = UnsavedChanges(session.document)
-    session.listeners.append(unsaved.keep)
+    files = OpenFiles(file)
     link = RigLink(*where(rig, broker)) if rig is not None else None
     listening, token = free_port(LOOPBACK, port), new_token()
 
     def build() -> None:
-        from hilserver.editor.page import EditorPage
+        from hilserver.editor.window import EditorWindow
 
-        EditorPage(session, link)
+        EditorWindow(files, link)
 
     def at_end() -> None:
-        unsaved.keep()
-        if unsaved.file is not None:
-            typer.echo(f"Not saved: your changes are kept in {unsaved.file}.")
-        if unsaved.problem:
-            typer.echo(f"Your last changes are lost: {unsaved.problem}", err=True)
+        for text in files.kept():
+            typer.echo(text, err=text.startswith("Your last changes are lost"))
 
     url = local_url(listening, token)
-    for note in session.notes:
+    for note in files.first.notes:
         typer.echo(note)
-    typer.echo(f"Circuit {file}: {url}    Ctrl-C ends it.")
+    typer.echo(f"{files.kind} {file}: {url}    Ctrl-C ends it.")
     if browser:
         threading.Timer(1.0, webbrowser.open, (url,)).start()
     serve_locally(f"{file.name} · hilserver", "hilserver edit", listening, token, build, at_end)

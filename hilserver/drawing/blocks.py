@@ -154,7 +154,9 @@ def _add_mechanics(block: Block, moving: dict[str, DrawnComponent]) -> None:
         to_bar: tuple[Point, ...] = (start, (bar, start[1]))
         if start[0] < right - 12.0:  # the place is occupied: below it
             low = max(_foot(item) for item in block.items)
-            aside = start[0] + (8.0 if start[0] > first.x + first.symbol.width / 2 else -8.0)
+            aside = start[0] - 8.0
+            if start[0] > first.x + first.symbol.width / 2:
+                aside = max(start[0] + 8.0, *(x + 15.0 for _, (x, _) in block.tanks if x > start[0]), 0.0)
             to_bar = (start, (aside, start[1]), (aside, low), (bar, low))
         ends = [to_bar[-1][1]]
         for number, part in enumerate(partners):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,11 @@ from hilserver.drawing.texts import VALUE, text_width
 RIG = "rig."
 """Prefix of the names of the nodes at the machine's ports."""
 PILOT_PORTS = {"X", "Y", "L", "LS"}
+MECHANISM = "mechanism"
+"""Kind of what stands for a mechanism at each node that it moves."""
+_OF = " · "
+_LINK = '<circle cx="12" cy="38" r="3"/><path d="M5 46h14l-7-8zM14 36L44 14M0 24H28"/><circle cx="28" cy="25" r="2"/>'
+"""A link on a pivot, moved at a pin."""
 _BESIDE_PILOT_LINES = {"shuttle_valve", "volume", "pipe", "hose", "pressure_sensor"}
 """Components of pilot lines as well as of working lines."""
 
@@ -27,6 +32,11 @@ class DrawnComponent:
     mechanical: Mapping[str, str]
     signals: Mapping[str, str]
     symbol: Symbol
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that it stands for; "" for a component."""
+        return self.name.partition(_OF)[0] if self.kind == MECHANISM else ""
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -88,9 +98,19 @@ def sorted_parts(parts: list[DrawnComponent], placed: Collection[str] = ()) -> D
 def read_parts(source: Mapping[str, Any]) -> list[DrawnComponent]:
     """The components in a circuit's table. A hydraulic port has a capital letter, a mechanical one has none.
 
-    A port whose node is empty is not connected.
+    A port whose node is empty is not connected. A mechanism is drawn at each node that it moves.
     """
-    return [_part(name, table) for name, table in source.get("components", {}).items()]
+    parts = [_part(name, table) for name, table in source.get("components", {}).items()]
+    return parts + [part for name, table in source.get("mechanisms", {}).items() for part in _joints(name, table)]
+
+
+def _joints(name: str, table: Mapping[str, Any]) -> Iterator[DrawnComponent]:
+    """A mechanism at each of its actuators."""
+    given = table.get("nodes", {})
+    for actuator in dict.fromkeys((*table.get("definition", {}).get("actuators", {}), *given)):
+        drawn = Symbol(50.0, 46.0, {actuator: (0.0, 24.0)}, _LINK)
+        node = str(given.get(actuator, actuator))
+        yield DrawnComponent(f"{name}{_OF}{actuator}", MECHANISM, {}, {actuator: node}, {}, drawn)
 
 
 def _part(name: str, table: Mapping[str, Any]) -> DrawnComponent:

@@ -1,7 +1,7 @@
 """A circuit as a schematic: SVG with ISO 1219 symbols, whose lines and texts can be found by name to show live values.
 
-``data-part`` is the component that a click opens. ``data-line`` is the node of a line, ``data-value`` names a text:
-``node.<node>``, ``part.<component>`` or ``signal.<signal>``.
+``data-part`` is the component that a click opens, ``data-mechanism`` the mechanism that moves a node. ``data-line`` is
+the node of a line, ``data-value`` names a text: ``node.<node>``, ``part.<component>`` or ``signal.<signal>``.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ def _item(item: Item) -> str:
             f'<text class="port" {at} y="{low:g}">{escape(machine_port(item.part.name))}</text>'
         )
     texts = f'<text class="name" {at} y="{low:g}">{name}</text>'
+    hit = f'<rect class="hit" x="{x:g}" y="{y:g}" width="{item.symbol.width:g}" height="{item.symbol.height:g}"/>'
+    body = f'<g transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
+    if mechanism := item.part.mechanism:
+        title = f"<title>mechanism {escape(mechanism)}</title>"
+        return f'<g class="mechanism" data-mechanism="{escape(mechanism)}">{title}{hit}{body}{texts}</g>'
     for number, port in enumerate(item.part.flows if item.part.hydraulic else (), 1):
         value = f'data-value="{escape(item.part.flow_name(port))}"'
         texts += f'<text class="value" {at} y="{low + LINE * number:g}" {value}></text>'
@@ -89,8 +94,7 @@ def _item(item: Item) -> str:
     letters = "".join(_letter(port, item) for port in lettered)
     return (
         f'<g class="part" data-part="{name}"{_BUTTON}><title>{name}: {escape(item.part.kind)}</title>'
-        f'<rect class="hit" x="{x:g}" y="{y:g}" width="{item.symbol.width:g}" height="{item.symbol.height:g}"/>'
-        f'<g transform="translate({x:g} {y:g})">{item.symbol.body}</g>{letters}{texts}</g>'
+        f"{hit}{body}{letters}{texts}</g>"
     )
 
 

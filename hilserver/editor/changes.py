@@ -33,6 +33,8 @@ class Rename:
 
 
 Change = Put | Drop | Rename
+WITH_HEADERS = ("components", "devices", "valves", "cylinders")
+"""The tables whose entries have many values, so that each gets a header of its own unless the others have none."""
 
 
 def changed_table(table: Mapping[str, Any], change: Change) -> dict[str, Any]:
@@ -154,6 +156,8 @@ class _Text:
             self._add_section(path, value)
         elif self._has(parent):
             self._add_section(parent, {path[-1]: value})
+        elif isinstance(value, Mapping) and path[0] in WITH_HEADERS:
+            self._add_section(path, value)
         else:
             self.put(parent, {path[-1]: value})
 

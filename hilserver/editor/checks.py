@@ -10,21 +10,39 @@ from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.editor.document import CircuitDocument
 from hilserver.editor.parts import below
-from hilserver.errors import ConfigurationError, Problem
+from hilserver.errors import ConfigurationError, Problem, with_lines
 from hilserver.toml import parse_with_tolerances
 
 _NODE = re.compile(r'(?:node |signal )?"([^"]+)"')
 """How a message names the node that it is about, where it has no key."""
 
 
+MECHANISM = "mechanism "
+"""In front of the name of a mechanism, where parts of a circuit are named."""
+
+
 @dataclass(frozen=True)
-class CircuitFinding:
-    """A problem; ``part``: the component, ``node``: the node that it is about, "" if it is about neither."""
+class EditorFinding:
+    """A problem; ``part``: the component, "mechanism " and its name, or the rig's entry; ``node``: the node.
+
+    ``line``: of the file that is edited, 0 if not known. ``file``: another file in which the problem is, "" if in none.
+    """
 
     text: str
     key: str = ""
     part: str = ""
     node: str = ""
+    line: int = 0
+    file: str = ""
+    is_note: bool = False
+    """It is allowed, but probably unintended."""
+
+    @property
+    def sentence(self) -> str:
+        """The problem with its place."""
+        where = ".".join(filter(None, (self.part or self.node, self.key)))
+        line = f"line {self.line}" if self.line else ""
+        return ": ".join(filter(None, (line, where if not self.file else "", self.text)))
 
 
 @dataclass(frozen=True)
@@ -32,7 +50,7 @@ class CheckedCircuit:
     """The circuit, or why it is none yet."""
 
     circuit: Circuit | None
-    findings: tuple[CircuitFinding, ...] = ()
+    findings: tuple[EditorFinding, ...] = ()
 
 
 def check(document: CircuitDocument) -> CheckedCircuit:
@@ -40,13 +58,14 @@ def check(document: CircuitDocument) -> CheckedCircuit:
     file = str(document.file)
     if "components" not in document.table and "mechanisms" not in document.table:
         return CheckedCircuit(
-            None, (CircuitFinding("The circuit has no component yet: drag one from the palette to the drawing."),)
+            None, (EditorFinding("The circuit has no component yet: drag one from the palette to the drawing."),)
         )
     try:
         raw = parse_with_tolerances(document.text.encode(), file)
         circuit = _read(raw, document.parts.library, file)
     except ConfigurationError as error:
-        return CheckedCircuit(None, tuple(_finding(problem, document) for problem in error.problems))
+        problems = with_lines(error.problems, texts={file: document.text.removeprefix("\ufeff")})
+        return CheckedCircuit(None, tuple(_finding(problem, document) for problem in problems))
     return CheckedCircuit(circuit)
 
 
@@ -56,11 +75,11 @@ def _read(raw: dict[str, object], library: Library, file: str) -> Circuit:
     return circuit
 
 
-def _finding(problem: Problem, document: CircuitDocument) -> CircuitFinding:
-    if problem.message.startswith('node "'):  # is about the node, not about the port there
+def _finding(problem: Problem, document: CircuitDocument) -> EditorFinding:
+    other = problem.file if problem.file not in ("", str(document.file)) else ""
+    if not other and problem.message.startswith('node "'):  # is about the node, not about the port there
         problem = replace(problem, key="")
-    other = f"{problem.file}: " if problem.file not in ("", str(document.file)) else ""
-    text = f"{other}{problem.key}: {problem.message}" if other else problem.message
+    text = str(problem) if other else problem.message
     rest = problem.key.removeprefix("components.")
     table = document.table
     parts = below(table, "components")
@@ -74,4 +93,9 @@ def _finding(problem: Problem, document: CircuitDocument) -> CircuitFinding:
         (n for n in document.parts.nodes(table) if name != problem.key and name in (n, f"{n}.{name[len(n) + 1 :]}")), ""
     )
     key = rest.removeprefix(part).lstrip(".") if part and not other else problem.key
-    return CircuitFinding(text, key, part, node)
+    inner = problem.key.removeprefix("mechanisms.")
+    if not part and inner != problem.key:
+        names = (n for n in below(table, "mechanisms") if inner == n or inner.startswith(f"{n}."))
+        if name := max(names, key=len, default=""):
+            part, key = f"{MECHANISM}{name}", inner.removeprefix(name).lstrip(".")
+    return EditorFinding(text, key, part, node, 0 if other else problem.line, other)

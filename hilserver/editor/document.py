@@ -1,115 +1,27 @@
-"""A circuit file that is being edited: its text is the model, every edit changes it, and each can be undone."""
+"""A circuit file that is being edited."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hilserver.circuit.library import circuit_library, standard_library
-from hilserver.editor.changes import changed_table, changed_text
+from hilserver.editor.edited_file import EditedFile
 from hilserver.editor.edits import Edit
-from hilserver.editor.parts import Parts, Table
+from hilserver.editor.parts import Parts
 from hilserver.errors import HilserverError
 from hilserver.rig.file_kinds import kind_of
-from hilserver.toml import parse_toml, replace_file
-
-KEPT = 1000
-"""Number of edits that can be undone."""
-
-
-class ChangedByOthersError(HilserverError):
-    """The file on the disk is no longer the one that was read or saved here."""
 
 
 @dataclass
-class CircuitDocument:
-    """The text of a circuit file. ``saved``: as on the disk when it was read or written last; None: no file yet."""
+class CircuitDocument(EditedFile):
+    """The text of a circuit file; ``parts``: what its component types know."""
 
-    file: Path
-    text: str
-    saved: str | None
     parts: Parts
-    past: list[tuple[str, str]] = field(default_factory=list)
-    """What can be undone: the text before, and what was done."""
-    future: list[tuple[str, str]] = field(default_factory=list)
-
-    @classmethod
-    def open(cls, file: Path, parts: Parts) -> CircuitDocument:
-        """Read a file; a new one if there is none. Raises ConfigurationError if it is not TOML in UTF-8."""
-        saved = _read(file)
-        text = "" if saved is None else saved
-        parse_toml(text.encode(), str(file))
-        return cls(file, text, saved, parts)
-
-    @property
-    def table(self) -> Table:
-        """The circuit's table."""
-        return tomllib.loads(self.text.removeprefix("\ufeff"))
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is anything to save."""
-        return self.text != (self.saved or "")
 
     def make(self, edit: Edit) -> None:
         """Make an edit. Raises HilserverError if it can't be made; then nothing is changed."""
-        table = self.table
-        changes = list(edit.changes(table, self.parts))
-        wanted: Mapping[str, Any] = table
-        for change in changes:
-            wanted = changed_table(wanted, change)
-        self.replace(_checked(self.text, changes, wanted, edit), edit.label())
-
-    def replace(self, text: str, label: str) -> None:
-        """Another text, as an edit that can be undone. Raises ConfigurationError if it is not TOML."""
-        parse_toml(text.encode(), str(self.file))
-        if text == self.text:
-            return
-        self.past.append((self.text, label))
-        del self.past[:-KEPT]
-        self.future.clear()
-        self.text = text
-
-    def undo(self) -> str:
-        """Take back the last edit; returns what was taken back, "" if there was nothing."""
-        return self._go(self.past, self.future)
-
-    def redo(self) -> str:
-        """Make the edit again that was taken back last."""
-        return self._go(self.future, self.past)
-
-    def _go(self, back: list[tuple[str, str]], forth: list[tuple[str, str]]) -> str:
-        if not back:
-            return ""
-        text, label = back.pop()
-        forth.append((self.text, label))
-        self.text = text
-        return label
-
-    def save(self, *, over: bool = False) -> None:
-        """Write the file, at once.
-
-        Raises ChangedByOthersError if it was changed on the disk meanwhile, unless it is to be written ``over``;
-        HilserverError if it can't be written.
-        """
-        if not over and self.is_changed_by_others():
-            text = f"{self.file} was changed by somebody else since it was read here."
-            raise ChangedByOthersError(text if self.file.exists() else f"{self.file} was removed meanwhile.")
-        replace_file(self.file.resolve(), self.text)  # a link stays one
-        self.saved = self.text
-
-    def is_changed_by_others(self) -> bool:
-        """Whether the file on the disk is another one than the one known here."""
-        return _read(self.file) != self.saved
-
-    def reload(self) -> None:
-        """Take what is on the disk, as an edit that can be undone."""
-        saved = _read(self.file)
-        self.replace("" if saved is None else saved, "read the file again")
-        self.saved = saved
+        self.apply(edit.changes(self.table, self.parts), edit.label())
 
 
 def open_circuit(file: Path) -> CircuitDocument:
@@ -123,35 +35,3 @@ def open_circuit(file: Path) -> CircuitDocument:
     if (kind := kind_of(document.table)) not in ("", "circuit", "sub-circuit"):
         raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as a text.")
     return document
-
-
-def _read(file: Path) -> str | None:
-    try:
-        return file.read_bytes().decode()
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise HilserverError(f"{file}: can't be read: {error}.") from None
-    except OSError as error:
-        raise HilserverError(f"{file}: can't be read: {error.strerror or error}.") from None
-
-
-def _checked(text: str, changes: list[Any], wanted: Mapping[str, Any], edit: Edit) -> str:
-    """The text with changes, which says what the table says. Raises HilserverError if it can't be written so."""
-    begin = "\ufeff" if text.startswith("\ufeff") else ""
-    try:
-        changed = changed_text(text.removeprefix(begin), changes)
-        changed.encode()
-        if _without_empty(tomllib.loads(changed)) == _without_empty(wanted):
-            return begin + changed
-    except ValueError:  # what TOML or UTF-8 can't hold
-        pass
-    raise HilserverError(f"can't {edit.label()} in the way in which this file is written: edit it as a text.")
-
-
-def _without_empty(value: Any) -> Any:
-    """A table without tables that have nothing in them: a header can vanish with its last key."""
-    if not isinstance(value, Mapping):
-        return value
-    inner = {key: _without_empty(each) for key, each in value.items()}
-    return {key: each for key, each in inner.items() if each != {}}

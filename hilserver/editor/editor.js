@@ -114,7 +114,7 @@ window.editor = (() => {
     if (event.button !== 0) return;
     const item = event.target.closest(".palette-item");
     if (item) return fromPalette(event, item);
-    if (!event.target.closest(".editor-sheet")) return;
+    if (!event.target.closest(".editor-sheet") || event.target.closest(".fixed-places")) return;
     const handle = event.target.closest(".handle");
     const part = event.target.closest("[data-part], [data-machine]");
     if (!handle && !part) return; // the sheet is moved (zoom.js)
@@ -131,9 +131,8 @@ window.editor = (() => {
     const item = event.target.closest(".palette-item");
     if (item) return tell("add", { ...item.dataset });
     if (!event.target.closest(".editor-sheet") || event.target.closest(".handle")) return;
-    const part = event.target.closest("[data-part]");
-    const node = event.target.closest("[data-node]");
-    tell("select", { name: part?.dataset.part || (node && `node ${node.dataset.node}`) || "" });
+    const { part, node, mechanism } = event.target.closest("[data-part], [data-node], [data-mechanism]")?.dataset ?? {};
+    tell("select", { name: part || (node && `node ${node}`) || (mechanism && `mechanism ${mechanism}`) || "" });
   }
 
   const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };

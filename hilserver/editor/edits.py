@@ -42,7 +42,8 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 _NOT_IN_NAMES = '."[]{}= \t\n\r'
 
 
-def _check_name(name: str, taken: Iterable[str], what: str) -> None:
+def check_name(name: str, taken: Iterable[str], what: str) -> None:
+    """Raises HilserverError if a name is taken, or is none."""
     if not name or any(letter in name for letter in _NOT_IN_NAMES):
         raise HilserverError(f"{shown(name)} is no name of a {what}: no dots, brackets, quotes or spaces.")
     if name in taken:
@@ -101,7 +102,7 @@ class AddComponent:
         if self.kind != "subcircuit" and self.kind not in parts.library.types:
             raise HilserverError(f'there is no component type "{self.kind}".')
         name = self.called(table)
-        _check_name(name, tables(table, "components"), "component")
+        check_name(name, tables(table, "components"), "component")
         part: dict[str, Any] = {"type": self.kind}
         if self.kind == "tank":
             part["ports"] = {"T": free_name(name, parts.nodes(table))}
@@ -138,6 +139,22 @@ class RemoveComponent:
 
 
 @dataclass(frozen=True)
+class RemoveMechanism:
+    """Remove a mechanism; the nodes that it moves stay."""
+
+    name: str
+
+    def label(self) -> str:
+        return f"remove {self.name}"
+
+    def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
+        every = tables(table, "mechanisms")
+        if self.name not in every:
+            raise HilserverError(f'there is no mechanism "{self.name}".')
+        yield Drop(("mechanisms", self.name) if len(every) > 1 else ("mechanisms",))
+
+
+@dataclass(frozen=True)
 class RenameComponent:
     """Give a component another name; what refers to it in the file follows."""
 
@@ -149,7 +166,7 @@ class RenameComponent:
 
     def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
         part = _component(table, self.name)
-        _check_name(self.new, tables(table, "components"), "component")
+        check_name(self.new, tables(table, "components"), "component")
         for node in sorted(_all_nodes(table, parts)) if is_subcircuit(part) else ():
             if node.startswith(f"{self.name}."):  # one of its own nodes, to which others connect
                 inside = f"{self.new}{node.removeprefix(self.name)}"
@@ -162,25 +179,29 @@ class RenameComponent:
 
 @dataclass(frozen=True)
 class SetValue:
-    """Give a value: of a component, of a node's start, or any other of the file. ``value`` None: leave it out."""
+    """Give a value: of a component, of a node's start, or any other of the file. ``value`` None: leave it out.
+
+    ``stays``: the keys at the beginning of the path whose table stays when nothing is left in it.
+    """
 
     path: tuple[str, ...]
     value: Any = None
+    stays: int = 0
 
     def label(self) -> str:
         return f"{'set' if self.value is not None else 'unset'} {'.'.join(self.path[1:] or self.path)}"
 
-    def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
+    def changes(self, table: Table, parts: Parts | None = None) -> Iterator[Change]:
         if self.path[0] == "components" and len(self.path) > 2:
             _component(table, self.path[1])
         if self.value is not None:
             yield Put(self.path, self.value)
             return
         path, found = self.path, _at(table, self.path)
-        while found is not None and len(path) > 1:
+        stays = 2 if path[0] == "components" else self.stays
+        while found is not None and len(path) > stays + 1:
             parent = _at(table, path[:-1])
-            in_part = path[0] == "components" and len(path) <= 3
-            if in_part or not isinstance(parent, Mapping) or len(parent) > 1:
+            if not isinstance(parent, Mapping) or len(parent) > 1:
                 break
             path = path[:-1]
         if found is not None:
@@ -231,7 +252,7 @@ class Connect:
                 raise HilserverError(f"{self.end} can't be connected to itself.")
         else:
             there = self.to
-            _check_name(there.removeprefix("rig."), (), "node")
+            check_name(there.removeprefix("rig."), (), "node")
             kinds = [parts.kind(table, end) for end in parts.at(table, there)]
             self._check_kinds(parts.kind(table, self.end), next(filter(None, kinds), ""), f'"{there}"')
         if not here and not there:
@@ -339,7 +360,7 @@ class RenameNode:
     def changes(self, table: Table, parts: Parts) -> Iterator[Change]:
         if self.name not in parts.nodes(table):
             raise HilserverError(f'there is no node "{self.name}".')
-        _check_name(self.new.removeprefix("rig."), (), "node")
+        check_name(self.new.removeprefix("rig."), (), "node")
         if self.new in _all_nodes(table, parts):
             raise HilserverError(f'there is already a node "{self.new}". Connect a port of one to the other instead.')
         yield from _references(table, parts, self.name, self.new)

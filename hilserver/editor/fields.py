@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from hilserver.editor.parts import Parts, below
 from hilserver.protocol.published import DatasheetValue, TypeInfo
-from hilserver.web.datasheet import DatasheetField, fields_of
+from hilserver.web.datasheet import DatasheetField, as_text, fields_of
 
 DESCRIPTION = DatasheetValue(description="free text for the reader of the circuit", required=False)
 
@@ -34,3 +35,28 @@ def component_fields(
             field = replace(field, info=field.info.model_copy(update={"required": False}))
         (first if field.given or field.info.required or key == "description" else others).append(field)
     return sorted(first, key=lambda field: not field.info.required), others
+
+
+def mechanism_fields(table: Mapping[str, Any], parts: Parts) -> list[DatasheetField]:
+    """The values of a mechanism: its file, the node of each actuator, its parameters, its parts.
+
+    The parts of one in a file of its own are changed there.
+    """
+    fields = []
+    if "definition" not in table:
+        about = DatasheetValue(
+            description="its file, in the folder of the circuit, below it, or in ../mechanisms", required=True
+        )
+        fields.append(DatasheetField("file", as_text(table.get("file", "")), about))
+    node = DatasheetValue(description="node that the actuator moves; default: of its own name", required=False)
+    given = below(table, "nodes")
+    for actuator in parts.actuators(table):
+        info = node.model_copy(update={"default": actuator})
+        fields.append(DatasheetField(f"nodes.{actuator}", as_text(given.get(actuator, "")), info, is_text=True))
+    parameter = DatasheetValue(description="parameter of the mechanism", required=False)
+    values = below(table, "parameters")
+    for name, default in {**parts.parameters_of_mechanism(table), **values}.items():
+        info = parameter.model_copy(update={"default": default})
+        fields.append(DatasheetField(f"parameters.{name}", as_text(values.get(name, "")), info))
+    inner = {"definition": table["definition"]} if "definition" in table else {}
+    return [*fields, *fields_of(None, inner)]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from hilserver.editor.document import CircuitDocument
+from hilserver.editor.edited_file import EditedFile
 from hilserver.errors import HilserverError
 from hilserver.toml import replace_file
 
@@ -28,7 +28,7 @@ class UnsavedChanges:
     own folder; ``problem``: why it can't be kept, if so. A file of an earlier session is never overwritten.
     """
 
-    def __init__(self, document: CircuitDocument) -> None:
+    def __init__(self, document: EditedFile) -> None:
         self.file: Path | None = None
         self.problem = ""
         self._document, self._kept = document, ""

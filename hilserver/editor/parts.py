@@ -108,10 +108,17 @@ class Parts:
 
     def actuators(self, mechanism: Table) -> dict[str, str]:
         """The actuators of a mechanism and the nodes that they move: the one given, else one of the actuator's name."""
-        given, file = below(mechanism, "nodes"), mechanism.get("file")
-        definition = _read(self.folder / file) if isinstance(file, str) else below(mechanism, "definition")
-        names = dict.fromkeys((*below(definition, "actuators"), *given))
+        given = below(mechanism, "nodes")
+        names = dict.fromkeys((*below(self._mechanism(mechanism), "actuators"), *given))
         return {name: node for name in names if isinstance(node := given.get(name, name), str)}
+
+    def parameters_of_mechanism(self, mechanism: Table) -> Table:
+        """The parameters that a mechanism has, with their own values."""
+        return below(self._mechanism(mechanism), "parameters")
+
+    def _mechanism(self, mechanism: Table) -> Table:
+        file = mechanism.get("file")
+        return _read(self.folder / file) if isinstance(file, str) else below(mechanism, "definition")
 
     def moved(self, table: Table) -> dict[tuple[str, str], str]:
         """The nodes that mechanisms move, by mechanism and actuator."""

@@ -10,10 +10,11 @@ from math import ceil
 from hilserver.components.base import Component
 from hilserver.components.describe import in_plain_words, matches
 from hilserver.components.synonyms import SYNONYMS
-from hilserver.drawing.model import Drawing
+from hilserver.drawing.model import Drawing, Item
 from hilserver.drawing.schematic import render
+from hilserver.drawing.signal_lines import with_signal_lines
 from hilserver.drawing.symbols import Symbol, box, symbol
-from hilserver.editor.checks import CircuitFinding
+from hilserver.editor.checks import MECHANISM, EditorFinding
 from hilserver.editor.sketch import Sketch
 
 ROOM, STEP = 100.0, 200.0
@@ -23,9 +24,9 @@ _WAYS = re.compile(r"(\d) (\d)$")
 """Of a directional valve: 4/3."""
 
 
-def picture_of(found: Sketch, selected: str, findings: Sequence[CircuitFinding]) -> str:
+def picture_of(found: Sketch, selected: str, findings: Sequence[EditorFinding]) -> str:
     """The SVG of a circuit that is being edited; ``selected``: a part or a node."""
-    drawing = found.drawing
+    drawing = with_signal_lines(found.drawing)
     _enlarge(drawing)
     begin, *lines, end = render(drawing, found.tanks).split("\n")
     parts = {handle.node: handle.end.component for handle in found.handles if handle.node}
@@ -61,9 +62,14 @@ def _handles(found: Sketch) -> Iterable[str]:
         )
 
 
+def _part_of(item: Item) -> str:
+    """What a click on a symbol selects."""
+    return f"{MECHANISM}{item.part.mechanism}" if item.part.mechanism else item.part.name
+
+
 def _selection(drawing: Drawing, selected: str) -> Iterable[str]:
     for item in drawing.items:
-        if item.part.name == selected:
+        if _part_of(item) == selected:
             size = f'width="{item.symbol.width + 8:g}" height="{item.symbol.height + 8:g}"'
             yield f'<rect class="selected" x="{item.x - 4:g}" y="{item.y - 4:g}" {size} rx="4"/>'
     for wire in drawing.wires:
@@ -72,17 +78,17 @@ def _selection(drawing: Drawing, selected: str) -> Iterable[str]:
             yield f'<path class="selected" d="{path}"/>'
 
 
-def _marks(drawing: Drawing, findings: Sequence[CircuitFinding], at_nodes: Mapping[str, str]) -> Iterable[str]:
+def _marks(drawing: Drawing, findings: Sequence[EditorFinding], at_nodes: Mapping[str, str]) -> Iterable[str]:
     """A mark at each part with a problem, and at one part of each node with one; its title says which."""
     said: dict[str, list[str]] = {}
     for finding in findings:
         part = finding.part or at_nodes.get(finding.node, "")
         said.setdefault(part, []).append(f"{finding.key}: {finding.text}" if finding.key else finding.text)
     for item in drawing.items:
-        if texts := said.get(item.part.name):
+        if texts := said.get(_part_of(item)):
             x, y = item.x + item.symbol.width, item.y
             yield (
-                f'<g class="problem" data-part="{escape(item.part.name)}"><title>{escape(chr(10).join(texts))}</title>'
+                f'<g class="problem" data-part="{escape(_part_of(item))}"><title>{escape(chr(10).join(texts))}</title>'
                 f'<circle cx="{x:g}" cy="{y:g}" r="8"/><text x="{x:g}" y="{y + 4:g}" text-anchor="middle">!</text></g>'
             )
 

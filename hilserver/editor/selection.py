@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nicegui import ui
@@ -11,24 +12,27 @@ from hilserver.circuit.model import NodeStart, Solver
 from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.components.base import Fluid
 from hilserver.components.describe import in_plain_words
+from hilserver.editor.checks import MECHANISM
 from hilserver.editor.curve_view import CurveView
 from hilserver.editor.edits import (
     Connect,
     Disconnect,
     RemoveComponent,
+    RemoveMechanism,
     RemoveNode,
     RenameComponent,
     RenameNode,
     SetValue,
 )
-from hilserver.editor.fields import component_fields
+from hilserver.editor.entries import Entries, Guarded
+from hilserver.editor.fields import component_fields, mechanism_fields
 from hilserver.editor.parts import SIGNALS, PortEnd, below, tables
 from hilserver.editor.session import EditorSession
 from hilserver.protocol.published import DatasheetValue, TypeInfo
 from hilserver.service.catalogue import component_types, values_of
 from hilserver.web.datasheet import DatasheetField, as_text, as_value, fields_of
 from hilserver.web.style import heading
-from hilserver.web.value_row import ValueRow, picture
+from hilserver.web.value_row import picture
 
 STARTS = {
     "hydraulic": ("pressure", "pressure_from"),
@@ -37,7 +41,6 @@ STARTS = {
 }
 """The initial values of each kind of node."""
 _PARAMETER = DatasheetValue(description="", required=False)
-Guarded = Callable[..., bool]
 
 
 class Selection:
@@ -47,20 +50,22 @@ class Selection:
         self.session, self._select, self._guarded = session, select, guarded
         self._types = component_types(session.document.parts.library).types
         self._shown: object = None
-        self._entering = False
+        self._entries = Entries(session, guarded, self._refresh_curves)
         self._curves: CurveView | None = None
         self._content = ui.column().classes("card w-full gap-2 part-card no-wrap")
 
     def show(self, name: str) -> None:
         """Show a part, a node, or ("") the circuit; what is shown already stays, with what is being entered."""
         before, self._shown = self._shown, (name, self._state(name))
-        if self._shown == before or self._entering:
+        if self._shown == before or self._entries.busy:
             return
         self._content.clear()
         self._curves = None
         with self._content:
             if name.startswith("node "):
                 self._show_node(name.removeprefix("node "))
+            elif name.startswith(MECHANISM):
+                self._show_mechanism(name.removeprefix(MECHANISM))
             elif name:
                 self._show_part(name)
             else:
@@ -73,6 +78,8 @@ class Selection:
         nodes = document.parts.nodes(table)
         if node != name:
             return below(table, "nodes").get(node), document.parts.at(table, node)
+        if name.startswith(MECHANISM):
+            return tables(table, "mechanisms").get(name.removeprefix(MECHANISM))
         if name:
             return tables(table, "components").get(name), sorted(nodes)
         return {key: table.get(key) for key in ("description", "fluid", "solver", "parameters")}
@@ -177,36 +184,27 @@ class Selection:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def _values(self, name: str, path: tuple[str, ...], fields: list[DatasheetField], title: str = "") -> None:
-        if not fields:
-            return
-        if title:
-            heading(title)
-        with ui.element("div").classes("datasheet w-full"):
-            for head in ("", "now", "new") if name else ():
-                ui.label(head).classes("heading")
-            for field in fields:
-                ValueRow(field, lambda: None, lambda row: self._enter(name, path, row))
+        of_part = path[:1] in (("components",), ("nodes",), ("mechanisms",))
+        fields = [replace(field, is_text=field.key == "description") for field in fields]
 
-    def _enter(self, name: str, path: tuple[str, ...], row: ValueRow) -> None:
-        """Write an entry, unless it is wrong; an empty one leaves the value out."""
-        key, text = row.field.key, row.entry.strip()
-        if row.field.given in (text, row.entry) or (row.problem and row.is_changed and row.field.problem(text)):
-            return
-        value = as_value(text) if text and key != "description" else None
-        edit = SetValue((*path, *key.split(".")), text if text and value is None else value)
-        where = key if path[:1] in (("components",), ("nodes",)) else ".".join((*path, key))
-        reason = ["This can't be written."]
-        self._entering = not row.field.info.choices  # which may change the symbol
-        try:
-            self._guarded(lambda: reason.append(self.session.try_value(edit, name, where)))
-        finally:
-            self._entering = False
-        if reason[-1]:
-            row.refuse(reason[-1])
-        elif not row.field.info.choices:
-            row.put(edit.value if text else "")
-        if not reason[-1] and self._curves is not None:
+        def where(key: str) -> str:
+            return key if of_part else ".".join((*path, key))
+
+        self._entries.show(name, path, fields, title, heads=bool(name), where=where)
+
+    def _refresh_curves(self) -> None:
+        if self._curves is not None:
             self._curves.refresh()
+
+    def _show_mechanism(self, name: str) -> None:
+        """Its file, the nodes of its actuators, its parameters; what is written in the circuit itself."""
+        document = self.session.document
+        table = tables(document.table, "mechanisms")[name]
+        ui.label(name).classes("text-lg font-bold")
+        ui.label("mechanism").classes("text-sm text-slate-500 part-kind")
+        self._values(f"{MECHANISM}{name}", ("mechanisms", name), mechanism_fields(table, document.parts), "Values")
+        remove = ui.button("Remove", icon="delete", on_click=lambda: self._make(RemoveMechanism(name)))
+        remove.props("flat no-caps dense color=negative")
 
     # --- a node, the circuit -----------------------------------------------------------------------------------------
 

@@ -2,67 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hilserver.circuit.drawn import LAST
 from hilserver.drawing.placed import GRID
 from hilserver.drawing.symbols import symbol
-from hilserver.editor.checks import CheckedCircuit, CircuitFinding, check
+from hilserver.editor.checks import CheckedCircuit, EditorFinding, check
 from hilserver.editor.document import CircuitDocument
-from hilserver.editor.edits import AddComponent, Edit, Move, Place
+from hilserver.editor.edits import AddComponent, Move, Place
+from hilserver.editor.file_session import FileSession
 from hilserver.editor.parts import tables
 from hilserver.editor.sketch import Sketch, sketch
 from hilserver.errors import HilserverError
 
 
-class EditorSession:
-    """The document that is edited, by one page or several."""
+class EditorSession(FileSession):
+    """The circuit that is edited, by one page or several."""
+
+    document: CircuitDocument
 
     def __init__(self, document: CircuitDocument) -> None:
+        super().__init__()
         self.document = document
-        self.listeners: list[Callable[[], None]] = []
-        self.notes: list[str] = []
-        """What a user should know from the beginning."""
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    @property
+    def findings(self) -> tuple[EditorFinding, ...]:
+        """What is wrong with the circuit as it is now."""
+        return self.checked.findings
+
+    def look(self) -> None:
+        """Look at the document again."""
         self.sketch: Sketch = sketch(self.document.table, self.document.parts)
         self.checked: CheckedCircuit = check(self.document)
 
-    def changed(self) -> None:
-        """Look at the document again, and tell all pages."""
-        self._look()
-        for listener in list(self.listeners):
-            listener()
-
-    def make(self, edit: Edit) -> None:
-        """Make an edit. Raises HilserverError if it can't be made."""
-        self.document.make(edit)
-        self.changed()
-
-    def try_value(self, edit: Edit, part: str, key: str) -> str:
-        """Make an edit of a value unless the check then says that this very value is wrong; returns the reason."""
-        document = self.document
-        before = document.text, list(document.past), list(document.future)
-        document.make(edit)
-        wrong = [each.text for each in check(document).findings if _is_about(each, part, key)]
-        if wrong:
-            document.text, document.past, document.future = before
-            return "\n".join(wrong)
-        self.changed()
-        return ""
-
-    def undo(self) -> str:
-        """Take back the last edit; returns what that was."""
-        label = self.document.undo()
-        self.changed()
-        return label
-
-    def redo(self) -> str:
-        """Make it again; returns what that was."""
-        label = self.document.redo()
-        self.changed()
-        return label
+    def is_about(self, finding: EditorFinding, part: str, key: str) -> bool:
+        """Whether a problem is that of a value of a part, of a node, or ("") of the circuit itself."""
+        where = (f"components.{part}.{finding.key}" if finding.part else finding.key).removeprefix(
+            f"components.{part}."
+        )
+        if finding.node and not finding.part:
+            where = finding.key.removeprefix(f"nodes.{part}.")
+        return part in (finding.part, finding.node, "") and (
+            where == key or where.startswith((f"{key}.", f"{key}[")) or key.startswith(f"{where}.")
+        )
 
     def add(self, kind: str, at: tuple[float, float] | None, **more: object) -> str:
         """Add a component with the middle of its symbol at a point of the drawing, or where there is room.
@@ -105,12 +86,3 @@ class EditorSession:
 def _place(x: float, y: float) -> Place:
     column, row = (min(max(round(value / GRID), 0), LAST) for value in (x, y))
     return column, row
-
-
-def _is_about(finding: CircuitFinding, part: str, key: str) -> bool:
-    where = (f"components.{part}.{finding.key}" if finding.part else finding.key).removeprefix(f"components.{part}.")
-    if finding.node and not finding.part:
-        where = finding.key.removeprefix(f"nodes.{part}.")
-    return part in (finding.part, finding.node, "") and (
-        where == key or where.startswith((f"{key}.", f"{key}[")) or key.startswith(f"{where}.")
-    )

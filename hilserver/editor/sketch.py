@@ -56,7 +56,9 @@ def drawable(table: Table, parts: Parts, *, values: bool = True) -> dict[str, An
     given = table.get(DRAWING, {})
     known = {*components, *(node for part in components.values() for node in part["ports"].values())}
     places = given.items() if isinstance(given, Mapping) else ()
-    return {"components": components, DRAWING: {n: place for n, place in places if n in known and is_place(place)}}
+    drawn = {n: place for n, place in places if n in known and is_place(place)}
+    mechanisms = {name: {"nodes": parts.actuators(each)} for name, each in tables(table, "mechanisms").items()}
+    return {"components": components, DRAWING: drawn, "mechanisms": mechanisms}
 
 
 def sketch(table: Table, parts: Parts) -> Sketch:

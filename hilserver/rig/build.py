@@ -35,7 +35,7 @@ from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.rig.trust import remember
 from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
-from hilserver.toml import read_toml
+from hilserver.toml import parse_with_tolerances, read_toml
 
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
@@ -132,29 +132,40 @@ class Rig:
         return read_circuit(source, self.library, file, self.circuit_folder)
 
 
-def load_rig(path: Path | str, library: Library | None = None) -> Rig:
+def load_rig(path: Path | str, library: Library | None = None, *, texts: Mapping[Path, str] | None = None) -> Rig:
     """Load and check a rig. Raises ConfigurationError with every problem of the rig file and all files it names.
 
-    ``library``: instead of the standard one and the files that the rig names.
+    ``library``: instead of the standard one and the files that the rig names. ``texts``: of files that are not as on
+    the disk, by their paths without `..`.
     """
-    file = Path(path)
-    rig_source = read_toml(file)
+    file, given = Path(path), texts or {}
+    rig_source = _read(file, str(file), given)
     problems: list[Problem] = []
     sources: dict[str, Any] = {"rig": rig_source}
+
+    def read_into(tables: dict[str, Any], key: str, name: str) -> None:
+        with collected(problems):
+            tables[key] = _read(file.parent / name, _beside(file, name), given)
+
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
-            _read_into(sources, key, file, name, problems)
+            read_into(sources, key, name)
     if isinstance(name := rig_source.get("calibration"), str) and (file.parent / name).exists():
-        _read_into(sources, "calibration", file, name, problems)  # before the first calibration there is none
+        read_into(sources, "calibration", name)  # before the first calibration there is none
     sources["devices"] = {}
     for name, table in _plant_tables(rig_source):
         sources["devices"][name] = {}
         for key in PLANT_FILES:
             if isinstance(table.get(key), str):
-                _read_into(sources["devices"][name], key, file, table[key], problems)
+                read_into(sources["devices"][name], key, table[key])
     if library is None:
         library = _own_library(sources, file, problems)
     return assemble(sources, file, library, problems)
+
+
+def _read(file: Path, name: str, texts: Mapping[Path, str]) -> dict[str, Any]:
+    text = texts.get(Path(os.path.normpath(file)))
+    return read_toml(file, name) if text is None else parse_with_tolerances(text.encode(), name)
 
 
 def at_speed(rig: Rig, speed: float) -> Rig:
@@ -218,11 +229,6 @@ def _libraries(sources: Mapping[str, Any], file: Path) -> Iterator[tuple[Path, o
 def library_in(sources: Mapping[str, Any]) -> Library:
     """The library of a rig's sources, as passed between the processes of a run (of a log: `library_of_log`)."""
     return library_of(OwnFile(**entry) for entry in sources.get("library", ()))
-
-
-def _read_into(tables: dict[str, Any], key: str, file: Path, name: str, problems: list[Problem]) -> None:
-    with collected(problems):
-        tables[key] = read_toml(file.parent / name, _beside(file, name))
 
 
 def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -37,17 +37,27 @@ def values_of(kind: type[BaseModel]) -> dict[str, DatasheetValue]:
     return {key: _value(info) for key, info in kind.model_fields.items() if key != "description"}
 
 
+def part_of(info: FieldInfo) -> DatasheetPart:
+    """What is known about a value of a model."""
+    return DatasheetPart(**_about(info))
+
+
+def facts_of(info: FieldInfo) -> list[Any]:
+    """What the type of a field says beside itself: units, limits, models, references, texts to choose from."""
+    return [*info.metadata, *_facts(info.annotation)]
+
+
 def _value(info: FieldInfo) -> DatasheetValue:
     model = next((fact for fact in _facts(info.annotation) if isinstance(fact, type)), None)
     inner = model.model_fields if model is not None and issubclass(model, BaseModel) else {}
-    parts = {key: DatasheetPart(**_about(part)) for key, part in inner.items()}
+    parts = {key: part_of(part) for key, part in inner.items()}
     return DatasheetValue(**_about(info), parts=parts)
 
 
 def _about(info: FieldInfo) -> dict[str, Any]:
     """What is known about a value, by the keys of a `DatasheetPart`."""
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
-    facts = [*info.metadata, *_facts(info.annotation)]
+    facts = facts_of(info)
     unit = next((fact for fact in facts if isinstance(fact, Unit)), None)
     lowest = [float(str(fact.ge if isinstance(fact, Ge) else fact.gt)) for fact in facts if isinstance(fact, Ge | Gt)]
     highest = [float(str(fact.le if isinstance(fact, Le) else fact.lt)) for fact in facts if isinstance(fact, Le | Lt)]

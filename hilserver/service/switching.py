@@ -20,7 +20,7 @@ from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.circuit.regimes import stiffest
-from hilserver.errors import ConfigurationError, Problem, did_you_mean
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, with_lines
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, SwitchCircuit
 from hilserver.realtime.setup import swap_payload
@@ -28,7 +28,6 @@ from hilserver.record.run import packed_record
 from hilserver.rig.build import Rig
 from hilserver.service.loop_commands import invalid
 from hilserver.toml import read_toml
-from hilserver.toml_lines import with_lines
 from hilserver.units import shown_value
 
 SETTLED = 0.2

@@ -22,6 +22,8 @@ class DatasheetField:
     key: str
     given: str
     info: DatasheetPart = _UNKNOWN
+    is_text: bool = False
+    """Whether an entry is a text, whatever it looks like."""
 
     @property
     def title(self) -> str:
@@ -58,7 +60,7 @@ class DatasheetField:
         >>> DatasheetField("t", "", time).problem("-1 ms")
         '"-1 ms" is out of range: at least 0 s'
         """
-        info, value = self.info, as_value(entry)
+        info, value = self.info, self.value(entry)
         if not entry or (isinstance(value, str) and value.startswith(MARK)):
             return ""
         if info.choices:
@@ -72,6 +74,10 @@ class DatasheetField:
         low, high = info.minimum, info.maximum
         beyond = (low is not None and number < low) or (high is not None and number > high)
         return f'"{entry}" is out of range: {self.range}' if beyond else ""
+
+    def value(self, entry: str) -> Any:
+        """The value that an entry means."""
+        return entry if self.is_text else as_value(entry)
 
     def _number(self, entry: str, value: Any) -> float | None:
         """The entry in the SI unit; None if it is not known to be a number. Raises ValueError."""

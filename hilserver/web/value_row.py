@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nicegui import ui
@@ -38,7 +39,8 @@ class ValueRow:
         if field.info.choices:
             known = [*field.info.choices]
             wrong = [field.given] if field.given and field.given not in known else []
-            self._box: Any = ui.select(known + wrong, value=field.given or None)
+            optional = entered is not None and not field.info.required
+            self._box: Any = ui.select(known + wrong, value=field.given or None, clearable=optional)
         else:
             kind = ui.textarea if "\n" in field.given else ui.input
             self._box = kind(value=field.given, placeholder=field.default)
@@ -78,7 +80,7 @@ class ValueRow:
     def put(self, value: object) -> None:
         """Show a value that was just made the present one here."""
         text = value if isinstance(value, str) else as_text(value)
-        self.follow(DatasheetField(self.field.key, text, self.field.info))
+        self.follow(replace(self.field, given=text))
 
     def refuse(self, reason: str) -> None:
         """Show why an entry is not taken."""

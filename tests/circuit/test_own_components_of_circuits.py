@@ -82,8 +82,8 @@ def test_a_rig_gets_the_components_of_its_circuit(tmp_path: Path) -> None:
     ("library", "expected"),
     [
         ('["no.py"]', "no.py: no such file."),
-        ('"my_components.py"', 'circuit.toml: library: "my_components.py" is not a list of Python files'),
-        ("[3]", "circuit.toml: library: [3] is not a list of Python files"),
+        ('"my_components.py"', 'circuit.toml:2: library: "my_components.py" is not a list of Python files'),
+        ("[3]", "circuit.toml:2: library: [3] is not a list of Python files"),
     ],
 )
 def test_an_invalid_library_is_reported(circuit: Path, library: str, expected: str) -> None:

@@ -216,16 +216,16 @@ command = "own"
         (("components", "left", "files"), 1, "components.left.files: unknown key. Did you mean file?"),
         (("components", "left", "ports"), {"P": "a"}, "components.left.ports.T: port is not connected"),
         (("components", "left", "ports", "Q"), "a", "components.left.ports.Q: the sub-circuit has no such port."),
-        (("components", "left", "ports", "P"), 1, "leg.toml: components.inlet.ports.A: 1 is not the name of a node"),
+        (("components", "left", "ports", "P"), 1, "leg.toml:12: components.inlet.ports.A: 1 is not the name of a node"),
         (("components", "left", "ports", "P"), [], "components.left.ports.P: [] is neither"),
         (("components", "left", "parameters"), {"flo": 1}, "components.left.parameters.flo: there is no such"),
         (("components", "left", "parameters"), 1, "components.left.parameters: 1 is not a table"),
         (
             ("components", "left", "parameters"),
             {"volume": "1 bar"},
-            'leg.toml: components.chamber.volume: "1 bar" has the wrong unit',
+            'leg.toml:18: components.chamber.volume: "1 bar" has the wrong unit',
         ),
-        (("components", "left", "parameters"), {"flow": "-1 l/min"}, "leg.toml: components.inlet.nominal_flow.flow"),
+        (("components", "left", "parameters"), {"flow": "-1 l/min"}, "leg.toml:13: components.inlet.nominal_flow.flow"),
         (("components", "left", "parameters"), {"flow": "-1 l/min"}, "(In sub-circuit left of "),
         (("components", "left", "definition"), {}, "components.left: give file, such as"),
         (("components", "left.inlet"), {"type": "tank", "ports": {"T": "t"}}, 'two components called "left.inlet"'),
@@ -242,10 +242,10 @@ def test_an_error_in_a_sub_circuit_is_located(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("solver = { substeps = 3 }\n", "leg.toml: solver: belongs to the circuit"),
-        ("port = 3\n", "leg.toml: port: unknown key. Did you mean ports?"),
-        ("nodes = { P = { pressure = '1 bar' } }\n", "leg.toml: nodes.P: is a port"),
-        ("components = 3\n", "leg.toml: components: 3 is not a table"),
+        ("solver = { substeps = 3 }\n", "leg.toml:1: solver: belongs to the circuit"),
+        ("port = 3\n", "leg.toml:1: port: unknown key. Did you mean ports?"),
+        ("nodes = { P = { pressure = '1 bar' } }\n", "leg.toml:1: nodes.P: is a port"),
+        ("components = 3\n", "leg.toml:1: components: 3 is not a table"),
     ],
 )
 def test_an_error_in_a_sub_circuit_file_is_located(folder: Path, text: str, expected: str) -> None:
@@ -256,11 +256,38 @@ def test_an_error_in_a_sub_circuit_file_is_located(folder: Path, text: str, expe
     assert expected in refused(folder, table)
 
 
+def test_a_node_without_volume_is_reported_where_it_is_written(folder: Path) -> None:
+    """One inside of a sub-circuit in its file; one that a sub-circuit's port connects to, where that is connected."""
+    (folder / "leg.toml").write_text(LEG.partition("[components.chamber]")[0] + VALVES)
+    table = changed("components", "left", "ports", "P", to="nowhere")
+    file = folder / "top.toml"
+    circuit = read_circuit(table, LIBRARY, str(file))
+    with pytest.raises(ConfigurationError) as error:
+        pack(circuit, LIBRARY, file=str(file))
+    found = {(Path(p.file).name, p.key): p.message for p in error.value.problems}
+    assert "(In sub-circuit right of " in found["leg.toml", "components.first.ports.B"], "the last one"
+    assert '"nowhere" has no volume' in found["top.toml", "components.left.ports.P"]
+    line = 1 + (folder / "leg.toml").read_text().splitlines().index('ports = { A = "P", B = "between" }')
+    assert f'/leg.toml:{line}: components.first.ports.B: node "left.between" has no volume' in str(error.value)
+
+
+VALVES = """[components.first]
+type = "orifice"
+ports = { A = "P", B = "between" }
+nominal_flow = { flow = "1 l/min", drop = "5 bar" }
+
+[components.second]
+type = "orifice"
+ports = { A = "between", B = "T" }
+nominal_flow = { flow = "1 l/min", drop = "5 bar" }
+"""
+
+
 def test_every_problem_is_reported_once(folder: Path) -> None:
     (folder / "leg.toml").write_text(LEG.replace('"=volume"', '"=volum"'))
     text = refused(folder, TOP)
     assert text.count("\n") == 0
-    said = 'leg.toml: components.chamber.volume: "=volum": there is no parameter "volum". Did you mean volume?'
+    said = 'leg.toml:18: components.chamber.volume: "=volum": there is no parameter "volum". Did you mean volume?'
     assert text.endswith(said)
 
 
@@ -382,7 +409,7 @@ between = ["ground", "arm"]
 """)
     with pytest.raises(ConfigurationError) as error:
         read_circuit_file(file, LIBRARY)
-    assert 'arm.toml: bodies.arm.inertia[0]: "0.2 m" has the wrong unit' in str(error.value)
+    assert 'arm.toml:5: bodies.arm.inertia[0]: "0.2 m" has the wrong unit' in str(error.value)
     file.write_text(file.read_text().replace("=1*length", "0.1 kg*m^2"))
     assert read_circuit_file(file, LIBRARY).mechanisms[0].mechanism.bodies["arm"].centre == pytest.approx((0.1, 0.0))
 

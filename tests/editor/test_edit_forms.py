@@ -12,7 +12,8 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.drawing.layout import draw
 from hilserver.editor.checks import check
-from hilserver.editor.document import ChangedByOthersError, CircuitDocument
+from hilserver.editor.document import CircuitDocument
+from hilserver.editor.edited_file import ChangedByOthersError
 from hilserver.editor.edits import (
     AddComponent,
     Connect,

@@ -6,6 +6,7 @@ import copy
 import functools
 import json
 import os
+import pickle
 import random
 import re
 import time
@@ -18,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilserver.errors import ConfigurationError, Problem, dotted
+from hilserver.errors import ConfigurationError, Problem, dotted, with_lines
 from hilserver.toml import parse_toml
-from hilserver.toml_lines import TomlPlace, line_of, places, with_lines
+from hilserver.toml_lines import TomlPlace, line_of, places
 
 ROOT = Path(__file__).parents[2]
 KEYS = ("a", "b", "a_1", "-", "7", "a b", "a.b", 'q"', "q'", "[0]", "é", "\\", "\t", "#", "=")
@@ -253,6 +254,17 @@ def test_problems_get_the_lines_of_their_files(tmp_path: Path) -> None:
     assert [problem.line for problem in found] == [4, 7, 0, 0, 0, 0, 0]
     assert str(found[0]) == f"{file}:4: channels.p_A.scale: is wrong."
     assert str(found[-1]) == "name: is wrong."
+
+
+def test_an_error_names_the_lines_as_a_text(tmp_path: Path) -> None:
+    """Of the file as it is, or as it is being edited; it survives being passed between processes."""
+    file = tmp_path / "rig.toml"
+    file.write_text(TEXT)
+    error = ConfigurationError([Problem("is wrong.", "channels.p_A.scale", str(file)), Problem("is wrong.", "name")])
+    assert str(error) == f"{file}:4: channels.p_A.scale: is wrong.\nname: is wrong."
+    assert pickle.loads(pickle.dumps(error)).problems == error.problems
+    [edited, _] = with_lines(error.problems, texts={str(file): f"\n\n{TEXT}"})
+    assert edited.line == 6
 
 
 def test_a_syntax_error_has_its_line() -> None:

@@ -94,7 +94,7 @@ def test_mismatched_cycles_and_circuits_are_refused(circuit: Path) -> None:
     assert 'inputs.demant: "demant" is not an input of' in refused(circuit, cycle)
     assert "Did you mean demand?" in refused(circuit, cycle)
     cycle.write_text(CYCLE.replace("hold", "jump"))
-    assert "cycle.toml: inputs.demand.shape" in refused(circuit, cycle)
+    assert "cycle.toml:4: inputs.demand.shape" in refused(circuit, cycle)
     lift = ROOT / "config/circuits/lift.toml"
     assert "rig.A is a port of the real machine" in refused(lift, ROOT / "config/cycles/lift.toml")
 

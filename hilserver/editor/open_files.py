@@ -1,0 +1,60 @@
+"""The files that are open in an editor: the one that was named, and the circuits that are opened from there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from hilserver.editor.document import open_circuit
+from hilserver.editor.file_session import FileSession
+from hilserver.editor.kept import UnsavedChanges, kept_before
+from hilserver.editor.rig_session import RigDocument, RigSession
+from hilserver.editor.session import EditorSession
+from hilserver.rig.file_kinds import kind_of
+from hilserver.toml import read_plain_toml
+
+
+class OpenFiles:
+    """Opens the file that was named. Raises HilserverError or ConfigurationError if that is not possible."""
+
+    def __init__(self, file: Path) -> None:
+        self._sessions: dict[Path, FileSession] = {}
+        self._unsaved: list[UnsavedChanges] = []
+        self.first = self.open(file)
+
+    def open(self, file: Path) -> FileSession:
+        """The session of a file, which is opened if it is not yet. Raises HilserverError or ConfigurationError."""
+        path = Path(os.path.normpath(file.absolute()))  # as messages name it: links are kept
+        if path not in self._sessions:
+            session = self._opened(path)
+            for earlier in kept_before(path):
+                session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
+            unsaved = UnsavedChanges(session.document)
+            session.listeners.append(unsaved.keep)
+            self._unsaved.append(unsaved)
+            self._sessions[path] = session
+        return self._sessions[path]
+
+    def _opened(self, path: Path) -> FileSession:
+        if path.suffix == ".toml" and path.is_file() and kind_of(read_plain_toml(path)) == "rig":
+            return RigSession(RigDocument.open(path), self.texts)
+        return EditorSession(open_circuit(path))
+
+    def texts(self) -> dict[Path, str]:
+        """The texts of open files that are not saved."""
+        return {path: each.document.text for path, each in self._sessions.items() if each.document.is_changed}
+
+    @property
+    def kind(self) -> str:
+        """What the file is that was named."""
+        return "Rig" if isinstance(self.first, RigSession) else "Circuit"
+
+    def kept(self) -> Iterator[str]:
+        """Keep what is not saved; yields where it is kept, or why it is lost."""
+        for unsaved in self._unsaved:
+            unsaved.keep()
+            if unsaved.file is not None:
+                yield f"Not saved: your changes are kept in {unsaved.file}."
+            if unsaved.problem:
+                yield f"Your last changes are lost: {unsaved.problem}"

@@ -1,0 +1,139 @@
+"""The page of a rig file: its tables, the picture of its signals, what is wrong, and what is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any, Protocol
+
+from nicegui import ui
+
+from hilserver.editor.checks import EditorFinding
+from hilserver.editor.editing_page import EditingPage
+from hilserver.editor.parts import below
+from hilserver.editor.rig_edits import RemoveEntry
+from hilserver.editor.rig_fields import SECTIONS, parts_of
+from hilserver.editor.rig_flow import CIRCUIT
+from hilserver.editor.rig_selection import RigSelection
+from hilserver.editor.rig_session import RigSession
+from hilserver.web.style import heading
+
+
+class OpensCircuits(Protocol):
+    """Shows a circuit file, with a part selected. Raises HilserverError if it can't be opened."""
+
+    def __call__(self, file: Path, part: str = "") -> None: ...
+
+
+class RigPage(EditingPage):
+    """A page with a rig that is being edited; ``open_file``: shows one of its circuits."""
+
+    session: RigSession
+    _no_problems = "No problems. hilserver check also examines the margins of valves, rates and stability."
+
+    def __init__(
+        self,
+        session: RigSession,
+        open_file: OpensCircuits,
+        leave: tuple[str, Callable[[], None]] | None = None,
+    ) -> None:
+        self._open = open_file
+        super().__init__(session, leave)
+
+    def _content(self) -> None:
+        with ui.column().classes("card w-full gap-0 rig-outline"):
+            self._outline = ui.column().classes("w-full gap-0")
+            self._outlined: object = None
+        with ui.column().classes("card w-full gap-2 min-w-0"):
+            about = "Signals lead from the sensors to the valves. Click a block to see its values."
+            ui.label(about).classes("text-xs text-slate-500")
+            self._picture = ui.html("", sanitize=False).classes("w-full schematic-view editor-sheet fixed-places")
+            self._picture.props(
+                "tabindex=0 role=region aria-label='Picture of the rig: Delete removes what is selected'"
+            )
+            self._problems()
+        self._selection = RigSelection(self.session, self.select, self.guarded, self._open)
+
+    # --- what is shown -----------------------------------------------------------------------------------------------
+
+    def _is_there(self, name: str) -> bool:
+        return name in parts_of(self.session.document.table)
+
+    def _show(self) -> None:
+        self._draw()
+        self._list_parts()
+        self._selection.show(self.selected)
+
+    def _draw(self) -> None:
+        found = self.session.picture
+        picture = found.svg(self.selected or CIRCUIT, self._marks())
+        if picture != self._picture.content:
+            self._picture.set_content(picture)
+
+    def _marks(self) -> Iterator[str]:
+        """A mark at each block with a problem; its title says which."""
+        said: dict[str, list[str]] = {}
+        for each in self.session.findings:
+            if not each.is_note:
+                said.setdefault(each.part, []).append(each.sentence)
+        for block, (x, y), width in self.session.picture.blocks:
+            if texts := said.pop(block.part, []):
+                title, right = escape("\n".join(texts)), x + width
+                yield (
+                    f'<g class="problem" data-part="{escape(block.part)}"><title>{title}</title><circle cx="{right:g}" '
+                    f'cy="{y:g}" r="8"/><text x="{right:g}" y="{y + 4:g}" text-anchor="middle">!</text></g>'
+                )
+
+    def _list_parts(self) -> None:
+        """The tables of the file and their entries, as buttons."""
+        table = self.session.document.table
+        parts = {key: tuple(map(str, below(table, key))) if each.is_list else None for key, each in SECTIONS.items()}
+        wrong = {each.part for each in self.session.findings if not each.is_note}
+        before, self._outlined = self._outlined, (parts, wrong, self.selected)
+        if before == self._outlined:
+            return
+        self._outline.clear()
+        with self._outline:
+            self._link("", "Rig", wrong)
+            for key in (key for key, names in parts.items() if names is None):
+                self._link(key, key, wrong)
+            for key, names in ((key, names) for key, names in parts.items() if names is not None):
+                with ui.row().classes("w-full items-center no-wrap gap-1"):
+                    heading(key).classes("grow")
+                    add = ui.button(icon="add", on_click=lambda key=key: self._add(key))
+                    add.props("flat round dense size=xs").props["aria-label"] = f"Add to {key}"
+                for name in names:
+                    self._link(f"{key}.{name}", name, wrong)
+
+    def _link(self, part: str, text: str, wrong: set[str]) -> None:
+        button = ui.element("button").classes("outline-part").on("click", lambda: self.select(part))
+        button.props["data-entry"] = part
+        button.classes("chosen" if part == self.selected else "", remove="")
+        with button:
+            ui.label(f"{text} !" if part in wrong else text)
+
+    def select(self, name: str) -> None:
+        """Show a part, such as ``channels.p_A``; nothing, or the virtual circuit: the rig itself."""
+        self.selected = name if self._is_there(name) else ""
+        self._show()
+
+    # --- what is done ------------------------------------------------------------------------------------------------
+
+    def _go_to(self, finding: EditorFinding) -> None:
+        if finding.file:
+            component = finding.key.removeprefix("components.").partition(".")[0]
+            self.guarded(self._open, Path(finding.file), component)
+        else:
+            self.select(finding.part)
+
+    def _add(self, section: str) -> None:
+        self.guarded(lambda: self.select(self.session.add(section)))
+
+    def _done(self, given: Mapping[str, Any]) -> None:
+        section, _, name = self.selected.partition(".")
+        if given.get("what") == "remove":
+            if name:
+                self.session.make(RemoveEntry(section, name))
+        else:
+            super()._done(given)

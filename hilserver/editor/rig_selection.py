@@ -1,0 +1,112 @@
+"""The card beside the picture of a rig: the selected part with all its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nicegui import ui
+
+from hilserver.editor.entries import Entries, Guarded
+from hilserver.editor.parts import below
+from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, noun
+from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
+from hilserver.editor.rig_session import RigSession
+
+
+class RigSelection:
+    """Shows what is selected. ``select``: select something else; ``open_file``: show a circuit."""
+
+    def __init__(
+        self,
+        session: RigSession,
+        select: Callable[[str], None],
+        guarded: Guarded,
+        open_file: Callable[[Path], None],
+    ) -> None:
+        self._session, self._select, self._guarded, self._open = session, select, guarded, open_file
+        self._entries = Entries(session, guarded)
+        self._shown: object = None
+        self._content = ui.column().classes("card w-full gap-2 part-card no-wrap")
+
+    def show(self, part: str) -> None:
+        """Show a part, or ("") the rig itself; what is shown already stays, with what is being entered."""
+        fields = self._session.fields.of(part)
+        before, self._shown = self._shown, (part, fields, self._session.circuits(part))
+        if self._shown == before or self._entries.busy:
+            return
+        self._content.clear()
+        with self._content:
+            self._head(part)
+            for name, file in self._session.circuits(part).items():
+                button = ui.button(f"Open {name}", icon="schema", on_click=lambda file=file: self._show_circuit(file))
+                button.props("flat no-caps dense").classes("open-circuit")
+            path = path_of(part)
+            stays, at = (1, path[:1]) if path[:1] == (PORTS,) else (len(path), path)
+            first, others = first_and_others(fields)
+
+            def where(key: str) -> str:
+                return "" if at == (PORTS,) else key
+
+            self._entries.show(part, at, first, "Values", stays=stays, where=where)
+            if others:
+                incomplete = any(each.part == part and not each.is_note for each in self._session.findings)
+                more = ui.expansion(f"{len(others)} more values", value=incomplete)
+                with more.classes("w-full more-values").props("dense"):
+                    self._entries.show(part, at, others, stays=stays, where=where)
+            for key in self._session.fields.lists(part):
+                self._adder(path, key)
+            self._foot(part)
+
+    def _head(self, part: str) -> None:
+        section, _, name = part.partition(".")
+        if name:
+            box = ui.input(value=name).props("dense outlined aria-label=Name").classes("part-name")
+            for event in ("blur", "keydown.enter"):
+                box.on(event, lambda: self._rename(section, name, box))
+            ui.label(noun(section)).classes("text-sm text-slate-500 part-kind")
+        else:
+            ui.label(section or "Rig").classes("text-lg font-bold")
+        ui.label(about(part)).classes("text-sm text-slate-500")
+
+    def _rename(self, section: str, name: str, box: ui.input) -> None:
+        new = str(box.value or "").strip()
+        if new == name or box.is_deleted:
+            return
+        if self._guarded(self._session.make, RenameEntry(section, name, new)):
+            self._select(f"{section}.{new}")
+        else:
+            box.set_value(name)
+
+    def _adder(self, path: tuple[str, ...], key: str) -> None:
+        """A box for the name of a new entry of a table of this part."""
+        with ui.row().classes("w-full items-center no-wrap gap-1"):
+            box = ui.input(placeholder=f"new name in {key}").props("outlined dense").classes("grow")
+            box.props.update({"data-new": key, "aria-label": f"New name in {key}"})
+
+            def add() -> None:
+                if name := str(box.value or "").strip():
+                    self._guarded(self._session.make, AddInner((*path, key), name))
+
+            box.on("keydown.enter", add)
+            button = ui.button(icon="add", on_click=add).props("flat round dense size=sm")
+            button.props["aria-label"] = f"Add to {key}"
+
+    def _foot(self, part: str) -> None:
+        section, _, name = part.partition(".")
+        if section == "channels":
+            add = ui.button("Add a limit", icon="add", on_click=lambda: self._add_limit(name))
+            add.props("flat no-caps dense")
+        if name and SECTIONS[section].is_list:
+            remove = ui.button("Remove", icon="delete", on_click=lambda: self._remove(section, name))
+            remove.props("flat no-caps dense color=negative")
+
+    def _add_limit(self, channel: str) -> None:
+        self._guarded(lambda: self._select(self._session.add("limits", channel=channel)))
+
+    def _remove(self, section: str, name: str) -> None:
+        if name in below(self._session.document.table, section):
+            self._guarded(self._session.make, RemoveEntry(section, name))
+
+    def _show_circuit(self, file: Path) -> None:
+        self._guarded(self._open, file)
