@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,10 +36,13 @@ OURS = ViewLayout(
 """A layout as the viewer writes it: with a signal that this rig lacks, and a plot of three units."""
 
 
-async def settled() -> None:
-    """Let what runs in the background end."""
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.wait(others, timeout=5.0)
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Let what runs in the background go on until this holds."""
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never holds")
 
 
 def test_the_names_of_a_log_are_those_of_telemetry_and_back() -> None:
@@ -58,7 +62,6 @@ def test_tabs_and_plots_are_arranged_saved_and_found_again(tmp_path: Path) -> No
             page = SilentPage()
             view = PlotsView(page, recorded(tmp_path))
             page.update()
-            await settled()
             before = len(page._fast)
             tabs, titles = view.shown.tabs, [plot.name for plot in view.shown.tabs.shown.plots]
             assert titles == ["Pressures", "Position", "Operator inputs"]
@@ -78,8 +81,7 @@ def test_tabs_and_plots_are_arranged_saved_and_found_again(tmp_path: Path) -> No
             assert saved.tabs[0].plots[0] == ViewPlot(name="mine", signals=("channel.x", "circuit.supply.p"))
             again = PlotsView(page, recorded(tmp_path))
             page.update()
-            await settled()
-            assert again.shown.layout == saved
+            await eventually(lambda: again.shown.layout == saved)
 
     asyncio.run(run())
 
@@ -152,8 +154,7 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
             for file in (first, second):
                 done = waiting.model_copy(update={"file": f"/on/the/server/{FOLDER}/{file.name}", "count": 1})
                 page.tells(triggers={"panel": done})
-                await settled()
-                assert window._title.text == file.name
+                await eventually(lambda file=file: window._title.text == file.name and window._box.visible)
                 names = [curve.name for curve in window.overlay.curves()]
                 assert names == (["channel.p_A"] if file == first else ["channel.p_A", "channel.x"])
                 times, values = window.overlay.curves()[0].samples(0.0, 1.0)

@@ -44,7 +44,7 @@ class SilentPage(Page):
         super().__init__(Connection(BrokerAddress(), "lab"), Units(), tab)
         self.connection.description = described(**more)
         self.connection.online, self.connection.role = True, "operator"
-        values: dict[str, tuple[float | None, ...]] = {name: (1.0,) for name in (*CHANNELS, "circuit.supply.p")}
+        values: dict[str, tuple[float | None, ...]] = dict.fromkeys((*CHANNELS, "circuit.supply.p"), (1.0,))
         self.connection.history.add(Telemetry(t0=0.0, dt=0.01, channels={**values, "valve.main.flow_virtual": (0.0,)}))
         self.sent: list[Command] = []
         self.problem = ""
