@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -150,11 +151,15 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
             await view._arm(repeat=True)
             assert [command.name for command in page.sent] == ["trigger"]
             window = view._window
+
+            def shows(file: Path) -> bool:
+                return window._box.visible and window._title.text == file.name
+
             assert not window._box.visible, "the one of somebody else is shown on demand only"
             for file in (first, second):
                 done = waiting.model_copy(update={"file": f"/on/the/server/{FOLDER}/{file.name}", "count": 1})
                 page.tells(triggers={"panel": done})
-                await eventually(lambda file=file: window._title.text == file.name and window._box.visible)
+                await eventually(partial(shows, file))
                 names = [curve.name for curve in window.overlay.curves()]
                 assert names == (["channel.p_A"] if file == first else ["channel.p_A", "channel.x"])
                 times, values = window.overlay.curves()[0].samples(0.0, 1.0)
