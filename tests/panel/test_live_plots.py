@@ -153,7 +153,7 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
             window = view._window
 
             def shows(file: Path) -> bool:
-                return window._box.visible and window._title.text == file.name
+                return bool(window._box.visible) and window._title.text == file.name
 
             assert not window._box.visible, "the one of somebody else is shown on demand only"
             for file in (first, second):

@@ -31,12 +31,17 @@ from panel_bench import (
     picture,
     served,
 )
+from panel_stories import (
+    arms_and_releases_a_reaction,
+    begins_and_ends_a_playout,
+    keeps_the_layout,
+    sees_the_window_of_a_trigger,
+    zooms_all_plots,
+)
 from playwright.sync_api import Browser, expect
 from service_harness import Server, eventually
 
 from hilserver.client import connect
-from hilserver.protocol import commands
-from hilserver.record.reader import LogReader
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -321,107 +326,22 @@ def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
 
 
 def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
-    """All plots of the tab zoom together, in the moving picture as in the held one, and back."""
-    anna.opens_plots()
-    chart = anna.page.locator(".chart:visible").first
-
-    def zooms() -> list[tuple[float, float]]:
-        """The part of the time axis, in per cent, that each plot shows."""
-        script = """() => [...panel.charts].filter(([id, chart]) => chart.group === "Plots").map(([id]) => {
-            const zoom = getElement(id)?.chart?.getOption()?.dataZoom?.[0];  // none before it is drawn
-            return zoom ? [Math.round(zoom.start), Math.round(zoom.end)] : [-1, -1];
-        })"""
-        return [(start, end) for start, end in anna.page.evaluate(script)]
-
-    def turn_the_wheel() -> None:
-        chart.hover(position={"x": 300, "y": 100})
-        for _ in range(5):
-            anna.page.mouse.wheel(0, -120)
-
-    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
-    turn_the_wheel()
-    (zoomed,) = eventually(lambda: len(found := set(zooms())) == 1 and found != {(0, 100)} and found, 60)
-    assert 10 < zoomed[1] - zoomed[0] < 90
-    last = anna.points()[-1][0]
-    eventually(lambda: anna.points()[-1][0] > last + 1000, 60)
-    assert set(zooms()) == {zoomed}, "it stays so"
-    anna.presses("Whole window")
-    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
-    anna.presses("Pause")
-    turn_the_wheel()
-    eventually(lambda: (0, 100) not in zooms(), 60)
-    anna.presses("Whole window")
-    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
-    assert len(anna.points()) > 20, "what is held is still there"
-    anna.presses("Continue")
+    zooms_all_plots(anna)
 
 
 def test_a_trigger_shows_its_window_and_the_layout_is_kept(
     anna: User, server: Server, broker: Broker, folder: Path, url: str
 ) -> None:
-    """Armed here and found by the recorder: every sample of the window, of a signal that is not in telemetry, too."""
-    page = anna.page
     anna.runs()
     with connect(broker=login(server, broker, folder, "anna")) as client:
-        client.do(commands.Cycle(action="stop"))  # of another test
-        client.set_input("joystick", 0.0)
-        anna.opens_plots()
-        page.locator(".trigger-signal input").fill("joystick")
-        page.get_by_role("option", name="input joystick").click()
-        page.locator(".trigger-level input").fill("0.25")
-        anna.presses("Single")
-        expect(page.locator(".trigger-row", has_text="panel")).to_contain_text("waits")
-        client.set_input("joystick", 0.5)
-        expect(page.locator(".trigger-row", has_text="panel")).to_contain_text("input.joystick > 0.25")
-        expect(page.locator(".trigger-window")).to_contain_text("_panel.arrow")
-        client.set_input("joystick", 0.0)
-    page.locator(".window-signals input").fill("compute_time")
-    page.get_by_role("option", name="compute_time", exact=True).click()
-    page.keyboard.press("Escape")
-    expect(page.locator(".trigger-window .time-plot canvas").first).to_be_visible()
-    (cut,) = (server.logs[-1].parent / "cuts").glob("*_panel.arrow")
-    joystick = LogReader(cut).read_all().columns["input.joystick"]
-    assert len(joystick) == 50 + 250 + 1
-    assert joystick[49] <= 0.25 < joystick[50]
-    page.get_by_role("button", name="Add a tab").click()
-    expect(page.locator(".live-plot")).to_have_count(1)
-    page.get_by_role("button", name="Layout").click()
-    page.locator(".q-menu .q-item", has_text=f"Save {server.name}.layout.toml").click()
-    file = server.logs[-1].parent / f"{server.name}.layout.toml"
-    eventually(file.exists, 60)
-    page.goto(f"{url}/wall?layout={server.name}")
-    expect(page.locator(".live-plot .heading").first).to_have_text("Pressures")
-    file.unlink()
+        sees_the_window_of_a_trigger(anna, client, server)
+    keeps_the_layout(anna, server, url)
 
 
 def test_a_reaction_and_a_playout_are_begun_and_ended(anna: User) -> None:
-    page = anna.page
     anna.runs()
-    anna.presses("Stop work cycle")
-    page.locator(".reactions").get_by_role("button", name="Arm …").click()
-    for name, text in {"reaction": "over", "when": "p_A > 9 bar/s"}.items():
-        page.locator(f".command-dialog .field-{name} input").fill(text)
-    page.locator(".field-then").click()
-    page.get_by_role("option", name="hold").click()
-    page.locator(".send-command:visible").click()
-    expect(page.locator(".command-dialog .refusal-reason:visible")).to_contain_text("when: ")
-    page.locator(".field-when input").fill("p_A > 900 bar")
-    page.locator(".send-command:visible").click()
-    expect(page.locator(".reactions")).to_contain_text("over")
-    expect(page.locator(".reactions .automation-state")).to_have_text("watches")
-    page.locator(".reactions").get_by_role("button", name="Release").click()
-    expect(page.locator(".reactions .automation-state")).to_have_count(0)
-    page.locator(".playouts").get_by_role("button", name="Play …").click()
-    fields = {"playout": "shake", "amplitude": "5 mm", "frequency": "2 Hz", "cycles": "1000"}
-    for name, text in fields.items():
-        page.locator(f".command-dialog .field-{name} input").fill(text)
-    for name, text in {"input": "joystick", "channel": "x"}.items():
-        page.locator(f".command-dialog .field-{name} input").fill(text)
-        page.get_by_role("option", name=text, exact=True).click()
-    page.locator(".send-command:visible").click()
-    expect(page.locator(".playouts .automation-state")).to_contain_text("of 1000 cycles at 2 Hz")
-    page.locator(".playouts").get_by_role("button", name="End").click()
-    expect(page.locator(".playouts")).to_contain_text("ENDED")
+    arms_and_releases_a_reaction(anna)
+    begins_and_ends_a_playout(anna)
 
 
 def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str, anna: User, server: Server) -> None:
