@@ -54,7 +54,7 @@ class LiveTriggerView:
     def _add_condition(self) -> None:
         self._kind = ui.toggle(KINDS, value="when", on_change=self._show_kind).props("no-caps unelevated size=sm")
         self._signal = ui.select({}, label="signal", with_input=True).props("outlined dense options-dense")
-        self._signal.classes("w-56 trigger-signal").on("focus", self._offer)
+        self._signal.classes("w-56 trigger-signal")
         self._edge = ui.toggle(list(EDGES), value="rising").props("no-caps unelevated size=sm")
         self._level = self._text("level", "0").classes("trigger-level")
         self._hysteresis = self._text("hysteresis", "0")
@@ -111,8 +111,7 @@ class LiveTriggerView:
             self._signal_of[command.trigger] = str(self._signal.value or "") if command.when else ""
 
     def _follow(self) -> None:
-        if not self._signal.options:
-            self._offer()
+        self._offer()
         state = self.page.connection.state
         triggers = state.triggers if state is not None else {}
         if triggers != self._listed:

@@ -17,6 +17,7 @@ def sees_the_window_of_a_trigger(user: User, client: Client, server: Server) -> 
     client.do(commands.Cycle(action="stop"))  # of another test
     client.set_input("joystick", 0.0)
     user.opens_plots()
+    expect(page.locator(".trigger-signal input")).not_to_have_value("")  # the channels are offered
     page.locator(".trigger-signal input").fill("joystick")
     page.get_by_role("option", name="input joystick").click()
     page.locator(".trigger-level input").fill("0.25")
