@@ -49,16 +49,16 @@ class CommandDialog:
 
     def _field(self, name: str, info: FieldInfo, is_offered: bool, example: str) -> Any:
         """The element of a field: what is offered, words, a switch, or a text."""
-        words = literals(info.annotation)
+        words, title = literals(info.annotation), name.replace("_", " ")
         element: Any
         if words or is_offered:
-            element = ui.select(words, label=name, with_input=is_offered, value=words[0] if words else None)
+            element = ui.select(words, label=title, with_input=is_offered, value=words[0] if words else None)
             element.props("outlined dense options-dense" + (" clearable" if is_offered else ""))
         elif kind_of(info.annotation) is bool:
-            element = ui.checkbox(name, value=bool(info.default)).props("dense")
+            element = ui.checkbox(title, value=bool(info.default)).props("dense")
         else:
             default = "" if info.is_required() or info.default is None else f"{info.default}"
-            element = ui.input(name, value=default, placeholder=example).props("outlined dense")
+            element = ui.input(title, value=default, placeholder=example).props("outlined dense")
         return element.classes(f"field-{name}").tooltip(info.description or name)
 
     def open(self) -> None:

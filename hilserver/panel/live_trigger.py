@@ -42,10 +42,11 @@ class LiveTriggerView:
                 heading("Trigger")
                 self._add_condition()
                 self._name = self._text("name", "panel")
-                for text, repeat in (("Single", False), ("Normal", True)):
-                    button = ui.button(text, on_click=lambda repeat=repeat: self._arm(repeat))
-                    button.props("outline no-caps dense").classes("px-3 arm-trigger")
-                    button.tooltip("Wait for the next occurrence" if not repeat else "Wait for all of them")
+                with ui.row().classes("gap-2 no-wrap"):
+                    for text, repeat in (("Single", False), ("Normal", True)):
+                        button = ui.button(text, on_click=lambda repeat=repeat: self._arm(repeat))
+                        button.props("outline no-caps dense").classes("px-3 arm-trigger")
+                        button.tooltip("Wait for all of them" if repeat else "Wait for the next occurrence")
             self._list = ui.column().classes("w-full gap-1 trigger-list")
             self._window = WindowView(recorded)
         self._show_kind()
