@@ -37,6 +37,10 @@ class LiveTriggerView:
         self._followed, self._file = "", ""
         self._signal_of: dict[str, str] = {}
         self._listed: dict[str, TriggerStatus] | None = None
+        self._operating: list[ui.button] = []
+        """Those for operators only."""
+        self._ending: list[ui.button] = []
+        """The same, in the list."""
         with ui.column().classes("card w-full gap-2 live-trigger"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Trigger")
@@ -47,6 +51,7 @@ class LiveTriggerView:
                         button = ui.button(text, on_click=lambda repeat=repeat: self._arm(repeat))
                         button.props("outline no-caps dense").classes("px-3 arm-trigger")
                         button.tooltip("Wait for all of them" if repeat else "Wait for the next occurrence")
+                        self._operating.append(button)
             self._list = ui.column().classes("w-full gap-1 trigger-list")
             self._window = WindowView(recorded)
         self._show_kind()
@@ -118,9 +123,12 @@ class LiveTriggerView:
         if triggers != self._listed:
             self._listed = triggers
             self._list.clear()
+            self._ending.clear()
             with self._list:
                 for name, trigger in triggers.items():
                     self._row(name, trigger)
+        for button in (*self._operating, *self._ending):
+            button.set_enabled(self.page.may_command)
         followed = triggers.get(self._followed)
         if followed is not None and followed.file is not None and followed.file != self._file:
             self._file = followed.file
@@ -137,7 +145,7 @@ class LiveTriggerView:
                 show.on_click(lambda name=name, file=trigger.file: self._show(name, file)).props("flat no-caps dense")
             if not trigger.configured:
                 end = ui.button("End", on_click=lambda name=name: self.page.command(EndTrigger(trigger=name)))
-                end.props("flat no-caps dense")
+                self._ending.append(end.props("flat no-caps dense"))
 
     async def _show(self, name: str, file: str) -> None:
         signal = self._signal_of.get(name, "")

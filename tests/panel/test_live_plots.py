@@ -172,6 +172,11 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
             await view._arm(repeat=False)
             assert view._followed == "", "refused"
             assert EndTrigger(trigger="panel") not in page.sent
+            buttons = (*view._operating, *view._ending)
+            assert [button.text for button in buttons if button.enabled] == ["Single", "Normal", "End"]
+            page.connection.role = "viewer"
+            page.update()
+            assert not any(button.enabled for button in buttons)
 
     asyncio.run(run())
 
