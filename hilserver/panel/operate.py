@@ -12,6 +12,7 @@ from typing import Any
 from nicegui import background_tasks, ui
 
 from hilserver.errors import HilserverError
+from hilserver.panel.automation import AutomationView
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.schematic import SchematicView
@@ -288,6 +289,7 @@ class OperateView:
             with ui.column().classes("gap-3 w-full"):
                 InputsView(page)
                 ValvesView(page)
+                AutomationView(page)
                 MeasuredView(page)
         page.each_round(self._start, "Operate")
 

@@ -12,8 +12,8 @@ from hilserver.panel.alarms_view import AlarmsView
 from hilserver.panel.connection import Connection
 from hilserver.panel.health import TimingView
 from hilserver.panel.operate import OperateView
-from hilserver.panel.plots import PlotsView
-from hilserver.panel.recordings import RecordingsView
+from hilserver.panel.plots_view import PlotsView
+from hilserver.panel.recordings import Recorded, RecordingsView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands
 from hilserver.web.display import CHOICES, QUANTITIES, Units
@@ -30,8 +30,14 @@ STOP = """
 """Outside of what NiceGUI manages (link.js): they work and are seen whatever else is on the page."""
 
 
-def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:
-    """Build a page. Called once for each page that is opened."""
+def build(
+    connection: Connection,
+    units: Units,
+    recordings: Path | None,
+    recorded: Recorded,
+    log_out: Callable[[], None] | None,
+) -> None:
+    """Build a page. Called once for each page that is opened. ``recordings``: the folder that was given."""
     assets()
     link_to_rig()
     page = Page(connection, units, "Operate")
@@ -45,17 +51,17 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
             alarms = ui.tab("Alarms", icon="notifications")
             with alarms:
                 ui.html('<span class="alarm-count" data-value="alarms"></span>', sanitize=False)
-            recorded = ui.tab("Recordings", icon="folder")
+            recordings_tab = ui.tab("Recordings", icon="folder")
         with ui.tab_panels(tabs, value=operate, animated=False, keep_alive=True).classes("w-full bg-transparent"):
             with ui.tab_panel(operate).classes("p-0"):
                 OperateView(page)
             with ui.tab_panel(plots).classes("p-0 gap-3"):
-                PlotsView(page)
+                PlotsView(page, recorded)
             with ui.tab_panel(timing).classes("p-0"):
                 TimingView(page)
             with ui.tab_panel(alarms).classes("p-0 gap-3"):
                 AlarmsView(page)
-            with ui.tab_panel(recorded).classes("p-0"):
+            with ui.tab_panel(recordings_tab).classes("p-0"):
                 view = RecordingsView(page, recordings)
 
     async def switch_tab() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from hilserver.web.display import label
 from hilserver.web.style import heading
 
 Floats = NDArray[np.float64]
-WINDOWS = {10: "10 s", 30: "30 s", 60: "1 min", 300: "5 min"}
 COLOURS = (
     *("#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2"),
     *("#be185d", "#4d7c0f", "#475569", "#a16207", "#4338ca", "#0d9488"),
@@ -31,13 +30,27 @@ MAX_POINTS = 3000
 
 
 class Plot:
-    """One chart of a tab. Its channels have at most two units: one axis on the left, one on the right."""
+    """One chart of a tab. It draws channels of at most two units: one axis on the left, one on the right.
 
-    def __init__(self, page: Page, tab: str, title: str, channels: Sequence[str], *, seconds: int = 30) -> None:
-        self.page, self.tab, self.channels, self.seconds = page, tab, list(channels), seconds
+    ``chosen`` is called with the channels that a user chooses; ``tools`` adds to what is beside the title.
+    """
+
+    def __init__(
+        self,
+        page: Page,
+        tab: str,
+        title: str,
+        channels: Sequence[str],
+        *,
+        seconds: int = 30,
+        chosen: Callable[[list[str]], None] = lambda _: None,
+        tools: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.page, self.tab, self.given, self.seconds, self._chosen = page, tab, list(channels), seconds, chosen
+        self.channels: list[str] = []
         self._held: int | None = None
         self._id = 0
-        with ui.column().classes("card w-full gap-1"):
+        with ui.column().classes("card w-full gap-1 live-plot"):
             with ui.row().classes("w-full items-center no-wrap gap-1"):
                 heading(title).classes("whitespace-nowrap grow")
                 choose = ui.button("Channels", icon="checklist", on_click=self._offer)
@@ -46,6 +59,8 @@ class Plot:
                     self._choices = ui.column().classes("p-3 gap-0 channel-choice")
                 save = ui.button(icon="image", on_click=self._save)
                 save.props("flat dense round size=sm aria-label='Save as image'").tooltip("Save as image")
+                tools()
+            self._note = ui.label().classes("text-xs text-slate-500 not-drawn")
             self._legend = ui.html("", sanitize=False).classes("w-full")
             self._id = ui.echart({}).classes("w-full chart").id
         page.each_round(self._extend, tab, fast=True)
@@ -56,42 +71,52 @@ class Plot:
     def restart(self) -> None:
         """Redraw with other channels, units or window."""
         self._new, self._cursor = True, 0
+        self.channels = self._of_two_units(self.given)
+        left = [label(channel) for channel in self.given if channel not in self.channels]
+        self._note.set_text(f"Not drawn, for lack of a third axis: {', '.join(left)}." if left else "")
+        self._note.visible = bool(left)
         colours = COLOURS * len(self.channels)
         keys = [(name, label(name), colour) for name, colour in zip(self.channels, colours, strict=False)]
         self._legend.set_content(piece("legend", plot=self._id, keys=keys))
         self.page.resend()
 
-    def pause(self, paused: bool) -> None:
-        """Pause or continue."""
-        self._held = self.page.connection.history.count if paused else None
+    def hold(self, count: int | None) -> None:
+        """Show nothing after this number of samples; with None, continue."""
+        self._held = count
 
-    def show(self, channels: Sequence[str]) -> None:
-        """Show these channels from now on."""
-        self.channels = list(channels)
-        self.restart()
+    def end(self) -> None:
+        """The plot is removed."""
+        self.page.forget(self._extend, self._show_values, self.restart)
+
+    def _of_two_units(self, channels: Sequence[str]) -> list[str]:
+        units = {channel: self.page.units.of(self.page.unit(channel)).unit for channel in channels}
+        axes = [*dict.fromkeys(units.values())][:2]
+        return [channel for channel, unit in units.items() if unit in axes]
 
     def _save(self) -> None:
         ui.run_javascript(f"panel.save({self._id})")
 
     def _offer(self) -> None:
         """List the channels that are available now."""
-        known = [*self.channels, *self.page.connection.history.channels()]
+        known = [*self.given, *self.page.connection.history.channels()]
         self._choices.clear()
         with self._choices:
             for channel in dict.fromkeys(known):
                 if channel not in ("tick", "circuit.t"):
-                    box = ui.checkbox(label(channel), value=channel in self.channels).props("dense size=sm")
+                    box = ui.checkbox(label(channel), value=channel in self.given).props("dense size=sm")
                     box.on_value_change(lambda event, channel=channel: self._choose(channel, event))
 
     def _choose(self, channel: str, event: ValueChangeEventArguments[bool]) -> None:
-        wanted = [c for c in self.channels if c != channel] + [channel] * event.value
-        if wanted == self.channels:
+        wanted = [c for c in self.given if c != channel] + [channel] * event.value
+        if wanted == self.given:
             return
-        if len({self.page.units.of(self.page.unit(c)).unit for c in wanted}) > 2:
+        if event.value and channel not in self._of_two_units(wanted):
             ui.notify("A plot has two axes: choose channels of at most two units.", type="warning")
             self._offer()
             return
-        self.show(wanted)
+        self.given = wanted
+        self.restart()
+        self._chosen(wanted)
 
     def _extend(self) -> None:
         """Send the samples that the chart does not have yet; after a long gap only those that it still shows."""
@@ -238,51 +263,3 @@ def default_plots(page: Page) -> dict[str, list[str]]:
         "Operator inputs": [f"input.{name}" for name in description.inputs],
     }
     return {title: shown for title, shown in plots.items() if shown}
-
-
-class PlotsView:
-    """The tab of plots: one time window for all, pause, and user-defined plots."""
-
-    def __init__(self, page: Page) -> None:
-        self.page, self._paused = page, False
-        self.plots: list[Plot] = []
-        with ui.row().classes("w-full items-center gap-3"):
-            self._window = ui.toggle(WINDOWS, value=30, on_change=self._set_window).props("no-caps unelevated size=sm")
-            self._pause = ui.button("Pause", icon="pause", on_click=self._toggle).props("outline no-caps dense")
-            self._pause.classes("px-3 pause")
-            unzoom = ui.button("Whole window", icon="zoom_out_map", on_click=self._unzoom)
-            unzoom.props("flat no-caps dense")
-            ui.button("Add a plot", icon="add", on_click=self._add).props("flat no-caps dense")
-            ui.label("Wheel or two fingers: zoom in time; drag: pan.").classes("text-xs text-slate-500")
-        self._grid = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-3 w-full")
-        page.each_round(self._start, "Plots")
-
-    def _start(self) -> None:
-        if not self.plots and self.page.connection.history.count:
-            for title, channels in default_plots(self.page).items():
-                self._append(title, channels)
-
-    def _add(self) -> None:
-        self._append("Custom plot", [])
-
-    def _append(self, title: str, channels: Sequence[str]) -> None:
-        """Append a plot with the tab's window, paused if the others are."""
-        with self._grid:
-            plot = Plot(self.page, "Plots", title, channels, seconds=self._window.value)
-        plot.pause(self._paused)
-        self.plots.append(plot)
-
-    def _set_window(self) -> None:
-        for plot in self.plots:
-            plot.seconds = self._window.value
-            plot.restart()
-
-    def _unzoom(self) -> None:
-        ui.run_javascript("panel.unzoom('Plots')")
-
-    def _toggle(self) -> None:
-        self._paused = not self._paused
-        for plot in self.plots:
-            plot.pause(self._paused)
-        self._pause.set_text("Continue" if self._paused else "Pause")
-        self._pause.props(f"icon={'play_arrow' if self._paused else 'pause'}")

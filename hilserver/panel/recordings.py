@@ -6,7 +6,8 @@ import asyncio
 import datetime
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,8 @@ from hilserver.panel.pieces import piece
 from hilserver.panel.view import Page
 from hilserver.record.folder import StoredRecording, recordings
 from hilserver.record.format import RecordError
+from hilserver.viewer.layout_view import ViewerFiles
+from hilserver.viewer.store import LogStore
 from hilserver.web.style import heading
 
 DOWNLOADS = "/recordings"
@@ -30,6 +33,15 @@ _VERDICTS = {
     2: ("This recording can't be replayed.", "fault"),
 }
 """The result of a replay and its style, by the exit code of the command."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The recordings that a page may use: the ``offered`` logs by name, and where layouts are kept."""
+
+    store: LogStore
+    offered: Callable[[], Mapping[str, Path]]
+    files: ViewerFiles
 
 
 class RecordingsView:

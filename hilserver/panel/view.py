@@ -78,6 +78,12 @@ class Page:
         """Run this action in each update; with a ``tab`` only while that tab is active."""
         (self._fast if fast else self._slow).append((tab, action))
 
+    def forget(self, *actions: Action) -> None:
+        """Run these actions no more, neither in the updates nor when units change."""
+        self._slow = [entry for entry in self._slow if entry[1] not in actions]
+        self._fast = [entry for entry in self._fast if entry[1] not in actions]
+        self.when_units_change = [action for action in self.when_units_change if action not in actions]
+
     def show(self, kind: str, values: dict[str, Any]) -> None:
         """Set texts, lines, bars or charts by name; they are sent with this update if they changed."""
         known = self._shown.setdefault(kind, {})

@@ -8,9 +8,11 @@ from html import escape
 from nicegui import ui
 
 from hilserver.panel.connection import Connection
+from hilserver.panel.live_layout import channels_of
 from hilserver.panel.page import Notes, assets, link_to_rig
 from hilserver.panel.plots import Plot, default_plots
 from hilserver.panel.view import Page
+from hilserver.viewer.layout import ViewTab
 from hilserver.web.display import Units, label
 from hilserver.web.style import AppearanceChoice
 
@@ -20,8 +22,17 @@ DEFAULT_SECONDS = 60
 MOST_CHANNELS, MOST_PLOTS = 50, 4
 
 
-def build_wall(connection: Connection, units: Units, channels: Sequence[str], seconds: int) -> None:
-    """Build the page. ``channels``: those shown as values and in one plot; without any, the usual ones."""
+def build_wall(
+    connection: Connection,
+    units: Units,
+    channels: Sequence[str],
+    seconds: int,
+    layout: ViewTab | str | None = None,
+) -> None:
+    """Build the page. ``channels``: those shown as values and in one plot for each unit; without any, the usual ones.
+
+    ``layout``: the tab of a layout whose plots are shown instead, or why there is none.
+    """
     assets()
     link_to_rig()
     page = Page(connection, units, "Wall")
@@ -35,8 +46,11 @@ def build_wall(connection: Connection, units: Units, channels: Sequence[str], se
             with ui.button(icon="contrast").props('flat round dense aria-label="Appearance"'), ui.menu():
                 AppearanceChoice()
         Notes(page)
+        if isinstance(layout, str):
+            ui.label(layout).classes("note warn w-full no-layout")
         Tiles(page, channels)
-        WallPlots(page, channels, min(max(seconds, SECONDS[0]), SECONDS[1]))
+        tab = layout if isinstance(layout, ViewTab) else None
+        WallPlots(page, channels, min(max(seconds, SECONDS[0]), SECONDS[1]), tab)
     page.each_round(lambda: page.show("texts", {"alarms": str(len(connection.alarms.open()) or "")}))
     page.start()
 
@@ -81,17 +95,22 @@ class Tiles:
 class WallPlots:
     """The plots, as soon as there are values."""
 
-    def __init__(self, page: Page, channels: Sequence[str], seconds: int) -> None:
-        self.page, self._channels, self._seconds = page, list(channels), seconds
+    def __init__(self, page: Page, channels: Sequence[str], seconds: int, tab: ViewTab | None) -> None:
+        self.page, self._channels, self._seconds, self._tab = page, list(channels), seconds, tab
         self._box, self._begun = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-4 w-full"), False
         page.each_round(self._start, "Wall")
 
     def _start(self) -> None:
-        if self._begun or not self.page.connection.history.count:
+        if self._begun or not self.page.connection.history.count or self.page.connection.description is None:
             return
-        plots = by_unit(self.page, self._channels) if self._channels else default_plots(self.page)
+        description = self.page.connection.description
+        if self._tab is not None:
+            plots = [(plot.name, channels_of(plot, description)) for plot in self._tab.plots]
+        else:
+            usual = by_unit(self.page, self._channels) if self._channels else default_plots(self.page)
+            plots = [*usual.items()][:MOST_PLOTS]
         with self._box:
-            for title, channels in [*plots.items()][:MOST_PLOTS]:
+            for title, channels in plots:
                 Plot(self.page, "Wall", title, channels, seconds=self._seconds)
                 self._begun = True
 

@@ -6,23 +6,24 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
-from nicegui import app, background_tasks, ui
+from nicegui import app, background_tasks, run, ui
 from wsproto.utilities import LocalProtocolError
 
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection, Login
 from hilserver.panel.page import WALL, assets, build
-from hilserver.panel.recordings import DOWNLOADS, VIEW, contents, folder_of
+from hilserver.panel.recordings import DOWNLOADS, VIEW, Recorded, contents, folder_of
 from hilserver.panel.settings import PanelSettings
 from hilserver.panel.wall import DEFAULT_SECONDS, MOST_CHANNELS, build_wall
 from hilserver.record.folder import SUFFIX
+from hilserver.viewer.layout import ViewTab, layouts_in, read_layout
 from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.opening import logs_in
 from hilserver.viewer.page import ViewerPage
@@ -128,8 +129,26 @@ class Panel:
         seconds = request.query_params.get("seconds", "")
         channels = request.query_params.getlist("channel")[:MOST_CHANNELS]
         shown = int(seconds) if seconds.isdecimal() and len(seconds) < 6 else DEFAULT_SECONDS
-        build_wall(session.connection, session.units, channels, shown)
+        name = request.query_params.get("layout")
+        layout = None if name is None else await self._layout(request, str(app.storage.browser["id"]), session, name)
+        build_wall(session.connection, session.units, channels, shown, layout)
         return None
+
+    async def _layout(self, request: Request, browser: str, session: UserSession, name: str) -> ViewTab | str:
+        """The tab of a saved layout that an address names, by default its first one; or why there is none."""
+        folder = self._recorded(browser, session).files.folder()
+        path = layouts_in(folder).get(name) if folder is not None else None
+        if path is None:
+            return f"There is no layout {name} in the folder of the recordings."
+        try:
+            layout = await run.io_bound(read_layout, path)
+        except HilserverError as error:
+            return str(error)
+        if layout is None:
+            return "The panel ends."
+        wanted = request.query_params.get("tab", layout.tabs[0].name)
+        tabs = (tab for tab in layout.tabs if tab.name == wanted)
+        return next(tabs, f"The layout {name} has no tab {wanted}.")
 
     async def _index(self, request: Request) -> Response | None:
         session = await self._admitted_session(request)
@@ -142,8 +161,8 @@ class Panel:
                 gone.task.cancel()
             ui.navigate.to("/")
 
-        own = session.task is not None
-        build(session.connection, session.units, self._settings.recordings, log_out if own else None)
+        own, recorded = session.task is not None, self._recorded(browser, session)
+        build(session.connection, session.units, self._settings.recordings, recorded, log_out if own else None)
         return None
 
     async def _view(self, request: Request) -> Response | None:
@@ -152,11 +171,11 @@ class Panel:
         session = self._sessions.get(browser)
         if session is None:
             return RedirectResponse("/", 303)
-        offered, files = self._recordings(browser, session)
-        ViewerPage(self._logs, offered, request.query_params.getlist("log"), files)
+        recorded = self._recorded(browser, session)
+        ViewerPage(recorded.store, recorded.offered, request.query_params.getlist("log"), recorded.files)
         return None
 
-    def _recordings(self, browser: str, session: UserSession) -> tuple[Callable[[], Mapping[str, Path]], ViewerFiles]:
+    def _recorded(self, browser: str, session: UserSession) -> Recorded:
         """The logs that a page may open, and where it may write; neither any more once this session has ended."""
 
         def folder() -> Path | None:
@@ -169,7 +188,7 @@ class Panel:
         def may_write() -> bool:
             return self._sessions.get(browser) is session and session.connection.role == "operator"
 
-        return offered, ViewerFiles(folder, may_write=may_write)
+        return Recorded(self._logs, offered, ViewerFiles(folder, may_write=may_write))
 
     async def _stop(self, request: Request) -> JSONResponse:
         """STOP: a request of its own, for those who are logged in; the broker checks their right to command."""

@@ -1,15 +1,18 @@
 """The commands that a server takes, each with its payload. Described in docs/mqtt.md."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from hilserver.errors import shown
-from hilserver.protocol.published import Answer, refusal
+from hilserver.protocol.published import Answer, Mode, refusal
 
 ID_LIMIT = 64
 """Longest id of a command in characters."""
+FILE_WORD = "[A-Za-z_][A-Za-z0-9_-]{0,39}"
+"""Names that become a part of the name of a file."""
 
 
 def is_id(text: str) -> bool:
@@ -29,6 +32,12 @@ def _checked_name(text: str) -> str:
     return text
 
 
+def _checked_word(text: str) -> str:
+    if re.fullmatch(FILE_WORD, text) is None:
+        raise ValueError(f"{shown(text)}: up to 40 letters, digits, _ and -, the first of them a letter or _.")
+    return text
+
+
 def _checked_full_scale(value: float) -> float:
     if not -1.0 <= value <= 1.0:
         raise ValueError(f"{value:g} is out of range: must be -1 ... 1 (fraction of full scale).")
@@ -42,6 +51,7 @@ def _not_empty(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 Name = Annotated[str, AfterValidator(_checked_name)]
+FileWord = Annotated[str, AfterValidator(_checked_word), Field(json_schema_extra={"pattern": f"^{FILE_WORD}$"})]
 Values = Annotated[dict[str, JsonValue], AfterValidator(_not_empty)]
 FullScale = Annotated[
     float, AfterValidator(_checked_full_scale), Field(json_schema_extra={"minimum": -1, "maximum": 1})
@@ -318,14 +328,59 @@ class EndPlayout(Command):
     playout: Name | None = Field(default=None, description="name of the playout; default: all")
 
 
+class ArmTrigger(Command):
+    """Arm a trigger of the recording: the window of the log around it is kept in a file of its own.
+
+    The recorder looks for it, not the loop. It replaces one of the same name that a command has armed.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["when"]}, {"required": ["mode"]}, {"required": ["event"]}]}
+    )
+    name = "trigger"
+    trigger: FileWord = Field(description="name of the trigger, in the name of the file, in the state and in events")
+    when: Name | None = Field(
+        default=None,
+        description="a signal crosses a level in this direction: a channel, input.<input>, valve.<valve>.<column> or "
+        "circuit.<value>, > or <, and a value with its unit, such as p_A > 200 bar",
+    )
+    hysteresis: Name | None = Field(
+        default=None, description="when: how far it must return, such as 5 bar, before it can cross the level again"
+    )
+    either: bool = Field(default=False, description="when: true: it may also cross the level in the other direction")
+    mode: Mode | None = Field(default=None, description="this mode begins")
+    event: Literal["switch", "reaction", "missed", "limit"] | None = Field(
+        default=None,
+        description="switch: another circuit; reaction: one fires; missed: ticks are missed; limit: one is violated",
+    )
+    before: Name = Field(default="1 s", description="length of the window before it, at most 30 s")
+    after: Name = Field(default="2 s", description="length of the window after it")
+    repeat: bool = Field(default=False, description="true: it occurs again and again; false: once, then it is done")
+
+    @model_validator(mode="after")
+    def _one_cause(self) -> "ArmTrigger":
+        if sum(cause is not None for cause in (self.when, self.mode, self.event)) != 1:
+            raise ValueError("give exactly one of when, mode and event.")
+        return self
+
+
+class EndTrigger(Command):
+    """Disarm a trigger that a command has armed, or all of them. A window that has begun is completed."""
+
+    name = "end_trigger"
+    trigger: FileWord | None = Field(default=None, description="name of the trigger; default: all")
+
+
 COMMANDS: Mapping[str, type[Command]] = {
     model.name: model
     for model in (
         Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog,
-        Cycle, React, Release, BeginPlayout, EndPlayout,
+        Cycle, React, Release, BeginPlayout, EndPlayout, ArmTrigger, EndTrigger,
     )
 }  # fmt: skip
 """Every command by name."""
 
+TriggerCommand = ArmTrigger | EndTrigger
+"""The commands for the recorder."""
 CircuitCommand = SetParameter | Switch | SwitchCircuit
 """The commands that change the virtual circuit."""

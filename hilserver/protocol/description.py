@@ -29,6 +29,8 @@ def describe(
     valves: dict[str, ValveDescription],
     command_lifetime: float | None = None,
     operator: OperatorDescription | None = None,
+    reactions: int = 0,
+    playouts: int = 0,
 ) -> Description:
     """The description topic of a rig, with all commands and topics of the protocol."""
     topics = Topics(rig)
@@ -40,6 +42,8 @@ def describe(
         channels=channels,
         inputs=inputs,
         valves=valves,
+        reactions=reactions,
+        playouts=playouts,
         commands={
             name: CommandDescription(
                 topic=topics.command(name), description=_first_line(model), payload_schema=model.model_json_schema()

@@ -117,6 +117,8 @@ class Description(Published):
     channels: dict[str, ChannelDescription] = Field(description="every channel in telemetry and state")
     inputs: dict[str, InputDescription] = Field(description="operator inputs, for set_input")
     valves: dict[str, ValveDescription] = Field(description="real valves, for strategy and jog")
+    reactions: int = Field(default=0, description="number of reactions that can be armed at a time, for react")
+    playouts: int = Field(default=0, description="number of playouts that can run at a time, for play")
     commands: dict[str, CommandDescription]
     topics: dict[str, TopicDescription]
 
@@ -194,6 +196,30 @@ class PlayoutStatus(Published):
     drive: float = Field(description="amplitude of the input")
 
 
+class ReactionStatus(Published):
+    """State of a reaction that is armed, or has fired and was not released yet."""
+
+    text: str = Field(description="its condition and its action, such as p_A > 200 bar: stop")
+    state: str = Field(
+        description="ARMED: waits for RUNNING; WATCHING; RAMPING: moves its input; HOLDING: holds the valves' "
+        "commands; DONE: has fired; ENDED: has ended the run, and must be released before the next start"
+    )
+    met: bool = Field(description="whether its condition is met now")
+
+
+class TriggerStatus(Published):
+    """State of a trigger of the recording."""
+
+    text: str = Field(description="what it waits for, such as p_A > 200 bar")
+    state: Literal["ARMED", "WRITING", "DONE"] = Field(
+        description="ARMED: waits; WRITING: has occurred, and its window is not complete yet; DONE: occurs no more"
+    )
+    count: int = Field(default=0, description="how often it has occurred")
+    once: bool = Field(default=False, description="whether it occurs only once")
+    configured: bool = Field(default=False, description="whether it is in the rig file; else a command has armed it")
+    file: str | None = Field(default=None, description="file with its last complete window; null: none yet")
+
+
 class Utilisation(Published):
     """Utilisation of a real valve by the virtual circuit: the maximum since the last state, as fractions of its
     capacity."""
@@ -242,7 +268,9 @@ class ServerState(Published):
     recording: RecordingStatus | None = Field(
         default=None, description="the full-rate log; null: recording is disabled"
     )
+    reactions: dict[str, ReactionStatus] = Field(default={}, description="reactions that are not free, by name")
     playouts: dict[str, PlayoutStatus] = Field(default={}, description="playouts since the start, by name")
+    triggers: dict[str, TriggerStatus] = Field(default={}, description="triggers of the recording, by name")
     strategies: dict[str, str] = Field(default={}, description="the strategy that drives each real valve, by valve")
     utilisation: dict[str, Utilisation] = Field(
         default={},

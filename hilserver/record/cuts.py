@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.record.crossings import Crossings, Edge
 from hilserver.record.format import CIRCUIT, Event, LogHeader, RecordError, is_circuit
 from hilserver.record.row_events import REACTION
 from hilserver.record.writer import LogWriter
@@ -31,7 +33,8 @@ fill the disk."""
 class CutTrigger:
     """A trigger: a signal crosses a level, a mode begins, or an event happens; the window around it in rows.
 
-    ``column``: of the row's fixed part, or ``circuit.<value>``; ``direction``: +1 upwards, -1 downwards; SI.
+    ``column``: of the row's fixed part, or ``circuit.<value>``; level and hysteresis (see `Crossings`) in SI.
+    ``once``: it is disarmed when it has occurred. ``armed``: tells it from the one of this name that it replaces.
     """
 
     name: str
@@ -39,11 +42,13 @@ class CutTrigger:
     before: int
     after: int
     column: str = ""
-    direction: float = 1.0
+    edge: Edge = "rising"
     level: float = 0.0
     hysteresis: float = 0.0
     mode: int = -1
     event: str = ""
+    once: bool = False
+    armed: int = 0
 
 
 @dataclass
@@ -69,40 +74,62 @@ class _Open:
     next: int
     end: int
     latest: int
+    finders: list[_Finder]
+    """Those that it was written for."""
 
 
 class TriggeredCuts:
     """Looks for triggers in the rows of a recording, and writes the cuts to ``folder``.
 
-    ``written`` are the files of the finished cuts since it was last emptied. A cut that can't be written ends all cuts
-    and is told in ``trouble``; it never raises: the recording goes on.
+    ``written`` are the files of the finished cuts since it was last emptied; ``news``: a cut was begun or finished, to
+    be reset by the caller. A cut that can't be written ends all cuts and is told in ``trouble``; it never raises: the
+    recording goes on.
     """
 
     def __init__(self, folder: Path, first: LogHeader, triggers: Sequence[CutTrigger]) -> None:
         self.written: list[str] = []
         self.trouble = ""
+        self.news = False
         self._folder = folder
         self._header, self._circuit, self._row = first, first.first_circuit, first.first_row
-        self._finders = [_Finder(trigger, first.columns) for trigger in triggers]
-        self._kept = max((trigger.before for trigger in triggers), default=0)
+        self._finders: list[_Finder] = []
         self._past: deque[_Rows] = deque()
         self._open: _Open | None = None
         self._count = 0
+        self.watch(triggers)
+
+    def watch(self, triggers: Sequence[CutTrigger]) -> None:
+        """Look for these triggers from now on, and for no others. Those that it knows already go on as they are."""
+        known = {finder.trigger: finder for finder in self._finders}
+        self._finders = [known.get(trigger) or _Finder(trigger, self._header.columns) for trigger in triggers]
+        self._kept = max((trigger.before for trigger in triggers), default=0)
+        self.news = True
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """By trigger: as which it was ``armed``, how often it has occurred, whether its window is being written, and
+        the file of the last one that is complete."""
+        return {
+            finder.trigger.name: {
+                "armed": finder.trigger.armed,
+                "count": finder.count,
+                "writing": self._open is not None and finder in self._open.finders,
+                "file": finder.file,
+            }
+            for finder in self._finders
+        }
 
     def take(self, rows: Floats, events: Mapping[int, Sequence[Event]], source: Path) -> None:
         """Take the next rows of the recording, which are in the file ``source``, with their events."""
-        if not self._finders or self.trouble:
+        if self.trouble:
             return
         try:
             for part in self._by_circuit(rows, events):
                 self._past.append(part)
-                for row, trigger in sorted(
-                    ((row, finder.trigger) for finder in self._finders for row in finder.find(part)),
-                    key=lambda found: found[0],
-                ):
-                    self._trigger(part, row, trigger, source)
+                found = [(row, finder) for finder in self._finders for row in finder.find(part)]
+                for row, finder in sorted(found, key=lambda occurrence: occurrence[0]):
+                    self._trigger(part, row, finder, source)
                 self._write()
-                while self._past and self._past[0].end < self._row - self._kept:
+                while self._past and self._past[0].end <= self._row - self._kept:
                     self._past.popleft()
         except (RecordError, OSError) as error:
             self.trouble = f"triggered recordings end here: {error}"
@@ -125,6 +152,9 @@ class TriggeredCuts:
         try:
             done.writer.close()
             self.written.append(str(done.writer.path))
+            self.news = True
+            for finder in done.finders:
+                finder.file = str(done.writer.path)
         except (RecordError, OSError) as error:
             self.trouble = f"triggered recordings end here: {error}"
 
@@ -141,9 +171,9 @@ class TriggeredCuts:
                 yield _Rows(self._row, rows[begin:end].copy(), own, self._header, self._circuit)
                 self._row += end - begin
 
-    def _trigger(self, part: _Rows, row: int, trigger: CutTrigger, source: Path) -> None:
+    def _trigger(self, part: _Rows, row: int, finder: _Finder, source: Path) -> None:
         """Begin a cut, or lengthen the one that is being written."""
-        number = part.first + row
+        number, trigger = part.first + row, finder.trigger
         if self._open is not None and number >= self._open.end:
             self._write()
         if self._open is None:
@@ -152,6 +182,9 @@ class TriggeredCuts:
                 return
             self._open = self._begin(max(number - trigger.before, self._past[0].first), part.rows[row], trigger, source)
             self._count += 1
+            self.news = True
+        if finder not in self._open.finders:
+            self._open.finders.append(finder)
         self._open.end = min(max(self._open.end, number + trigger.after + 1), self._open.latest)
         part.events.setdefault(row, []).append({"kind": "trigger", "name": trigger.name, "text": trigger.text})
 
@@ -162,7 +195,7 @@ class TriggeredCuts:
         extra = {**start.header.extra, "cut": {"trigger": trigger.name, "tick": int(header(row).tick)}}
         path = self._free_name(float(header(row).utc), trigger.name)
         writer = LogWriter(path, start.header.model_copy(update={**place, "extra": extra}))
-        return _Open(writer, first, first, first + LONGEST * (trigger.before + trigger.after + 1))
+        return _Open(writer, first, first, first + LONGEST * (trigger.before + trigger.after + 1), [])
 
     def _free_name(self, utc: float, trigger: str) -> Path:
         stamp = datetime.fromtimestamp(utc, UTC).strftime("%Y-%m-%dT%H-%M-%S")
@@ -199,6 +232,9 @@ class _Finder:
 
     def __init__(self, trigger: CutTrigger, columns: Sequence[str]) -> None:
         self.trigger = trigger
+        self.count = 0
+        self.file = ""
+        self._crossings = Crossings(trigger.level, trigger.edge, trigger.hysteresis)
         self._column = columns.index(trigger.column) if trigger.column in columns else -1
         self._fixed = len(columns)
         limits = [column for column, name in enumerate(columns) if name.startswith("limit.")]
@@ -206,10 +242,20 @@ class _Finder:
         self._before: Integers | None = None
 
     def find(self, part: _Rows) -> list[int]:
-        """The rows of a part in which it occurs."""
+        """The rows of a part in which it occurs, unless it has done so and does it only once."""
+        found = self._find(part)
+        if self.trigger.once:
+            found = found[: 1 - min(self.count, 1)]
+        self.count += len(found)
+        return found
+
+    def _find(self, part: _Rows) -> list[int]:
         if self.trigger.event in (REACTION, "switch"):
             kind = CIRCUIT if self.trigger.event == "switch" else REACTION
             return [row for row, events in sorted(part.events.items()) if any(e.get("kind") == kind for e in events)]
+        if self.trigger.column:
+            crossed: list[int] = self._crossings.take(self._values(part)).tolist()
+            return crossed
         states = self._states(part)
         before = states[:1] if self._before is None else self._before
         self._before = states[-1:]
@@ -224,24 +270,13 @@ class _Finder:
             return np.asarray(rows[:, self._limits] > 0.0, dtype=np.int64)
         if trigger.mode >= 0:
             holds = np.asarray(headers(rows)["mode"] == trigger.mode, dtype=np.int64)
-        elif trigger.event == "missed":
-            holds = np.asarray(headers(rows)["missed"] > 0, dtype=np.int64)
         else:
-            holds = self._beyond(part)
+            holds = np.asarray(headers(rows)["missed"] > 0, dtype=np.int64)
         return holds[:, np.newaxis]
 
-    def _beyond(self, part: _Rows) -> Integers:
-        """Beyond the level; not until the value has returned by the hysteresis."""
-        trigger, column = self.trigger, self._column
-        name = trigger.column.removeprefix("circuit.")
+    def _values(self, part: _Rows) -> Floats:
+        """The signal; NaN while another circuit runs, without this value."""
+        column, name = self._column, self.trigger.column.removeprefix("circuit.")
         if column < 0 and name in part.header.circuit_names:
             column = self._fixed + part.header.circuit_names.index(name)
-        if column < 0:  # another circuit runs, without this value
-            return np.zeros(len(part.rows), dtype=np.int64)
-        way = trigger.direction * (part.rows[:, column] - trigger.level)
-        sides = np.where(way > 0.0, 1, np.where(way <= -trigger.hysteresis, 0, -1))
-        first = 0 if self._before is None else int(self._before[0, 0])
-        known = np.concatenate([[first], sides])
-        places = np.maximum.accumulate(np.where(known >= 0, np.arange(len(known)), 0))
-        states: Integers = known[places][1:]
-        return states
+        return part.rows[:, column] if column >= 0 else np.full(len(part.rows), np.nan)

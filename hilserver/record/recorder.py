@@ -8,7 +8,7 @@ gone.
 
 Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG LIMITS``, the last being a JSON object as `Limits`;
 it reports to the supervisor in lines on its standard output, the state of the recording once a second: these are its
-heartbeat.
+heartbeat. While it runs, it takes other triggers as lines on its standard input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.queues import Message
-from hilserver.realtime.reports import arguments, send_report
+from hilserver.realtime.reports import Orders, arguments, send_report
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.cuts import FOLDER, CutTrigger, TriggeredCuts
@@ -111,7 +111,8 @@ class LogRecorder:
             self._writer.append(rows, events)
             self._cuts.take(rows, events, self._writer.file)
             self._tick = int(header(rows[-1]).tick)
-        if time.monotonic() - self._flushed > FLUSH_EVERY:
+        if time.monotonic() - self._flushed > FLUSH_EVERY or self._cuts.news:
+            self._cuts.news = False
             self._flushed = time.monotonic()
             self._writer.flush()
             self._cuts.flush()
@@ -128,6 +129,7 @@ class LogRecorder:
             {
                 "cuts": cuts,
                 "cut_trouble": self._cuts.trouble,
+                "triggers": self._cuts.states(),
                 "file": str(self._writer.file),
                 "rows": self._writer.rows,
                 "tick": self._tick,
@@ -137,6 +139,10 @@ class LogRecorder:
                 "free": free,
             }
         )
+
+    def watch(self, triggers: Sequence[CutTrigger]) -> None:
+        """Look for these triggers from now on, and for no others (see `TriggeredCuts`)."""
+        self._cuts.watch(triggers)
 
     def end_cuts(self) -> None:
         """End the cut that is being written, where there is one."""
@@ -254,8 +260,12 @@ def _report(status: dict[str, Any]) -> None:
     send_report(recording=status)
 
 
-def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
-    """The body of the recorder process; returns its exit code."""
+def _triggers(tables: Iterable[dict[str, Any]]) -> list[CutTrigger]:
+    return [CutTrigger(**table) for table in tables]
+
+
+def record(segment: Path, header_file: Path, log: Path, limits: Limits, orders: Orders) -> int:
+    """The body of the recorder process; returns its exit code. ``orders`` are lists of triggers, as in the limits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         header = LogHeader.model_validate(decode(header_file.read_text()))
@@ -263,11 +273,12 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
         end = _End(memory)
         signal.signal(signal.SIGTERM, end.ask)
         with LogWriter(log, header, max_bytes=limits.max_bytes, max_rows=limits.max_rows) as writer:
-            triggers = [CutTrigger(**trigger) for trigger in limits.triggers]
-            recorder = LogRecorder(memory, writer, limits.min_free, _report, triggers)
+            recorder = LogRecorder(memory, writer, limits.min_free, _report, _triggers(limits.triggers))
             send_report(ready=True)
             try:
                 while not end.reached(recorder.step()):
+                    for order in orders.new():
+                        recorder.watch(_triggers(order["triggers"]))
                     time.sleep(POLL)
             finally:
                 recorder.end_cuts()
@@ -280,4 +291,6 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
 
 if __name__ == "__main__":
     segment_file, header_file, log_file, limits_text = arguments()
-    sys.exit(record(Path(segment_file), Path(header_file), Path(log_file), Limits(**json.loads(limits_text))))
+    sys.exit(
+        record(Path(segment_file), Path(header_file), Path(log_file), Limits(**json.loads(limits_text)), Orders(0))
+    )

@@ -46,6 +46,7 @@ class TriggerSettings(Datasheet):
     hysteresis: AnyDifference | None = Field(
         default=None, examples=["5 bar"], description="when: how far it must return before it can cross the level again"
     )
+    either: bool = Field(default=False, description="when: true: it may also cross the level in the other direction")
     mode: ModeName | None = Field(default=None, examples=["FAULT"], description="this mode begins")
     event: EventName | None = Field(
         default=None,
@@ -60,6 +61,8 @@ class TriggerSettings(Datasheet):
             raise ValueError("give exactly one of when, mode and event")
         if self.hysteresis is not None and self.when is None:
             raise ValueError("hysteresis is for when")
+        if self.either and self.when is None:
+            raise ValueError("either is for when")
         if self.when is not None and self.hysteresis is not None:
             if self.hysteresis.unit != condition(self.when).level.unit:
                 raise ValueError("hysteresis must be in the unit of the level")

@@ -39,14 +39,17 @@ class Prepared:
         for module in modules:
             self._waiting[module] = await _started(module, stdin=asyncio.subprocess.PIPE)
 
-    def take(self, module: str, arguments: Sequence[str]) -> asyncio.subprocess.Process | None:
+    def take(
+        self, module: str, arguments: Sequence[str], *, keep_input: bool = False
+    ) -> asyncio.subprocess.Process | None:
         """Give a waiting process of this module its arguments; None if there is none."""
         process = self._waiting.pop(module, None)
         if process is None or process.returncode is not None:
             return None
         assert process.stdin is not None
         process.stdin.write(json.dumps(arguments).encode() + b"\n")
-        process.stdin.close()
+        if not keep_input:
+            process.stdin.close()
         return process
 
     async def end(self) -> None:
@@ -93,21 +96,28 @@ class Child:
         *arguments: str,
         heard: Callable[[dict[str, Any]], None] | None = None,
         prepared: Prepared | None = None,
-        waits: bool = False,
+        keep_input: bool = False,
     ) -> Self:
         """Start a module with these arguments, in a process that is ``prepared`` if there is one.
 
-        ``heard`` receives all messages except those that it is ready or has failed. ``waits``: it waits for `go`.
+        ``heard`` receives all messages except those that it is ready or has failed. ``keep_input``: it waits for `go`,
+        or takes what is sent with `send`.
         """
-        process = prepared.take(module, arguments) if prepared is not None else None
-        stdin = asyncio.subprocess.PIPE if waits else asyncio.subprocess.DEVNULL
+        process = prepared.take(module, arguments, keep_input=keep_input) if prepared is not None else None
+        stdin = asyncio.subprocess.PIPE if keep_input else asyncio.subprocess.DEVNULL
         return cls(name, process or await _started(module, *arguments, stdin=stdin), heard)
 
     def go(self) -> None:
-        """Let a process that ``waits`` continue."""
+        """Let a process that waits for this continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"go\n")
         self.process.stdin.close()
+
+    def send(self, **content: Any) -> None:
+        """Send a line to its standard input, which it reads with `hilserver.realtime.reports.Orders`."""
+        assert self.process.stdin is not None
+        if not self.process.stdin.is_closing():
+            self.process.stdin.write(json.dumps(content).encode() + b"\n")
 
     @property
     def running(self) -> bool:

@@ -71,6 +71,8 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
             if rig.cycle is None:
                 raise invalid("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
             return LoopCommand("RUNNING", CommandKind.CYCLE, float(command.action == "start"))
+        case commands.ArmTrigger() | commands.EndTrigger():
+            raise invalid("trigger", "is for the recorder of a running server: a run without one has no triggers.")
     return LoopCommand(_NEEDS[command.name], _PLAIN[command.name])
 
 

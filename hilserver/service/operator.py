@@ -17,7 +17,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol.commands import Arm, BeginPlayout, CircuitCommand, Command, React
+from hilserver.protocol.commands import Arm, ArmTrigger, BeginPlayout, CircuitCommand, Command, React, TriggerCommand
 from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
@@ -26,6 +26,7 @@ from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, 
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
+from hilserver.service.triggers import TriggerTable
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import header, headers
@@ -77,6 +78,8 @@ class Operator:
         """The reasons to refuse a command at present: its sender, or that nothing is recorded."""
         self.done: Callable[[Command], None] = lambda _: None
         """Called after each command that was carried out, other than those that change the circuit."""
+        self.triggers: TriggerTable | None = None
+        """Those of the recording."""
         self._posted: RunningCircuit | None = None
         self._stops = 0
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
@@ -113,6 +116,8 @@ class Operator:
         for refusal in self.against:
             if reason := refusal(command):
                 raise HilserverError(reason)
+        if isinstance(command, TriggerCommand):
+            return self._set_trigger(command)
         if isinstance(command, Arm):
             await self._check_before_arming(command)
         for order in self._orders(command):
@@ -132,6 +137,17 @@ class Operator:
         packed = self.ran(int(header(row).circuit_version)).packed
         reactions, playouts = self._telemetry.reactions, self._telemetry.playouts
         return loop_orders(self._rig, command, packed, row, reactions, playouts)
+
+    def _set_trigger(self, command: TriggerCommand) -> dict[str, Any]:
+        """Arm or disarm a trigger of the recording: the loop knows nothing of it."""
+        row = self._telemetry.latest()
+        if row is None or self.triggers is None:
+            raise HilserverError(NOT_RUNNING)
+        if isinstance(command, ArmTrigger):
+            self.triggers.arm(command, self.running.packed)
+        else:
+            self.triggers.end(command)
+        return {"mode": Mode(int(header(row).mode)).name, "tick": int(header(row).tick)}
 
     async def _check_before_arming(self, arm: Arm) -> None:
         """Raises HilserverError if there is a reason not to arm, or the rig was stopped during the check."""

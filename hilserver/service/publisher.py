@@ -88,7 +88,8 @@ class Publisher:
 
     def _publish_state(self, row: Floats) -> None:
         strategies = present_strategies(self._telemetry.rig, row)
-        shown = (header(row).mode, header(row).fault, strategies, tuple(self._telemetry.troubles))
+        triggers = [(name, trigger.state, trigger.count) for name, trigger in self._telemetry.triggers().items()]
+        shown = (header(row).mode, header(row).fault, strategies, tuple(self._telemetry.troubles), triggers)
         if shown != self._shown or time.monotonic() >= self._due:
             self._shown, self._due = shown, time.monotonic() + STATE_EVERY
             self._mqtt.publish_state(self._telemetry.state(row, self._mqtt.telemetry_dropped))

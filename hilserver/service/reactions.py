@@ -9,6 +9,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean, shown
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import React, Release
+from hilserver.protocol.published import ReactionStatus
 from hilserver.record.row_events import REACTION
 from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
@@ -30,6 +31,7 @@ class ReactionTable:
 
     def __init__(self, rig: Rig, channels: Mapping[str, str]) -> None:
         self.names: dict[int, str] = {}
+        self._texts: dict[int, str] = {}
         self._news: list[dict[str, Any]] = []
         self._rig = rig
         self._channels = {name: column for name, column in channels.items() if not is_whole(column)}
@@ -56,8 +58,9 @@ class ReactionTable:
         if command.repeat and command.then in ENDING:
             raise invalid("repeat", f"is not used with {command.then}: remove it.")
         free = self._free_number(command.reaction, row)
-        about = {"number": free, "name": command.reaction, "text": reaction_line(command), "then": command.then}
-        self.names[free] = command.reaction
+        about: dict[str, Any] = {"number": free, "name": command.reaction}
+        about |= {"text": reaction_line(command), "then": command.then}
+        self.names[free], self._texts[free] = command.reaction, about["text"]
         self._news.append({REACTION: about})
         place, needs = float(free), "ARMED or RUNNING"
         when = (wanted.direction, level, width, hold)
@@ -88,10 +91,20 @@ class ReactionTable:
         """The name of a reaction."""
         return self.names.get(number, f"{number}")
 
+    def status(self, row: Floats) -> dict[str, ReactionStatus]:
+        """The state of each that is not free, by name."""
+        used = [number for number in range(self._count) if self._state(row, number)]
+        return {self.name(number): self._status(row, number) for number in used}
+
     def ended(self, row: Floats) -> list[str]:
         """The names of the reactions that have ended the run and are not released yet."""
         found = range(self._count)
         return [self.name(number) for number in found if self._state(row, number) == ReactionState.ENDED]
+
+    def _status(self, row: Floats, number: int) -> ReactionStatus:
+        memory = reaction_memory(self._rig.plan, row, number)
+        state, text = ReactionState(int(memory.state)), self._texts.get(number, "")
+        return ReactionStatus(text=text, state=state.name, met=float(memory.held) >= 0.0)
 
     @property
     def _count(self) -> int:

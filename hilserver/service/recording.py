@@ -31,13 +31,11 @@ from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
 from hilserver.rig.build import Rig
-from hilserver.rig.conditions import condition
-from hilserver.rig.triggers import signal_columns, signal_zero
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick.codes import Mode
+from hilserver.service.triggers import TriggerTable
 from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
@@ -125,6 +123,7 @@ class RecorderProcess:
         self.recorder: Child | None = None
         self.vanished: list[Path] = []
         """Files of the recording that no longer exist, although this server has not removed them."""
+        self.triggers = TriggerTable(rig, self._send_triggers)
         self._settings = rig.settings.recording
         self._rig = rig
         self._memory = memory
@@ -183,11 +182,12 @@ class RecorderProcess:
             max_bytes=int(self._settings.max_megabytes * 1e6),
             max_rows=rows_per_file(self._rig),
             min_free=int(self._settings.min_free_megabytes * 1e6),
-            triggers=tuple(asdict(trigger) for trigger in cut_triggers(self._rig)),
+            triggers=tuple(asdict(trigger) for trigger in self.triggers.restart()),
         )
         arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(asdict(limits)))
+        module = "hilserver.record.recorder"
         self.recorder = await Child.start(
-            "recorder", "hilserver.record.recorder", *arguments, heard=self._heard, prepared=self._prepared
+            "recorder", module, *arguments, heard=self._heard, prepared=self._prepared, keep_input=True
         )
         self.log_file = log
         self._files = [*self._files[-FILES_KEPT:], _Written(log)]
@@ -313,12 +313,17 @@ class RecorderProcess:
         self._files[-1].tick = report["tick"]
         if report["file"] != before.file:
             self._new_file.set()
+        self.triggers.hear(report.get("triggers", {}))
         self._hear_cuts(report.get("cuts", ()), report.get("cut_trouble", ""))
         if self._tell is not None and status.gap and before.file is None:
             self._tell("gap", None, f"{status.gap} ticks before those in {file} are in no log", warn=True)
         if self._tell is not None and status.lost > before.lost:
             text = f"{status.lost - before.lost} rows of the log are lost: the disk is too slow"
             self._tell("lost rows", None, text, warn=True)
+
+    def _send_triggers(self, triggers: Sequence[CutTrigger]) -> None:
+        if self.recorder is not None and self.recorder.running:  # the next one is given them when it starts
+            self.recorder.send(triggers=[asdict(trigger) for trigger in triggers])
 
     def _hear_cuts(self, files: Sequence[str], trouble: str) -> None:
         if self._tell is None:
@@ -375,25 +380,6 @@ class RecorderProcess:
         gone = remove_files(files, superfluous(files, keep, time.time(), self._file))
         self._files = [file for file in self._files if file.path not in {removed.path for removed in gone}]
         return gone
-
-
-def cut_triggers(rig: Rig) -> list[CutTrigger]:
-    """The triggers of the rig file, as the recorder takes them."""
-    rate, columns, found = rig.settings.loop.rate, signal_columns(rig.settings), []
-    for name, trigger in rig.settings.recording.triggers.items():
-        text = trigger.when or trigger.mode or trigger.event or ""
-        more: dict[str, Any] = {"event": trigger.event or ""}
-        before, after = round(trigger.before * rate), round(trigger.after * rate)
-        if trigger.mode is not None:
-            more["mode"] = int(Mode[trigger.mode])
-        if trigger.when is not None:
-            wanted = condition(trigger.when)
-            level = wanted.level.value - signal_zero(rig.settings, wanted.signal)
-            width = trigger.hysteresis.value if trigger.hysteresis is not None else 0.0
-            more |= {"column": columns.get(wanted.signal, wanted.signal), "direction": wanted.direction}
-            more |= {"level": level, "hysteresis": width}
-        found.append(CutTrigger(name, text, before, after, **more))
-    return found
 
 
 def _made(folder: Path) -> Path:

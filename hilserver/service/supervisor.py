@@ -147,6 +147,7 @@ class Supervisor:
         self._recording = recording = RecorderProcess(
             self.rig, memory, folder, program.fingerprint, operator.ran, telemetry, self._prepared
         )
+        operator.triggers, telemetry.triggers = recording.triggers, recording.triggers.status
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
@@ -313,6 +314,8 @@ class Supervisor:
             valves=valves,
             command_lifetime=settings.mqtt.command_lifetime,
             operator=OperatorDescription(**settings.operator.model_dump()),
+            reactions=settings.loop.reactions,
+            playouts=settings.loop.playouts,
         )
         mqtt.publish_description(description)
         mqtt.publish_types(component_types(self.rig.library))

@@ -21,6 +21,7 @@ from hilserver.protocol.published import (
     RecordingStatus,
     ServerState,
     Telemetry,
+    TriggerStatus,
     ValveDescription,
 )
 from hilserver.realtime.devices import ADVICE
@@ -57,8 +58,8 @@ LONGEST_GAP = 100
 class TelemetryReader:
     """Reads the ring from its own cursor.
 
-    ``degradations``, ``recording``, ``operator`` and ``troubles`` (by source) appear in the state, the latter as
-    warnings. ``trip_reason``: why the supervisor itself has sent a trip.
+    ``degradations``, ``recording``, ``operator``, ``triggers`` and ``troubles`` (by source) appear in the state, the
+    latter as warnings. ``trip_reason``: why the supervisor itself has sent a trip.
     """
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
@@ -69,6 +70,7 @@ class TelemetryReader:
         self.trip_reason = ""
         self.operator: Callable[[], str | None] = lambda: None
         self.recording: RecordingStatus | None = None
+        self.triggers: Callable[[], dict[str, TriggerStatus]] = dict
         self.recorded: Callable[[], int] = lambda: -1
         """The last tick that is known to be in a log."""
         self.devices = DeviceReports(rig.settings.devices)
@@ -154,7 +156,9 @@ class TelemetryReader:
             loop=self.loop_status(),
             devices=self.devices.status(),
             recording=self.recording and self.recording.model_copy(update={"buffer_left": self._buffer_left(row)}),
+            reactions=self.reactions.status(row),
             playouts=self.playouts.status(row),
+            triggers=self.triggers(),
             strategies=present_strategies(self.rig, row),
             utilisation=self._demands.take(),
             target=target,

@@ -100,7 +100,7 @@ class WorkerProcess:
     async def _process(self, module: str) -> Child:
         """A worker process, or one that stands by."""
         arguments, waits = (str(self._file), str(os.getpid())), module == STAND_BY
-        return await Child.start(f"device {self.name}", module, *arguments, heard=self._heard, waits=waits)
+        return await Child.start(f"device {self.name}", module, *arguments, heard=self._heard, keep_input=waits)
 
     def _heard(self, message: dict[str, Any]) -> None:
         if WAITING in message:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import io
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -98,9 +100,15 @@ class AnalysisView:
                 ui.button("Compute", icon="insights", on_click=lambda: self.compute()).props(
                     "outline no-caps dense"
                 ).classes("px-3")
+                self._save = ui.button(icon="download").props('flat dense round aria-label="Save this analysis"')
+                with self._save, ui.menu():
+                    for form in ("png", "svg"):
+                        ui.menu_item(f"{form.upper()}: the picture", lambda form=form: self._save_picture(form))
+                    ui.menu_item("CSV: its points", self._save_table)
             self._note = ui.label().classes("text-sm text-slate-600 analysis-note")
             self._chart = ui.echart({}).classes("w-full").style("height: 420px")
         self._chart.visible = False
+        self._save.bind_visibility_from(self._chart)
         self.refresh()
         self._kind.on_value_change(self._kind_changed)
         for element in (self._name, self._one, self._other, self._segments, self._curve):
@@ -166,6 +174,16 @@ class AnalysisView:
             curve=str(self._curve.value or "") if kind == "xy" else "",
         )
 
+    @property
+    def _file(self) -> str:
+        return str(self._name.value or self._kind.value)
+
+    def _save_picture(self, form: str) -> None:
+        self.plot.plot.run_method("save_other", self._chart.id, form, self._file)
+
+    def _save_table(self) -> None:
+        ui.download.content(chart_table(self._chart.options), f"{self._file}.csv")
+
     def _subtract(self, one: DrawnSignal, other: DrawnSignal) -> None:
         """Show the difference of two signals in the plot above, and in its table."""
         try:
@@ -214,6 +232,25 @@ class AnalysisView:
         self._chart.options.clear()
         self._chart.options.update(options)
         self._chart.update()
+
+
+def chart_table(options: Mapping[str, Any]) -> str:
+    """The points of an analysis as CSV: a column across, and one for each curve over the same points.
+
+    >>> print(chart_table(_chart([("gain", np.array([2.0, 0.5]), "", "log")], np.array([1.0, 10.0]))), end="")
+    "frequency, Hz",gain
+    1.0,2.0
+    10.0,0.5
+    """
+    across = [point[0] for point in options["series"][-1]["data"]]  # in front of it there may be a datasheet curve
+    curves = [curve for curve in options["series"] if [point[0] for point in curve["data"]] == across]
+    is_xy = not isinstance(options["xAxis"], list)
+    titles = [options[axis]["name"] for axis in ("xAxis", "yAxis")] if is_xy else []
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(titles or ["frequency, Hz", *(curve["name"] for curve in curves)])
+    table.writerows(zip(across, *([point[1] for point in curve["data"]] for curve in curves), strict=True))
+    return out.getvalue()
 
 
 def _computed(

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from nicegui import run, ui
 from nicegui.events import UploadEventArguments
@@ -14,6 +15,7 @@ from hilserver.errors import HilserverError
 from hilserver.viewer.axis_units import axis_unit, offered_units
 from hilserver.viewer.layout import (
     LARGEST_LAYOUT,
+    SUFFIX,
     ViewLayout,
     layout_file,
     layout_text,
@@ -24,6 +26,7 @@ from hilserver.viewer.layout import (
     write_layout,
 )
 from hilserver.viewer.overlay import Overlay
+from hilserver.viewer.tabs import Tabs
 
 NO_RIGHT = "you are not logged in with the right to write any more."
 
@@ -37,23 +40,29 @@ class ViewerFiles:
     may_write: Callable[[], bool] = lambda: True
 
 
+class Tabbed(Protocol):
+    """Something with tabs."""
+
+    tabs: Tabs
+
+
+class LaidOut(Protocol):
+    """Something with a layout, as it can be saved."""
+
+    @property
+    def layout(self) -> ViewLayout: ...
+
+
 class TabsView:
-    """Tabs, and the plots of the tab that is shown.
+    """The tabs. ``changed`` is called after every change; with True if another tab may be shown."""
 
-    ``changed`` is called after every change; with True if another tab may be shown.
-    """
-
-    def __init__(self, overlay: Overlay, changed: Callable[[bool], None]) -> None:
-        self.overlay, self._changed = overlay, changed
+    def __init__(self, shown: Tabbed, changed: Callable[[bool], None]) -> None:
+        self._shown, self._changed = shown, changed
         self._tabs = ui.row().classes("items-center gap-1 tabs")
 
-    def plots_here(self) -> None:
-        """Put the plots of the tab here."""
-        self._plots = ui.row().classes("w-full items-center gap-1 plots")
-
     def refresh(self) -> None:
-        """Show tabs and plots as they are now."""
-        tabs = self.overlay.tabs
+        """Show the tabs as they are now."""
+        tabs = self._shown.tabs
         self._tabs.clear()
         with self._tabs:
             for place, tab in enumerate(tabs.all):
@@ -61,18 +70,28 @@ class TabsView:
             rename = partial(self._rename, "Name of the tab", tabs.shown.name, lambda name: tabs.change(name=name))
             self._menu("tab", {"left": partial(tabs.move, -1), "right": partial(tabs.move, 1)}, tabs.remove, rename)
             self._button("Add a tab", tabs.add, True)
-        self._plots.clear()
-        with self._plots:
-            for place, plot in enumerate(tabs.shown.plots):
-                self._entry(plot.name or f"Plot {place + 1}", place == tabs.plot, partial(tabs.select, place), False)
-            rename = partial(
-                self._rename, "Name of the plot", tabs.selected.name, lambda name: tabs.change_plot(name=name)
-            )
-            moves = {"up": partial(tabs.move_plot, -1), "down": partial(tabs.move_plot, 1)}
-            self._menu("plot", moves, tabs.remove_plot, rename)
-            self._button("Add a plot", tabs.add_plot, False)
-            ui.space()
-            self._units()
+
+    def plot_menu(self, place: int | None = None) -> None:
+        """A menu that changes the plot at this place in the tab; by default the selected one."""
+        tabs = self._shown.tabs
+        chosen = tabs.plot if place is None else place
+
+        def selected(change: Callable[[], None]) -> None:
+            tabs.select(chosen)
+            change()
+
+        def rename(name: str) -> None:
+            selected(lambda: tabs.change_plot(name=name))
+
+        steps = {"up": -1, "down": 1}
+        moves = {where: partial(selected, partial(tabs.move_plot, by)) for where, by in steps.items()}
+        name = tabs.shown.plots[chosen].name
+        remove = partial(selected, tabs.remove_plot)
+        self._menu("plot", moves, remove, partial(self._rename, "Name of the plot", name, rename))
+
+    def add_plot_button(self) -> None:
+        """A button that adds a plot to the tab."""
+        self._button("Add a plot", self._shown.tabs.add_plot, False)
 
     def _menu(
         self,
@@ -87,29 +106,6 @@ class TabsView:
             for where, move in moves.items():
                 ui.menu_item(f"Move {where}", partial(self._do, move, False))
             ui.menu_item("Remove", partial(self._do, remove, what == "tab"))
-
-    def _units(self) -> None:
-        """The units of the selected plot, for each of its quantities that has several."""
-        known, plot = self.overlay.available(), self.overlay.tabs.selected
-        for si in dict.fromkeys(known.get(signal, "") for signal in plot.signals):
-            unit = self.overlay.unit(plot, si).unit
-            if offered := offered_units(si):
-                choices = list(dict.fromkeys([*offered, unit]))
-                select = ui.select(choices, value=unit, new_value_mode="add-unique")
-                select.props("outlined dense options-dense").classes("w-28 unit").tooltip(
-                    "Unit of the axis: choose one, or enter another one"
-                )
-                select.on_value_change(lambda event, si=si: self._choose_unit(si, str(event.value)))
-
-    def _choose_unit(self, si: str, unit: str) -> None:
-        try:
-            axis_unit(unit, si)
-        except ValueError as error:
-            ui.notify(str(error), type="negative")
-            self.refresh()
-            return
-        units = {**self.overlay.tabs.selected.units, si: unit}
-        self._do(lambda: self.overlay.tabs.change_plot(units=units), False)
 
     def _entry(self, name: str, is_shown: bool, show: Callable[[], None], of_tabs: bool) -> None:
         look = "unelevated color=primary" if is_shown else "flat"
@@ -134,20 +130,69 @@ class TabsView:
             self._do(lambda: rename(name_of(given)), False)
 
 
+class TabsAndPlots(TabsView):
+    """Tabs, and the plots of the tab that is shown, of which one is selected."""
+
+    def __init__(self, overlay: Overlay, changed: Callable[[bool], None]) -> None:
+        super().__init__(overlay, changed)
+        self.overlay = overlay
+
+    def plots_here(self) -> None:
+        """Put the plots of the tab here."""
+        self._plots = ui.row().classes("w-full items-center gap-1 plots")
+
+    def refresh(self) -> None:
+        """Show tabs and plots as they are now."""
+        super().refresh()
+        tabs = self.overlay.tabs
+        self._plots.clear()
+        with self._plots:
+            for place, plot in enumerate(tabs.shown.plots):
+                self._entry(plot.name or f"Plot {place + 1}", place == tabs.plot, partial(tabs.select, place), False)
+            self.plot_menu()
+            self.add_plot_button()
+            ui.space()
+            self._units()
+
+    def _units(self) -> None:
+        """The units of the selected plot, for each of its quantities that has several."""
+        known, plot = self.overlay.available(), self.overlay.tabs.selected
+        for si in dict.fromkeys(known.get(signal, "") for signal in plot.signals):
+            unit = self.overlay.unit(plot, si).unit
+            if offered := offered_units(si):
+                choices = list(dict.fromkeys([*offered, unit]))
+                select = ui.select(choices, value=unit, new_value_mode="add-unique")
+                select.props("outlined dense options-dense").classes("w-28 unit").tooltip(
+                    "Unit of the axis: choose one, or enter another one"
+                )
+                select.on_value_change(lambda event, si=si: self._choose_unit(si, str(event.value)))
+
+    def _choose_unit(self, si: str, unit: str) -> None:
+        try:
+            axis_unit(unit, si)
+        except ValueError as error:
+            ui.notify(str(error), type="negative")
+            self.refresh()
+            return
+        units = {**self.overlay.tabs.selected.units, si: unit}
+        self._do(lambda: self.overlay.tabs.change_plot(units=units), False)
+
+
 class LayoutMenu:
-    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence.
+    """The button with the menu. ``load`` shows a layout; ``say`` shows a sentence. ``name``: of one without a file.
 
     ``file`` is that of the layout, which is not saved if somebody else has changed it since it was loaded or saved.
     """
 
     def __init__(
         self,
-        overlay: Overlay,
+        shown: LaidOut,
         files: ViewerFiles,
         load: Callable[[ViewLayout], Awaitable[None]],
         say: Callable[[str], None],
+        name: str = "recordings",
     ) -> None:
-        self.overlay, self._files, self._load, self._say = overlay, files, load, say
+        self._shown, self._files, self._load, self._say, self._default = shown, files, load, say, name
         self.file = files.layout
         self._content: bytes | None = None
         with ui.button("Layout", icon="dashboard").props("outline no-caps dense").classes("px-3"), ui.menu() as menu:
@@ -166,13 +211,13 @@ class LayoutMenu:
                 ui.menu_item(f"Save {self.file.name}", lambda: self._save(self.file))
             if may_write and folder is not None:
                 ui.menu_item("Save as …", self._save_as)
-            ui.menu_item("Download", lambda: ui.download.content(layout_text(self.overlay.layout), self._name()))
+            ui.menu_item("Download", lambda: ui.download.content(layout_text(self._shown.layout), self._name()))
             ui.menu_item("Load from a file …", self._dialog.open)
             for name, path in ({} if folder is None else layouts_in(folder)).items():
                 ui.menu_item(f"Load {name}", lambda path=path: self._open(path))
 
     def _name(self) -> str:
-        return self.file.name if self.file is not None else "recordings.layout.toml"
+        return self.file.name if self.file is not None else f"{self._default}{SUFFIX}"
 
     def _save(self, file: Path | None) -> None:
         if file is None:
@@ -185,7 +230,7 @@ class LayoutMenu:
                 raise HilserverError(
                     f"{file.name} was not saved: somebody else has changed it. Load it, or save as another one."
                 )
-            write_layout(self.overlay.layout, file)
+            write_layout(self._shown.layout, file)
         except HilserverError as error:
             self._say(str(error))
             return

@@ -16,7 +16,7 @@ from hilserver.viewer.alignment import common_events
 from hilserver.viewer.analysis_view import AnalysesView
 from hilserver.viewer.figures_view import FiguresView
 from hilserver.viewer.layout import ViewAlign, ViewLayout
-from hilserver.viewer.layout_view import LayoutMenu, TabsView, ViewerFiles
+from hilserver.viewer.layout_view import LayoutMenu, TabsAndPlots, ViewerFiles
 from hilserver.viewer.measurement import Moment
 from hilserver.viewer.notes_view import NotesView, notes_table
 from hilserver.viewer.overlay import Overlay, first_signals
@@ -67,7 +67,7 @@ class ViewerPage:
                 self._note = ui.label().classes("note warn w-full trouble")
                 self._missing = ui.label().classes("note warn w-full missing")
             with ui.row().classes("w-full items-center gap-2"):
-                self._tabs = TabsView(self.overlay, self._rearranged)
+                self._tabs = TabsAndPlots(self.overlay, self._rearranged)
                 ui.space()
                 self._layouts = LayoutMenu(self.overlay, files, self._load, self._say)
             with ui.element("div").classes(

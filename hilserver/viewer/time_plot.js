@@ -219,21 +219,29 @@ export default {
       }));
     },
 
-
-    // The picture as a file: pixels for a mail, SVG for a report.
     save(kind, name) {
-      const link = document.createElement("a");
-      link.download = `${name}.${kind}`;
-      if (kind === "svg") {
-        const size = { width: this.chart.getWidth(), height: this.chart.getHeight() };
-        const drawing = echarts.init(null, null, { renderer: "svg", ssr: true, ...size });
-        drawing.setOption({ ...this.chart.getOption(), backgroundColor: "#fff" });
-        link.href = URL.createObjectURL(new Blob([drawing.renderToSVGString()], { type: "image/svg+xml" }));
-        drawing.dispose();
-      } else {
-        link.href = this.chart.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: "#fff" });
-      }
-      link.click();
+      saveChart(this.chart, kind, name);
+    },
+
+    // Another chart of the page, by the id of its element.
+    save_other(id, kind, name) {
+      saveChart(getElement(id).chart, kind, name);
     },
   },
 };
+
+// The picture as a file: pixels for a mail, SVG for a report.
+function saveChart(chart, kind, name) {
+  const link = document.createElement("a");
+  link.download = `${name}.${kind}`;
+  if (kind === "svg") {
+    const size = { width: chart.getWidth(), height: chart.getHeight() };
+    const drawing = echarts.init(null, null, { renderer: "svg", ssr: true, ...size });
+    drawing.setOption({ ...chart.getOption(), backgroundColor: "#fff" });
+    link.href = URL.createObjectURL(new Blob([drawing.renderToSVGString()], { type: "image/svg+xml" }));
+    drawing.dispose();
+  } else {
+    link.href = chart.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: "#fff" });
+  }
+  link.click();
+}

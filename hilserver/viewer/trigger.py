@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from hilserver.errors import HilserverError, as_sentence
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.record.crossings import Crossings, Edge
 from hilserver.units import difference_to_si, to_si
 from hilserver.viewer.measurement import Measurement, event_name
 
-Edge = Literal["rising", "falling", "either"]
-EDGES: tuple[Edge, ...] = ("rising", "falling", "either")
 MOST_OCCURRENCES = 10_000
 """Occurrences that are looked for in a log."""
 CHUNK = 1 << 18
@@ -34,8 +33,7 @@ Duration = Annotated[str, AfterValidator(_duration)]
 class Trigger(BaseModel):
     """What is looked for: that ``signal`` crosses ``level``, or the ``event`` of this name (`event_name`).
 
-    A rising crossing is found where a sample reaches the level, and the signal was lower than the level by more than
-    the ``hysteresis`` since the crossing before; falling is the mirror image. Levels are texts with a unit, plain
+    What is a crossing, and what the ``hysteresis`` is for, is said by `Crossings`. Levels are texts with a unit, plain
     numbers if the signal has none. ``before`` and ``after`` are the ends of the window that is shown around it.
     """
 
@@ -65,9 +63,9 @@ def occurrences(
 ) -> list[float]:
     """The times of a log at which it is triggered, s, ascending; the first ``most`` of them.
 
-    Between two samples, the time at which the straight line through them crosses the level. Samples without a number
-    are skipped; if the signal has crossed the level meanwhile, that counts at the next sample. Every sample is read,
-    as long as the result is ``wanted``. Raises `HilserverError` if the log lacks the signal, or has other units.
+    Between two samples, the time at which the straight line through them crosses the level (see `Crossings`). Every
+    sample is read, as long as the result is ``wanted``. Raises `HilserverError` if the log lacks the signal, or has
+    other units.
     """
     if trigger.event:
         return [moment.time for moment in log.happened if event_name(moment) == trigger.event][:most]
@@ -77,15 +75,15 @@ def occurrences(
     hysteresis = _in_si(trigger.hysteresis, si, "hysteresis", log, difference_to_si)
     if hysteresis < 0.0:
         raise HilserverError(f"hysteresis: {trigger.hysteresis} is below 0.")
-    signs = {"rising": (1.0,), "falling": (-1.0,), "either": (1.0, -1.0)}[trigger.edge]
-    searches = [(sign, Rising(sign * level, hysteresis)) for sign in signs]
+    search = Crossings(level, trigger.edge, hysteresis)
     times, found = log.times(trigger.signal), list[float]()
     for at in range(0, len(times), CHUNK):
         if not wanted() or len(found) >= most:
             break
-        until = min(at + CHUNK, len(times))
-        values = log.read(trigger.signal, at, until)
-        found += sorted(t for sign, search in searches for t in search.take(times[at:until], sign * values))
+        begin, until = max(at - 1, 0), min(at + CHUNK, len(times))
+        values = log.read(trigger.signal, begin, until)
+        places = search.take(values[at - begin :]) + (at - begin)
+        found += _exact(level, places, times[begin:until], values)
     return found[:most]
 
 
@@ -103,31 +101,13 @@ def _in_si(value: str | float, si: str, word: str, log: Measurement, converted: 
     return value
 
 
-class Rising:
-    """Finds where samples, given in order and part by part, rise through a level (see `occurrences`)."""
-
-    def __init__(self, level: float, hysteresis: float) -> None:
-        self._level, self._armed_below = level, level - hysteresis
-        self._armed = False
-        self._time = self._value = np.nan  # of the sample before
-
-    def take(self, times: Floats, values: Floats) -> list[float]:
-        """The crossings in the next samples."""
-        times, values = np.concatenate([[self._time], times]), np.concatenate([[self._value], values])
-        self._time, self._value = float(times[-1]), float(values[-1])
-        sides = np.where(values >= self._level, 1, np.where(values < self._armed_below, -1, 0))
-        places = 1 + np.flatnonzero(sides[1:])
-        if len(places) == 0:
-            return []
-        now = sides[places]
-        before = np.concatenate([[-1 if self._armed else 1], now[:-1]])
-        self._armed = bool(now[-1] == -1)
-        fired = places[(now == 1) & (before == -1)]
-        with np.errstate(invalid="ignore"):
-            rise = values[fired] - values[fired - 1]
-            share = np.where(np.isfinite(rise), (self._level - values[fired - 1]) / rise, 1.0)  # 1: a gap, or infinity
-        exact: list[float] = (times[fired] - (1.0 - share) * (times[fired] - times[fired - 1])).tolist()
-        return exact
+def _exact(level: float, places: Integers, times: Floats, values: Floats) -> list[float]:
+    """The times at which a signal crosses the level on its way to the samples at these places."""
+    with np.errstate(invalid="ignore"):
+        rise = values[places] - values[places - 1]
+        share = np.where(np.isfinite(rise), (level - values[places - 1]) / rise, 1.0)  # 1: a gap, or infinity
+    exact: list[float] = (times[places] - (1.0 - share) * (times[places] - times[places - 1])).tolist()
+    return exact
 
 
 def nth_occurrence(log: Measurement, trigger: Trigger, number: int) -> float:

@@ -8,10 +8,11 @@ from nicegui import run, ui
 from pydantic import ValidationError
 
 from hilserver.errors import HilserverError, problems_of
+from hilserver.record.crossings import EDGES
 from hilserver.viewer.measurement import Moment, event_name
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.plot_view import PlotView
-from hilserver.viewer.trigger import EDGES, Trigger, level_text, times_text
+from hilserver.viewer.trigger import Trigger, level_text, times_text
 from hilserver.web.style import heading
 
 LISTED_OCCURRENCES = 2000

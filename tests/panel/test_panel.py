@@ -31,6 +31,13 @@ from panel_bench import (
     picture,
     served,
 )
+from panel_stories import (
+    arms_and_releases_a_reaction,
+    begins_and_ends_a_playout,
+    keeps_the_layout,
+    sees_the_window_of_a_trigger,
+    zooms_all_plots,
+)
 from playwright.sync_api import Browser, expect
 from service_harness import Server, eventually
 
@@ -71,7 +78,7 @@ def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iter
         "cycle =": f'cycle = "{ROOT}/config/cycles/lift.toml"\nlibrary = ["my_components.py"]',
         "max_age": 'max_age = "5 s"',
         "lost_after =": 'lost_after = "60 s"',  # the broker is restarted, on a machine that may be busy
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"\nreactions = 2\nplayouts = 1',
     }
     (folder / "my_components.py").write_text(OWN)
     name = "lift" if request.config.getoption("--screenshots", default=False) else ""
@@ -319,39 +326,22 @@ def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
 
 
 def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
-    """All plots of the tab zoom together, in the moving picture as in the held one, and back."""
-    anna.opens_plots()
-    chart = anna.page.locator(".chart:visible").first
+    zooms_all_plots(anna)
 
-    def zooms() -> list[tuple[float, float]]:
-        """The part of the time axis, in per cent, that each plot shows."""
-        script = """() => [...panel.charts].filter(([id, chart]) => chart.group === "Plots").map(([id]) => {
-            const zoom = getElement(id)?.chart?.getOption()?.dataZoom?.[0];  // none before it is drawn
-            return zoom ? [Math.round(zoom.start), Math.round(zoom.end)] : [-1, -1];
-        })"""
-        return [(start, end) for start, end in anna.page.evaluate(script)]
 
-    def turn_the_wheel() -> None:
-        chart.hover(position={"x": 300, "y": 100})
-        for _ in range(5):
-            anna.page.mouse.wheel(0, -120)
+def test_a_trigger_shows_its_window_and_the_layout_is_kept(
+    anna: User, server: Server, broker: Broker, folder: Path, url: str
+) -> None:
+    anna.runs()
+    with connect(broker=login(server, broker, folder, "anna")) as client:
+        sees_the_window_of_a_trigger(anna, client, server)
+    keeps_the_layout(anna, server, url)
 
-    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
-    turn_the_wheel()
-    (zoomed,) = eventually(lambda: len(found := set(zooms())) == 1 and found != {(0, 100)} and found, 60)
-    assert 10 < zoomed[1] - zoomed[0] < 90
-    last = anna.points()[-1][0]
-    eventually(lambda: anna.points()[-1][0] > last + 1000, 60)
-    assert set(zooms()) == {zoomed}, "it stays so"
-    anna.presses("Whole window")
-    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
-    anna.presses("Pause")
-    turn_the_wheel()
-    eventually(lambda: (0, 100) not in zooms(), 60)
-    anna.presses("Whole window")
-    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
-    assert len(anna.points()) > 20, "what is held is still there"
-    anna.presses("Continue")
+
+def test_a_reaction_and_a_playout_are_begun_and_ended(anna: User) -> None:
+    anna.runs()
+    arms_and_releases_a_reaction(anna)
+    begins_and_ends_a_playout(anna)
 
 
 def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str, anna: User, server: Server) -> None:

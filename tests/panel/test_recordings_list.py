@@ -80,7 +80,7 @@ def test_a_cut_can_be_viewed_and_downloaded_and_no_other_file(folder: Path) -> N
         panel = Panel(PanelSettings("lab", BrokerAddress(), recordings=folder))
         assert await download(panel, name) == 404, "not logged in"
         session = panel._sessions["firefox"] = UserSession(Connection(BrokerAddress(), "lab"))
-        offered, _ = panel._recordings("firefox", session)
+        offered = panel._recorded("firefox", session).offered
         for each in (name, "2026-11-21T01_lab.002.arrow"):
             assert await download(panel, each) == (folder / each).read_bytes()
             assert offered()[each] == folder / each

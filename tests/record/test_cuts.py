@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from hilserver.record.format import Event, LogHeader
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.repair import check_log
 from hilserver.rig.build import load_rig
-from hilserver.service.recording import cut_triggers
+from hilserver.service.triggers import cut_triggers
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import Mode
@@ -103,7 +103,7 @@ def test_a_level_cuts_its_window(run: Recorded, tmp_path: Path, sizes: tuple[int
     joystick = run.log.columns["input.joystick"]
     level = 0.5 * joystick.max()
     rising = 1 + np.flatnonzero((joystick[1:] > level) & (joystick[:-1] <= level))
-    trigger = CutTrigger("moved", "input.joystick > 0.5", 100, 250, "input.joystick", 1.0, level)
+    trigger = CutTrigger("moved", "input.joystick > 0.5", 100, 250, "input.joystick", "rising", level)
     (path,) = cuts_of(run, tmp_path, sizes, trigger)
     assert len(rising) == 1
     at = int(rising[0])
@@ -150,9 +150,9 @@ def test_the_hysteresis_and_a_value_of_the_circuit(run: Recorded, tmp_path: Path
     level = float(np.median(supply))
     falling = 1 + np.flatnonzero((supply[1:] < level) & (supply[:-1] >= level))
     assert len(falling) > 0
-    narrow = CutTrigger("low", "", 0, 0, "circuit.supply.p", -1.0, level)
+    narrow = CutTrigger("low", "", 0, 0, "circuit.supply.p", "falling", level)
     assert len(cuts_of(run, tmp_path / "narrow", (100,), narrow)) == len(falling)
-    wide = CutTrigger("low", "", 0, 0, "circuit.supply.p", -1.0, level, hysteresis=1e9)
+    wide = CutTrigger("low", "", 0, 0, "circuit.supply.p", "falling", level, hysteresis=1e9)
     assert len(cuts_of(run, tmp_path / "wide", (100,), wide)) <= 1
 
 
@@ -181,7 +181,7 @@ def test_a_value_that_chatters_makes_no_endless_cut(run: Recorded, tmp_path: Pat
     """A crossing in every second row: each cut ends after ten windows of 21 rows, and the next one begins."""
     values = np.tile([0.0, 1.0], len(run.rows) // 2 + 1)[: len(run.rows)].astype(np.float64)
     place = run.header.columns.index("input.joystick")
-    trigger = CutTrigger("chatter", "", 10, 10, "input.joystick", 1.0, 0.5)
+    trigger = CutTrigger("chatter", "", 10, 10, "input.joystick", "rising", 0.5)
     logs = taken(run, tmp_path, [place], values[:, np.newaxis], trigger)
     lengths = [len(log.columns["tick"]) for log in logs]
     assert set(lengths[:-1]) == {210}
@@ -197,6 +197,34 @@ def test_a_limit_that_is_violated_when_another_one_ends(run: Recorded, tmp_path:
     assert [log.columns["tick"].tolist() for log in logs] == [[tick] for tick in run.log.columns["tick"][[500, 600]]]
 
 
+def test_triggers_that_are_armed_later(run: Recorded, tmp_path: Path) -> None:
+    """Once: only the first crossing, until it is armed anew; what was kept before is in the window."""
+    place, rows = run.header.columns.index("input.joystick"), run.rows.copy()
+    rows[:, place] = np.arange(len(rows)) // 100 % 2  # 1 from rows 100, 300, 500, …
+    single = CutTrigger("up", "", 50, 20, "input.joystick", "rising", 0.5, once=True, armed=1)
+    other = CutTrigger("down", "", 5, 5, "input.joystick", "falling", 0.5, armed=2)
+    given = {150: [single], 400: [single, other], 600: [replace(single, armed=3), other], 760: []}
+    cuts = TriggeredCuts(tmp_path, run.header, [])
+    states = {}
+    for begin in range(0, len(rows), 10):
+        if begin in given:
+            cuts.watch(given[begin])
+        cuts.take(rows[begin : begin + 10], {}, run.path)
+        states[begin] = cuts.states()
+    cuts.close()
+    assert cuts.trouble == ""
+    ticks = run.log.columns["tick"]
+    logs = [LogReader(Path(file)).read_all() for file in cuts.written]
+    expected = [(250, 320), (595, 605), (650, 720)]
+    assert [(log.columns["tick"][0], log.columns["tick"][-1]) for log in logs] == [
+        (ticks[begin], ticks[end]) for begin, end in expected
+    ]
+    assert states[310]["up"] == {"armed": 1, "count": 1, "writing": True, "file": ""}
+    assert states[590]["up"] == {"armed": 1, "count": 1, "writing": False, "file": cuts.written[0]}
+    assert states[590]["down"]["count"] == 0
+    assert states[760] == {}
+
+
 # --- the rig file ----------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +232,8 @@ def test_triggers_of_a_rig_file(tmp_path: Path) -> None:
     documented = only("tested: tests/record/test_cuts.py::test_triggers_of_a_rig_file").text
     (tmp_path / "rig.toml").write_text(rig_text("cut", tmp_path, {"rate =": 'rate = "1 kHz"'}) + documented)
     overload, fault = cut_triggers(load_rig(tmp_path / "rig.toml"))
-    assert (overload.column, overload.direction, overload.level, overload.hysteresis) == ("channel.p_A", 1, 2e7, 5e5)
+    assert (overload.column, overload.edge) == ("channel.p_A", "rising")
+    assert (overload.level, overload.hysteresis) == (2e7, 5e5)
     assert (overload.before, overload.after, fault.mode, fault.before) == (1000, 2000, Mode.FAULT, 3000)
 
 

@@ -200,7 +200,7 @@ def test_after_lost_rows_it_starts_again_from_a_snapshot(run: Recorded, tmp_path
 
 def test_a_cut_begins_with_a_snapshot_and_can_be_replayed(run: Recorded, tmp_path: Path) -> None:
     header = run.header.model_copy(update={"signals": SIGNALS})
-    cuts = TriggeredCuts(tmp_path, header, [CutTrigger("moved", "", 50, 60, "valve.main.flow_virtual", 1.0, 1e-5)])
+    cuts = TriggeredCuts(tmp_path, header, [CutTrigger("moved", "", 50, 60, "valve.main.flow_virtual", "rising", 1e-5)])
     for begin in range(0, 1400, 20):
         cuts.take(run.rows[begin : begin + 20], {}, run.path)
     cuts.close()

@@ -46,6 +46,12 @@ VALID: dict[str, list[dict[str, Any]]] = {
     ],
     "end_playout": [{"playout": "fatigue"}, {}],
     "release": [{"reaction": "overload"}, {}],
+    "trigger": [
+        {"trigger": "peak", "when": "p_A > 200 bar", "hysteresis": "5 bar", "before": "0.5 s", "after": "1 s"},
+        {"trigger": "start", "mode": "RUNNING", "repeat": True},
+        {"trigger": "switch", "event": "switch"},
+    ],
+    "end_trigger": [{"trigger": "peak"}, {}],
 }
 """Every command with payloads that are right."""
 
@@ -112,6 +118,9 @@ _SPECIAL: list[tuple[str, bytes, str]] = [
     ("switch_circuit", b"{}", "give either circuit"),
     ("switch_circuit", b'{"file": "a.toml", "circuit": {"components": {}}}', "give either circuit"),
     ("switch_circuit", b'{"circuit": {}}', "circuit: empty"),
+    ("trigger", b'{"trigger": "a"}', "give exactly one of when, mode and event"),
+    ("trigger", b'{"trigger": "a", "mode": "FAULT", "event": "switch"}', "give exactly one of when, mode and event"),
+    ("trigger", b'{"trigger": "../a", "event": "switch"}', "trigger: "),
     ("armm", b"{}", "unknown command. Did you mean arm?"),
     ("emergency", b"{}", "unknown command. Allowed: arm, cycle"),
     ("Start", b"{}", "unknown command. Did you mean start?"),

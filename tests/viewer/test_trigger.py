@@ -16,11 +16,14 @@ from viewer_bench import record
 
 import hilserver.viewer.trigger
 from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.record.crossings import EDGES, Edge
 from hilserver.units import to_si
 from hilserver.viewer.layout import ViewAlign, ViewLayout, layout_text, parse_layout
+from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.store import LogStore, OpenedLog
-from hilserver.viewer.trigger import EDGES, Edge, Rising, Trigger, level_text, occurrences
+from hilserver.viewer.trigger import Trigger, level_text, occurrences
 from hilserver.web.display import CHOICES, Units
 
 
@@ -36,12 +39,26 @@ def sample_by_sample(values: list[float], level: float, hysteresis: float) -> li
     """Where it is triggered: what an oscilloscope does with each sample in turn."""
     found, armed = [], False
     for place, value in enumerate(values):
-        if value >= level and armed:
+        if value > level and armed:
             found.append(place)
             armed = False
-        elif value < level - hysteresis:
+        elif value <= level - hysteresis:
             armed = True
     return found
+
+
+class Samples(Measurement):
+    """A log of one signal, y, with a sample each second."""
+
+    def __init__(self, values: list[float]) -> None:
+        super().__init__(Path("samples"))
+        self.units, self._values = {"y": ""}, np.array(values)
+
+    def times(self, signal: str) -> Floats:
+        return np.arange(len(self._values), dtype=float)
+
+    def read(self, signal: str, start: int, stop: int) -> Floats:
+        return self._values[start:stop]
 
 
 @given(
@@ -54,19 +71,16 @@ def sample_by_sample(values: list[float], level: float, hysteresis: float) -> li
 def test_it_is_triggered_where_an_oscilloscope_would_be(
     values: list[float], level: float, hysteresis: float, part: int
 ) -> None:
-    search, times = Rising(level, hysteresis), np.arange(len(values), dtype=float)
-    found = [
-        time
-        for at in range(0, len(values), part)
-        for time in search.take(times[at : at + part], np.array(values[at : at + part]))
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hilserver.viewer.trigger, "CHUNK", part)
+        found = occurrences(Samples(values), Trigger(signal="y", level=level, hysteresis=hysteresis))
     expected = sample_by_sample(values, level, hysteresis)
     assert len(found) == len(expected)
     for time, place in zip(found, expected, strict=True):
         before, after = values[place - 1], values[place]
         if math.isfinite(after - before):
             assert np.interp(time, [place - 1, place], [before, after]) == pytest.approx(level, abs=1e-12)
-            assert place - 1 < time <= place
+            assert place - 1 <= time < place
         else:
             assert time == place, "a gap, or infinity"
 

@@ -257,6 +257,16 @@ def test_spectrum_bode_one_signal_over_another_and_minus_another(page: Page) -> 
     eventually(lambda: page.evaluate(f"() => ({options}?.series || []).length") == 3, 20)
     gain = np.array(page.evaluate(f"() => {options}.series[0].data"), dtype=float)
     np.testing.assert_allclose(gain[:, 1], 1.0, rtol=1e-9)
+    for kind in ("csv", "svg", "png"):
+        page.get_by_role("button", name="Save this analysis").click()
+        with page.expect_download() as download:
+            page.locator(".q-menu .q-item", has_text=f"{kind.upper()}:").click()
+        assert download.value.suggested_filename == f"bode.{kind}"
+        content = Path(download.value.path()).read_bytes()
+        assert content.startswith({"csv": b'"frequency, Hz",gain,"phase, ', "svg": b"<svg", "png": b"\x89PNG"}[kind])
+        if kind == "csv":
+            table = np.loadtxt(content.decode().splitlines()[1:], delimiter=",")
+            np.testing.assert_array_equal(table[:, :2], gain)
     page.get_by_role("button", name="X/Y").click()
     computed("points, one of 2 samples")
     page.get_by_role("button", name="Difference").click()

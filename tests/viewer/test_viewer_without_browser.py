@@ -83,8 +83,9 @@ def test_who_has_logged_out_can_neither_open_nor_write_on_a_page_that_is_open(tm
             panel = Panel(PanelSettings("lab", BrokerAddress(), recordings=tmp_path))
             session = panel._sessions["firefox"] = UserSession(Connection(BrokerAddress(), "lab"))
             session.connection.role = "operator"
-            offered, files = panel._recordings("firefox", session)
-            page = ViewerPage(LogStore(), offered, [], files)
+            recorded = panel._recorded("firefox", session)
+            offered, files = recorded.offered, recorded.files
+            page = ViewerPage(recorded.store, offered, [], files)
             await page._open([log.name])
             (shown,) = page.overlay.logs
             await page._notes._write(shown, None, note)

@@ -1,0 +1,198 @@
+"""Live plots in a layout, and triggers with their windows, without a browser: what is shown, saved and sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from bare_page import bare_page
+from fastapi import Request
+from panel_page import SilentPage, described, recorded
+from viewer_bench import record
+
+from hilserver.panel.live_layout import LiveLayout, channels_of, signals
+from hilserver.panel.live_trigger import LiveTriggerView
+from hilserver.panel.plots_view import PlotsView
+from hilserver.panel.settings import PanelSettings
+from hilserver.panel.wall import WallPlots
+from hilserver.panel.web import Panel, UserSession
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.commands import ArmTrigger, EndTrigger
+from hilserver.protocol.published import TriggerStatus
+from hilserver.record.cuts import FOLDER
+from hilserver.viewer.layout import ViewAlign, ViewLayout, ViewPlot, ViewTab, read_layout, write_layout
+
+OURS = ViewLayout(
+    align=ViewAlign(by="clock"),
+    tabs=(
+        ViewTab(name="one", plots=(ViewPlot(name="pressures", signals=("channel.p_A", "channel.p_Z")),)),
+        ViewTab(name="two", plots=(ViewPlot(signals=("channel.x", "channel.p_B", "valve.main.flow_virtual")),)),
+    ),
+)
+"""A layout as the viewer writes it: with a signal that this rig lacks, and a plot of three units."""
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Let what runs in the background go on until this holds."""
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never holds")
+
+
+def test_the_names_of_a_log_are_those_of_telemetry_and_back() -> None:
+    here = described()
+    names = ("channel.p_A", "channel.p_Z", "circuit.supply.p", "valve.main.flow_virtual", "loop.work")
+    shown = channels_of(ViewPlot(signals=names), here)
+    assert shown == ["p_A", "channel.p_Z", *names[2:]]
+    assert signals(shown, here) == names
+    live = LiveLayout()
+    live.load(OURS)
+    assert live.layout == OURS, "nothing is lost"
+
+
+def test_tabs_and_plots_are_arranged_saved_and_found_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with bare_page():
+            page = SilentPage()
+            view = PlotsView(page, recorded(tmp_path))
+            page.update()
+            before = len(page._fast)
+            tabs, titles = view.shown.tabs, [plot.name for plot in view.shown.tabs.shown.plots]
+            assert titles == ["Pressures", "Position", "Operator inputs"]
+            view._tabs._do(tabs.add_plot, False)
+            view._choose(3, ["x", "circuit.supply.p"])
+            tabs.change_plot(name="mine")
+            view._tabs._do(lambda: tabs.move_plot(-3), False)
+            assert view.plots[0].given == ["x", "circuit.supply.p"]
+            view._tabs._do(tabs.add, True)
+            tabs.change(name="second")
+            assert [plot.given for plot in view.plots] == [[]]
+            assert len(page._fast) == before - len(titles) + 1, "what was removed is not updated any more"
+            menu = view._layouts
+            assert menu.file == tmp_path / "lab.layout.toml"
+            menu._save(menu.file)
+            saved = read_layout(tmp_path / "lab.layout.toml")
+            assert saved.tabs[0].plots[0] == ViewPlot(name="mine", signals=("channel.x", "circuit.supply.p"))
+            again = PlotsView(page, recorded(tmp_path))
+            page.update()
+            await eventually(lambda: again.shown.layout == saved)
+
+    asyncio.run(run())
+
+
+def test_a_layout_of_recordings_is_shown_live(tmp_path: Path) -> None:
+    """Of three units two are drawn; the third is named, and stays in the layout. The pause holds."""
+
+    async def run() -> None:
+        async with bare_page():
+            page = SilentPage()
+            view = PlotsView(page, recorded(None, lambda: False))
+            page.update()
+            view._toggle()
+            await view._load(OURS)
+            assert view.plots[0].channels == ["p_A", "channel.p_Z"]
+            assert view.plots[0]._held == view._held == 1
+            view.shown.tabs.show(1)
+            view._rebuild()
+            (plot,) = view.plots
+            assert (plot.given, plot.channels) == (["x", "p_B", "valve.main.flow_virtual"], ["x", "p_B"])
+            assert plot._note.text == "Not drawn, for lack of a third axis: main virtual flow."
+            assert view.shown.layout == OURS
+            wall = SilentPage("Wall")
+            plots = WallPlots(wall, [], 60, OURS.tabs[1])
+            wall.update()
+            assert plots._begun
+            assert [action.__self__.given for _, action in wall._fast] == [["x", "p_B", "valve.main.flow_virtual"]]  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("entered", "sent"),
+    [
+        ({"_level": "120", "_hysteresis": "2"}, {"when": "p_A > 120 bar", "hysteresis": "2 bar"}),
+        ({"_edge": "falling", "_level": "12,5 MPa"}, {"when": "p_A < 12.5 MPa"}),
+        ({"_edge": "either", "_before": "20 ms"}, {"when": "p_A > 0 bar", "either": True, "before": "20 ms"}),
+        ({"_signal": "valve.main.flow_virtual", "_level": "3"}, {"when": "valve.main.flow_virtual > 3 l/min"}),
+        ({"_kind": "mode", "_mode": "FAULT"}, {"mode": "FAULT"}),
+        ({"_kind": "event", "_event": "limit"}, {"event": "limit"}),
+    ],
+)
+def test_a_trigger_is_sent_as_entered(entered: dict[str, Any], sent: dict[str, Any]) -> None:
+    async def run() -> ArmTrigger:
+        async with bare_page():
+            view = LiveTriggerView(SilentPage(), recorded(None))
+            view._offer()
+            for name, value in entered.items():
+                getattr(view, name).value = value
+            return view._entered(repeat=True)
+
+    usual = {"before": "0.1 s", "after": "0.5 s"}
+    assert asyncio.run(run()) == ArmTrigger.model_validate({"trigger": "panel", "repeat": True, **usual, **sent})
+
+
+def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    first, second = (record(tmp_path / FOLDER / f"{name}_lab_panel.arrow").path for name in ("1", "2"))
+    waiting = TriggerStatus(text="p_A > 120 bar", state="ARMED")
+
+    async def run() -> None:
+        async with bare_page():
+            page = SilentPage()
+            view = LiveTriggerView(page, recorded(tmp_path))
+            page.tells(triggers={"other": waiting.model_copy(update={"file": str(second), "configured": True})})
+            await view._arm(repeat=True)
+            assert [command.name for command in page.sent] == ["trigger"]
+            window = view._window
+
+            def shows(file: Path) -> bool:
+                return bool(window._box.visible) and window._title.text == file.name
+
+            assert not window._box.visible, "the one of somebody else is shown on demand only"
+            for file in (first, second):
+                done = waiting.model_copy(update={"file": f"/on/the/server/{FOLDER}/{file.name}", "count": 1})
+                page.tells(triggers={"panel": done})
+                await eventually(partial(shows, file))
+                names = [curve.name for curve in window.overlay.curves()]
+                assert names == (["channel.p_A"] if file == first else ["channel.p_A", "channel.x"])
+                times, values = window.overlay.curves()[0].samples(0.0, 1.0)
+                assert len(times) == len(values) == 1001, "every sample of 1 s at 1 kHz"
+                window._signals.value = ["channel.p_A", "channel.x"]
+            await view._show("panel", "/elsewhere/cuts/3_lab_panel.arrow")
+            assert window._note.text.startswith("/elsewhere/cuts/3_lab_panel.arrow is not on this machine")
+            page.problem = "trigger: 20 triggers are armed"
+            view._followed = ""
+            await view._arm(repeat=False)
+            assert view._followed == "", "refused"
+            assert EndTrigger(trigger="panel") not in page.sent
+            buttons = (*view._operating, *view._ending)
+            assert [button.text for button in buttons if button.enabled] == ["Single", "Normal", "End"]
+            page.connection.role = "viewer"
+            page.update()
+            assert not any(button.enabled for button in buttons)
+
+    asyncio.run(run())
+
+
+def test_the_layout_of_the_wall_is_read_from_the_folder(tmp_path: Path) -> None:
+    write_layout(OURS, tmp_path / "bench.layout.toml")
+    (tmp_path / "bad.layout.toml").write_text("tabs = 3")
+    panel = Panel(PanelSettings("lab", BrokerAddress(), recordings=tmp_path))
+    session = panel._sessions["firefox"] = UserSession(SilentPage().connection)
+
+    def shown(name: str, **query: str) -> ViewTab | str:
+        request = cast(Request, SimpleNamespace(query_params=query))
+        return asyncio.run(panel._layout(request, "firefox", session, name))
+
+    assert shown("bench") == OURS.tabs[0]
+    assert shown("bench", tab="two") == OURS.tabs[1]
+    assert shown("bench", tab="three") == "The layout bench has no tab three."
+    assert shown("../bench") == "There is no layout ../bench in the folder of the recordings."
+    assert "bad.layout.toml" in str(shown("bad"))
