@@ -11,12 +11,15 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from cut_off import cut_off
 from panel_bench import CHROMIUM, WITHIN, chromium, launched, served
 from playwright.sync_api import Browser, Page, expect
-from service_harness import CONFIG, Server
+from service_harness import CONFIG, Server, eventually, read_log
+from stop_times import RAMP, WATCH, PageClock, closing_ticks
 
 from hilserver.client import Client, connect
 
@@ -182,6 +185,37 @@ def test_the_first_press_of_stop_stops_whatever_is_open(page: Page, rig: Client,
     touch_stop(page)
     rig.wait(lambda state: state.mode == "ARMED", 60.0)
     expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
+
+
+def test_the_valve_begins_to_close_after_the_press_in_the_tick_that_the_page_names(
+    browser: Browser, url: str, server: Server, rig: Client
+) -> None:
+    """How long that takes is measured by tests/benchmarks/stopping.py, in the same way."""
+    with shown(browser, url) as page:
+        page.add_init_script(WATCH)
+        page.reload()
+        run(rig)
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        rig.set_input("joystick", 0.2)
+        rig.wait(lambda state: abs(state.actual["valve.main.command"]) > 0.1, 60.0)
+        clock = PageClock.of(page)
+        touch_stop(page)
+        expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
+        answer = re.search(r"tick (\d+)", page.locator("#stop small").inner_text())
+        press = clock.presses(page)[-1]
+    assert answer is not None
+    tick = int(answer[1])
+    columns = eventually(lambda: recorded(server, tick + RAMP))
+    around = slice(*np.searchsorted(columns["tick"], (tick - 50, tick + RAMP + 1)))
+    found = closing_ticks(columns["mode"][around], columns["valve.main.command"][around])
+    assert [int(columns["tick"][around][k]) for k in found] == [tick]
+    assert columns["utc"][around][found[0]] > press - clock.uncertain
+
+
+def recorded(server: Server, tick: int) -> Mapping[str, Any] | None:
+    """The columns of the log, once it has this tick."""
+    columns = read_log(server.logs[-1]).columns
+    return columns if columns["tick"][-1] >= tick else None
 
 
 def test_a_press_right_after_another_click_is_one_press(browser: Browser, url: str, rig: Client) -> None:
