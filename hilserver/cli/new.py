@@ -76,26 +76,28 @@ def _known(file: Path | None, options: Mapping[str, str], catalogue: Catalogue, 
     from hilserver.commissioning.questions import given_answers
 
     read = answers_in(file) if file else {}
-    found = given_answers({"name": name} | read, catalogue, str(file or ""))
-    given = given_answers(options, catalogue)
+    found = given_answers(read, catalogue, str(file or ""))
+    given = given_answers(({} if "name" in read else {"name": name}) | dict(options), catalogue)
     found.texts |= given.texts
     found.origins |= given.origins
+    for key in given.texts:
+        found.files.pop(key, None)
     return found
 
 
 def answers_in(file: Path) -> dict[str, Any]:
     """The answers of a file. Raises ConfigurationError if it is not one."""
-    from hilserver.commissioning.answered_rig import ANSWERS
+    from hilserver.commissioning.questions import TABLE
     from hilserver.errors import ConfigurationError, Problem
     from hilserver.toml import read_toml
 
     table = read_toml(file)
-    problems = [Problem("belongs into the table [answers].", key, str(file)) for key in table if key != ANSWERS]
-    if not isinstance(table.get(ANSWERS), dict):
-        problems.append(Problem("missing: the table of the answers.", ANSWERS, str(file)))
+    problems = [Problem("belongs into the table [answers].", key, str(file)) for key in table if key != TABLE]
+    if not isinstance(table.get(TABLE), dict):
+        problems.append(Problem("missing: the table of the answers.", TABLE, str(file)))
     if problems:
         raise ConfigurationError(problems)
-    return dict(table[ANSWERS])
+    return dict(table[TABLE])
 
 
 def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:

@@ -14,6 +14,7 @@ from hilserver.commissioning.questions import (
     ANSWERED,
     AT_B,
     QUESTIONS,
+    TABLE,
     USUAL_DROP,
     Answers,
     load_pressure,
@@ -22,8 +23,6 @@ from hilserver.commissioning.questions import (
 )
 from hilserver.units import shown_value
 
-ANSWERS = "answers"
-"""The table of a file of answers."""
 TEMPLATES = {"one": "demo", "two": "lift"}
 """The example by the number of servo valves."""
 VALVES = {"one": {"main": "servo_valve"}, "two": {"A": "valve_A", "B": "valve_B"}}
@@ -372,7 +371,7 @@ def answers_file(answers: Answers) -> str:
         "# hilserver new FOLDER --answers answers.toml makes this rig again. What was assumed or is from a data sheet",
         "# stands behind a #: remove that to answer for yourself.",
         "",
-        f"[{ANSWERS}]",
+        f"[{TABLE}]",
     ]
     for key, text in answers.texts.items():
         is_number = isinstance(answers.value(key), int | float) and text[-1:].isdigit()

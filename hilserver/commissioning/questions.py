@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import pi, sqrt
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ from hilserver.units import BAR, Flow, Length, Number, Pressure, shown_unit
 Catalogue = Mapping[str, Mapping[str, str]]
 """Valves by name: answers to the questions about a valve, as far as the datasheet states them, and their ``source``."""
 OWN = "own"
+TABLE = "answers"
+"""The table of a file of answers."""
 ANSWERED, ASSUMED = "answered", "assumed"
 """Origins of answers: by the user, and by default."""
 DRIVERS = {
@@ -70,6 +72,8 @@ class Answers:
     catalogue: Catalogue
     texts: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """By key, the file in which an answer stands."""
 
     def __getitem__(self, key: str) -> str:
         return self.texts[key]
@@ -143,28 +147,37 @@ def open_questions(answers: Answers) -> Iterator[Question]:
 def completed(answers: Answers) -> Answers:
     """The answers with the default of every other question. Raises ConfigurationError."""
     found = Answers(answers.catalogue)
-    for question in open_questions(found):
-        if not found.settle(question, answers):
-            found.put(question.key, question.default(found), ASSUMED)
-    if needless := answers.texts.keys() - found.texts.keys():
-        raise ConfigurationError(Problem("is no question here, after the other answers.", key) for key in needless)
+    try:
+        for question in open_questions(found):
+            if not found.settle(question, answers):
+                found.put(question.key, question.default(found), ASSUMED)
+        if needless := answers.texts.keys() - found.texts.keys():
+            raise ConfigurationError(Problem("is no question here, after the other answers.", key) for key in needless)
+    except ConfigurationError as error:
+        raise ConfigurationError(_in_file(each, answers.files) for each in error.problems) from None
     return found
+
+
+def _in_file(problem: Problem, files: Mapping[str, str]) -> Problem:
+    """The problem of an answer that stands in a file, with its place there."""
+    if problem.key not in files:
+        return problem
+    return replace(problem, key=f"{TABLE}.{problem.key}", file=files[problem.key])
 
 
 def given_answers(given: Mapping[str, Any], catalogue: Catalogue, file: str = "") -> Answers:
     """Answers of a file or of options, not yet judged. Raises ConfigurationError for unknown keys and tables."""
-    problems = [
-        Problem(f"is no question.{did_you_mean(key, QUESTIONS)}", key, file) for key in given if key not in QUESTIONS
-    ]
+    files = dict.fromkeys(given, file) if file else {}
+    problems = [Problem(f"is no question.{did_you_mean(key, QUESTIONS)}", key) for key in given if key not in QUESTIONS]
     problems += [
-        Problem(f"{shown(value)} is neither a text nor a number.", key, file)
+        Problem(f"{shown(value)} is neither a text nor a number.", key)
         for key, value in given.items()
         if isinstance(value, bool) or not isinstance(value, str | int | float)
     ]
     if problems:
-        raise ConfigurationError(problems)
+        raise ConfigurationError(_in_file(each, files) for each in problems)
     texts = {key: str(value) for key, value in given.items()}
-    return Answers(catalogue, texts, dict.fromkeys(texts, ANSWERED))
+    return Answers(catalogue, texts, dict.fromkeys(texts, ANSWERED), files)
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

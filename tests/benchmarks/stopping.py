@@ -44,16 +44,21 @@ REST = 0.6
 WITHIN = 60.0
 
 
+def becomes(rig: Client, mode: str) -> None:
+    """Wait for a mode."""
+    rig.wait(lambda state: state.mode == mode, WITHIN)
+
+
 def running(rig: Client, number: int) -> None:
     """The rig runs, with its valve open, for a random time, so that no period of a process is met each time.
 
     ``number``: of the press; the load goes up and down in turns.
     """
     time.sleep(REST)
-    for mode, step in (("FAULT", rig.reset), ("SAFE", rig.arm), ("ARMED", rig.start)):
+    for mode, step, then in (("FAULT", rig.reset, "SAFE"), ("SAFE", rig.arm, "ARMED"), ("ARMED", rig.start, "RUNNING")):
         if rig.state.mode == mode:
             step()
-            rig.wait(lambda state, mode=mode: state.mode != mode, WITHIN)
+            becomes(rig, then)
     rig.set_input("joystick", -0.3 if number % 2 else 0.3)
     time.sleep(random.uniform(0.8, 1.8))
 
@@ -67,7 +72,7 @@ def pressed(page: Page, rig: Client, count: int, *, touch: bool) -> tuple[list[f
     for number in range(count):
         running(rig, number)
         (page.touchscreen.tap if touch else page.mouse.click)(x, y)
-        rig.wait(lambda state: state.mode == "ARMED", WITHIN)
+        becomes(rig, "ARMED")
     return clock.presses(page), clock.uncertain
 
 
@@ -79,7 +84,7 @@ def sent(server: Server, rig: Client, count: int) -> list[float]:
         running(rig, number)
         times.append(time.time())
         subprocess.run(SHELL, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=WITHIN)
-        rig.wait(lambda state: state.mode == "ARMED", WITHIN)
+        becomes(rig, "ARMED")
     return times
 
 

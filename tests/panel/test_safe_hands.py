@@ -197,7 +197,7 @@ def test_the_valve_begins_to_close_after_the_press_in_the_tick_that_the_page_nam
         run(rig)
         expect(page.locator(".mode.RUNNING")).to_be_visible()
         rig.set_input("joystick", 0.2)
-        rig.wait(lambda state: abs(state.actual["valve.main.command"]) > 0.1, 60.0)
+        rig.wait(lambda state: (state.actual["valve.main.command"] or 0.0) > 0.1, 60.0)
         clock = PageClock.of(page)
         touch_stop(page)
         expect(page.locator("#stop small")).to_contain_text("stop: done in tick")

@@ -59,4 +59,5 @@ def cut_off(page: Page) -> list[str]:
     """What is cut off in the open dialogs and menus, or in the page where none is open, in words."""
     page.wait_for_timeout(400)  # dialogs and menus move until they are in their place
     found: list[str] = page.evaluate(_CUT)
-    return found + page.evaluate(_HIDDEN)
+    hidden: list[str] = page.evaluate(_HIDDEN)
+    return found + hidden
