@@ -47,7 +47,7 @@ USUAL_DROP = 35.0 * BAR
 """Pressure drop over an edge at which flows of servo valves are compared, Pa."""
 
 
-class Sensors(Datasheet):
+class OwnAnswers(Datasheet):
     """Answers that are no setting of their own: ranges from 0 to them, and outputs from minus to plus of them."""
 
     pressure_range: Pressure = Field(gt=0)
@@ -223,7 +223,7 @@ def _valves(answers: Answers) -> dict[str, str]:
 
 
 def _flow_range(text: str, answers: Answers) -> float | None:
-    return None if text == "none" else _of(Sensors, "flow_range")(text, answers)
+    return None if text == "none" else _of(OwnAnswers, "flow_range")(text, answers)
 
 
 def _device(text: str, answers: Answers) -> str:
@@ -240,7 +240,7 @@ def _place(group: Literal["inputs", "outputs"]) -> Rule:
 
     def rule(text: str, answers: Answers) -> str | int:
         if answers["driver"] == "modbus":
-            return int(_of(Sensors, "register_", number=True)(text, answers))
+            return int(_of(OwnAnswers, "register_", number=True)(text, answers))
         config = driver_named("ni").Config
         config.model_validate({"device": answers["device"], group: {"it": {"channel": text}}})
         if not text.lower().rpartition("/")[2].startswith("ai" if group == "inputs" else "ao"):
@@ -251,7 +251,7 @@ def _place(group: Literal["inputs", "outputs"]) -> Rule:
 
 
 def _full(text: str, answers: Answers) -> float:
-    return float(_of(Sensors, "volts" if answers["driver"] == "ni" else "counts", number=True)(text, answers))
+    return float(_of(OwnAnswers, "volts" if answers["driver"] == "ni" else "counts", number=True)(text, answers))
 
 
 # --- defaults --------------------------------------------------------------------------------------------------------
@@ -343,9 +343,9 @@ def _about_the_machine() -> Iterator[Question]:
 def _about_the_virtual() -> Iterator[Question]:
     text = "Nominal flow of the virtual 4/3 valve at 35 bar per edge, in l/min: less than that of the real valve."
     default: Callable[[Answers], str] = lambda a: _round(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
-    yield Question("virtual_flow", text, default, _of(Sensors, "virtual_flow"))
+    yield Question("virtual_flow", text, default, _of(OwnAnswers, "virtual_flow"))
     text = "Pressure of the virtual pump, in bar. With one valve it should equal the real supply."
-    yield Question("virtual_pressure", text, lambda a: a["supply_pressure"], _of(Sensors, "virtual_pressure"))
+    yield Question("virtual_pressure", text, lambda a: a["supply_pressure"], _of(OwnAnswers, "virtual_pressure"))
 
 
 def _about_the_sensors() -> Iterator[Question]:
@@ -353,14 +353,14 @@ def _about_the_sensors() -> Iterator[Question]:
     pressure: Callable[[Answers], str] = lambda a: _round(  # noqa: E731
         FALLS["range"] * max(a.value("supply_pressure"), a.value("virtual_pressure")), "Pa"
     )
-    yield Question("pressure_range", text, pressure, _of(Sensors, "pressure_range"))
+    yield Question("pressure_range", text, pressure, _of(OwnAnswers, "pressure_range"))
     text = "Range of the pressure sensor at the tank port, in bar, from 0 to this value."
-    yield Question("tank_range", text, lambda a: a["pressure_range"], _of(Sensors, "tank_range"))
+    yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
     text = "Pressure at A or B at which the rig trips, in bar: what cylinder and hoses withstand."
     limit: Callable[[Answers], str] = lambda a: _round(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
-    yield Question("pressure_limit", text, limit, _of(Sensors, "pressure_limit"))
+    yield Question("pressure_limit", text, limit, _of(OwnAnswers, "pressure_limit"))
     text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
-    yield Question("position_range", text, lambda a: a["stroke"], _of(Sensors, "position_range"))
+    yield Question("position_range", text, lambda a: a["stroke"], _of(OwnAnswers, "position_range"))
     text = "Range of a flow sensor at port A, in l/min, from minus to plus this value; none without one."
     yield Question("flow_range", text, _always("none"), _flow_range)
 
@@ -391,7 +391,7 @@ def _about_the_card() -> Iterator[Question]:
     yield Question("rate", text, _always("200 Hz"), _of(SlowDriverConfig, "rate"), _driven_by("modbus"))
     yield Question("signal", "Signal of the sensors.", _always("voltage"), when=_driven_by("ni"), **_choice(SIGNALS))
     text = "Register value of a sensor at the end of its range, a whole number; it starts at 0."
-    rule = _of(Sensors, "counts", number=True)
+    rule = _of(OwnAnswers, "counts", number=True)
     yield Question("counts", text, _always("27648"), rule, _driven_by("modbus"))
     for key, (what, number) in CONNECTIONS.items():
         is_output = key.startswith("valve")
