@@ -60,9 +60,9 @@ def check(
     circuit, bridge and machine stable. Notes tell what is allowed, but insufficient or probably unintended; with
     --strict the exit code is 1 then.
 
-    Circuits, mechanisms, sub-circuits, work cycles, test sequences, studies, catalogues of valves, calibrations and
-    maps of a log's columns are checked on their own, too. What depends on a file that they do not name is not checked,
-    which is said.
+    Circuits, mechanisms, sub-circuits, work cycles, test sequences, studies, catalogues of valves, calibrations, maps
+    of a log's columns, layouts of recordings, logins at a broker and answers of hilserver new are checked on their own,
+    too. What depends on a file that they do not name is not checked, which is said.
 
     A circuit file is drawn as a schematic with ISO 1219 symbols, to be compared with your own drawing.
 
@@ -124,11 +124,9 @@ def _all(files: Iterable[Path], check_one: Callable[[Path], bool]) -> bool:
 
 def _file(console: Console, file: Path, out: Path) -> list[str]:
     """What is to be said of a file of any kind; returns its notes. Raises ConfigurationError with its problems."""
-    from hilserver.cli.file_checks import FILE_CHECKS
-    from hilserver.rig.file_kinds import kind_of
-    from hilserver.toml import read_toml
+    from hilserver.cli.file_checks import FILE_CHECKS, kind_of_file
 
-    kind = "sequence" if file.suffix.lower() == ".csv" else kind_of(read_toml(file))
+    kind = kind_of_file(file)
     if kind in FILE_CHECKS:
         for line in FILE_CHECKS[kind](file):
             console.print(line, soft_wrap=True)

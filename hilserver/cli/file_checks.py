@@ -6,9 +6,37 @@ checked, which is said.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+HASHED, LONGEST_LINE = re.compile(rb"[^:\s]+:\$[67]\$"), 500
+"""How the first line of a file of mosquitto_passwd begins, and the bytes of it that are read."""
+
+
+def kind_of_file(file: Path) -> str:
+    """What a file is; empty if its content does not tell. Raises ConfigurationError if it can't be read as TOML."""
+    from hilserver.rig.file_kinds import kind_of
+    from hilserver.toml import read_toml
+
+    if file.suffix.lower() == ".csv":
+        return "sequence"
+    with suppress(OSError), file.open("rb") as opened:
+        if HASHED.match(opened.readline(LONGEST_LINE)):
+            return "accounts"
+    return kind_of(read_toml(file))
+
+
+def _accounts(file: Path) -> list[str]:
+    from hilserver.protocol.accounts import SERVER, Accounts
+
+    names = [line.partition(":")[0] for line in Accounts("rig", file).passwords().splitlines()]
+    return [
+        f"Passwords of {_listed('account', [name for name in names if name != SERVER])} at a broker.",
+        "Not checked: which of them may command. The check of the rig file, mqtt.operators, does that.",
+    ]
 
 
 def _cycle(file: Path) -> list[str]:
@@ -77,6 +105,42 @@ def _columns(file: Path) -> list[str]:
     ]
 
 
+def _layout(file: Path) -> list[str]:
+    from hilserver.viewer.layout import read_layout
+
+    layout = read_layout(file)
+    signals = layout.signals()
+    return [
+        f"Layout of recordings, with {_listed('tab', [tab.name or 'without a name' for tab in layout.tabs])}, and "
+        f"{_listed('signal', signals) if signals else 'no signals'}.",
+        "Not checked: whether a log has these signals. hilserver view LOG --layout FILE does that.",
+    ]
+
+
+def _login(file: Path) -> list[str]:
+    from hilserver.protocol.address import read_address
+
+    rig, address = read_address(file)
+    address.check()
+    user = f" as {address.user}" if address.user is not None else ""
+    return [
+        f"Login{user} at the broker {address}{f', for rig {rig}' if rig is not None else ''}"
+        f"{', with TLS' if address.ca_file is not None else ''}.",
+        "Not checked: whether this broker accepts it. hilserver status --broker FILE does that.",
+    ]
+
+
+def _answers(file: Path) -> list[str]:
+    from hilserver.cli.examples import example
+    from hilserver.cli.new import answers_in, catalogue_valves
+    from hilserver.commissioning.new_rig import refuse_impossible
+    from hilserver.commissioning.questions import completed, given_answers
+
+    answers = given_answers(answers_in(file), catalogue_valves(None), str(file))
+    refuse_impossible(completed(answers), example("rigs/demo.toml").parent)
+    return [f"{len(answers.texts)} answers for hilserver new --answers."]
+
+
 def _subcircuit(file: Path) -> list[str]:
     from hilserver.circuit.library import circuit_library
     from hilserver.circuit.model import read_part
@@ -114,6 +178,10 @@ FILE_CHECKS: dict[str, Callable[[Path], list[str]]] = {
     "catalogue": _catalogue,
     "map of a log's columns": _columns,
     "sub-circuit": _subcircuit,
+    "layout": _layout,
+    "login": _login,
+    "accounts": _accounts,
+    "answers": _answers,
 }
 """By kind (`kind_of`): a function that checks a file and tells what it is, and what of it was not checked. Raises
 ConfigurationError with all problems."""

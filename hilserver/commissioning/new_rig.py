@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 
-from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.commissioning.answered_rig import (
+    STEP,
+    amplitude,
+    answered_texts,
+    answers_file,
+    raised,
+    values_table,
+)
+from hilserver.commissioning.answered_rig import TEMPLATES as TEMPLATES_BY_VALVES
+from hilserver.commissioning.questions import Answers, completed
+from hilserver.compiler import compiled_program
+from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.margins.margins import margins
 from hilserver.rig.build import load_rig
 from hilserver.toml import read_toml
 
@@ -22,15 +34,16 @@ TEMPLATES = {
 }
 RIG = Path("rig.toml")
 TEST = Path("test.toml")
+ANSWERS = Path("answers.toml")
 RAISED = {"demo": "210 mm", "lift": "260 mm", "boom": "330 mm"}
 """Position that the cylinder reaches in the test sequence: 10 mm above that of the simulated machine at the start."""
 README = """# {name}
 
-A test rig for hilserver, made from the template `{template}` ({text}). Its machine is simulated at first.
+A test rig for hilserver, made from the template `{template}` ({text}).
+{machine}
 
     hilserver check rig.toml       # what is configured, and every problem in it
-    hilserver simulate rig.toml    # how closely the rig follows its virtual circuit
-    hilserver test test.toml       # a test sequence: steps, and what the rig must do; passes on the simulated rig
+{trial}
     hilserver run rig.toml         # in real time, until Ctrl-C
     hilserver panel rig.toml       # in a second terminal: operate it in the browser
 
@@ -38,7 +51,7 @@ The virtual circuit is `{circuit}`. `hilserver components` lists the component t
 
 For your own rig, edit `rig.toml`:
 
-1. Replace `[devices]` by your I/O card; `hilserver channels` lists the cards found and their channels.
+1. {card}
 2. Adapt `[channels]` to its sensors, `[cylinders]` and `[valves]` to the datasheets of cylinder and servo valve, and
    `[limits]` to what the rig can withstand.
 3. Adapt the steps and expectations of the test sequence `test.toml`; `hilserver test test.toml --live -` runs it on
@@ -47,6 +60,17 @@ For your own rig, edit `rig.toml`:
 
 Then follow the guide to commissioning in the documentation of hilserver.
 """
+SIMULATED = "Its machine is simulated at first."
+TRY_SIMULATED = """\
+    hilserver simulate rig.toml    # how closely the rig follows its virtual circuit
+    hilserver test test.toml       # a test sequence: steps, and what the rig must do; passes on the simulated rig"""
+REPLACE = "Replace `[devices]` by your I/O card; `hilserver channels` lists the cards found and their channels."
+REAL = "Its devices are real: nothing has been tried on them yet."
+TRY_REAL = """\
+    hilserver check rig.toml --run # the same in simulation, with the machine as rig.toml describes it
+    hilserver channels rig.toml    # what the sensors read; writes nothing"""
+COMPARE = "Compare `[devices]` with the wiring, and the values of `hilserver channels rig.toml` with gauges."
+"""What the README says of a simulated machine, and of a real one."""
 
 SEQUENCE = """\
 # hilserver test test.toml runs this in simulation, as fast as possible; with --live on the running rig.
@@ -71,7 +95,7 @@ send = "stop"
 
 [inputs.joystick]
 shape = "step"
-points = [["0.5 s", 0.0], ["0.8 s", 0.4], ["1.5 s", 0.4], ["1.8 s", 0.0]]
+points = [["0.5 s", 0.0], ["0.8 s", {step}], ["1.5 s", {step}], ["1.8 s", 0.0]]
 
 [[expect]]
 name = "running after the start"
@@ -105,13 +129,62 @@ def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -
     per edge), ``f90``. They apply to the simulated servo valves, too. Returns the files. Raises HilserverError if the
     folder is not new or empty or can't be written, or if a value is not accepted; then nothing is created.
     """
+
+    def texts() -> dict[Path, str]:
+        found = _example(template)
+        found[RIG] = found[RIG].replace(f'name = "{template.stem}"', f'name = "{name}"', 1)
+        return {path: _with_valve(text, valve) if valve else text for path, text in found.items()}
+
+    return _created(folder, lambda part: _write(part, texts(), template.stem, RAISED[template.stem]))
+
+
+def answered_rig(folder: Path, examples: Path, answers: Answers) -> list[Path]:
+    """Create a folder like `new_rig` from answers to all questions; ``examples``: the folder of the example rigs.
+
+    The folder also contains the answers, as a file. Raises HilserverError like `new_rig`, and where the rig would not
+    pass its check.
+    """
+
+    def write(part: Path) -> list[Path]:
+        written = _write_answered(part, examples, answers)
+        _refuse_unstable(part)
+        (part / ANSWERS).write_text(answers_file(answers))
+        with (part / "README.md").open("a") as readme:
+            readme.write("\n".join(["", "## Where the values come from", "", *values_table(answers), ""]))
+        return [*written, ANSWERS]
+
+    return _created(folder, write)
+
+
+def refuse_impossible(answers: Answers, examples: Path) -> None:
+    """Raise ConfigurationError where no rig can be made of these answers, and the defaults of all other questions."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _write_answered(Path(folder), examples, completed(answers))
+        except ConfigurationError as error:
+            raise ConfigurationError(Problem(each.message, each.key) for each in error.problems) from None
+
+
+def _write_answered(folder: Path, examples: Path, answers: Answers) -> list[Path]:
+    template = TEMPLATES_BY_VALVES[answers["servo_valves"]]
+    texts = answered_texts(_example(examples / f"{template}.toml"), RIG, answers)
+    return _write(folder, texts, template, raised(answers), amplitude(answers))
+
+
+def refuse_used(folder: Path) -> None:
+    """Raise HilserverError unless the folder is new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise HilserverError(f"{folder}: exists and is not an empty folder. Give the name of a new one.")
+
+
+def _created(folder: Path, write: Callable[[Path], list[Path]]) -> list[Path]:
+    """A new folder, filled by ``write``, or none. Returns its files; raises HilserverError."""
+    refuse_used(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as part:
             try:
-                written = _write(Path(part), template, name, valve)
+                written = write(Path(part))
             except ConfigurationError as error:  # names of files as if they were kept
                 named = [replace(each, file=each.file.replace(part, str(folder))) for each in error.problems]
                 raise ConfigurationError(named) from None
@@ -123,23 +196,45 @@ def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -
     return [folder / path for path in written]
 
 
-def _write(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -> list[Path]:
+def _example(template: Path) -> dict[Path, str]:
+    """The texts of an example rig and of all files that it refers to, as they are named in a folder of their own."""
+    template = template.resolve()
     base = template.parents[1]
-    texts = {file.relative_to(base): file.read_text() for file in _referred(template) if file != template}
-    rig_text = template.read_text().replace(f'name = "{template.stem}"', f'name = "{name}"', 1).replace('"../', '"')
-    texts = {RIG: rig_text, **texts}
+    others = {file.relative_to(base): file.read_text() for file in _referred(template) if file != template}
+    return {RIG: template.read_text().replace('"../', '"'), **others}
+
+
+def _write(folder: Path, texts: Mapping[Path, str], template: str, raised: str, share: float = 1.0) -> list[Path]:
+    """Write the files, with a test sequence and a README. ``share``: of the test sequence's usual command."""
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(_with_valve(text, valve) if valve else text)
+        (folder / path).write_text(text)
     rig = load_rig(folder / RIG)
     circuit = read_toml(folder / RIG)["circuit"]
+    is_real = any(device.is_hardware for device in rig.devices)
+    machine, trial, card = (REAL, TRY_REAL, COMPARE) if is_real else (SIMULATED, TRY_SIMULATED, REPLACE)
     about = README.format(
-        name=rig.settings.name, template=template.stem, text=TEMPLATES[template.stem], circuit=circuit
+        name=rig.settings.name,
+        template=template,
+        text=TEMPLATES[template],
+        circuit=circuit,
+        machine=machine,
+        trial=trial,
+        card=card,
     )
     (folder / "README.md").write_text(about)
-    sequence = SEQUENCE.format(valve=next(iter(rig.settings.valves)), raised=RAISED[template.stem])
+    sequence = SEQUENCE.format(valve=next(iter(rig.settings.valves)), raised=raised, step=f"{share * STEP:.3g}")
     (folder / TEST).write_text(sequence)
     return [*texts, TEST, Path("README.md")]
+
+
+def _refuse_unstable(folder: Path) -> None:
+    """Raise ConfigurationError where the rig would not be armed: a device too slow for its circuit and machine."""
+    rig = load_rig(folder / RIG)
+    found = margins(rig, compiled_program(rig.library))
+    configured = {valve.bridge.strategy for valve in rig.settings.valves.values()}
+    if refusals := [Problem(text, "rate") for text in found.refusals(rig, configured)]:
+        raise ConfigurationError(refusals)
 
 
 def _referred(file: Path) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.service.broker_process import die_with
 
 PATIENCE = 60.0
 """Seconds after which a run is given up."""
@@ -53,7 +55,7 @@ async def run_trial(
     order = json.dumps({"text": text, "file": str(file), "seconds": seconds, "inputs": dict(inputs)})
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hilserver.editor.trial", stdin=pipe, stdout=pipe, stderr=pipe
+        sys.executable, "-m", "hilserver.editor.trial", str(os.getpid()), stdin=pipe, stdout=pipe, stderr=pipe
     )
     try:
         out, wrong = await asyncio.wait_for(child.communicate(order.encode()), patience)
@@ -119,4 +121,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    die_with(int(sys.argv[1]))  # the editor, which can't end this process where it is killed itself
     main()

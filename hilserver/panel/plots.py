@@ -52,7 +52,7 @@ class Plot:
         self._id = 0
         with ui.column().classes("card w-full gap-1 live-plot"):
             with ui.row().classes("w-full items-center no-wrap gap-1"):
-                heading(title).classes("whitespace-nowrap grow")
+                heading(title).classes("grow min-w-0")
                 choose = ui.button("Channels", icon="checklist", on_click=self._offer)
                 choose.props("flat no-caps dense size=sm")
                 with choose, ui.menu().props("max-height=60vh"):

@@ -8,7 +8,8 @@ from typing import Any
 _KINDS = {"channels": "rig", "loop": "rig", "devices": "rig", "bodies": "mechanism"}
 _KINDS |= {"components": "circuit", "mechanisms": "circuit", "expect": "sequence", "step": "sequence"}
 _KINDS |= {"fault": "sequence", "valves": "catalogue", "inputs": "work cycle", "vary": "study", "figures": "study"}
-_KINDS |= {"columns": "map of a log's columns"}
+_KINDS |= {"columns": "map of a log's columns", "tabs": "layout", "align": "layout", "answers": "answers"}
+_KINDS |= dict.fromkeys(("host", "port", "user", "password_file", "ca_file", "cert_file", "key_file"), "login")
 """By the first of these keys that a file has."""
 
 
@@ -17,6 +18,8 @@ def kind_of(source: Mapping[str, Any]) -> str:
 
     >>> kind_of({"inputs": {"joystick": {}}}), kind_of({"components": {}, "ports": ["A"]}), kind_of({})
     ('work cycle', 'sub-circuit', '')
+    >>> kind_of({"tabs": []}), kind_of({"rig": "demo", "host": "192.168.0.2"})
+    ('layout', 'login')
     """
     kind = next((kind for key, kind in _KINDS.items() if key in source), "")
     if kind == "circuit" and "ports" in source:

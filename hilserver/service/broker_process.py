@@ -23,7 +23,7 @@ def installed_mosquitto() -> str | None:
 
 
 def _main(program: str, port: str, parent: str, settings: str) -> None:
-    _die_with(int(parent))
+    die_with(int(parent))
     access = json.load(sys.stdin)
     if program == "mosquitto":
         _become_mosquitto(port, int(settings), access)
@@ -31,7 +31,7 @@ def _main(program: str, port: str, parent: str, settings: str) -> None:
         _run_amqtt(port)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent dies (Linux; it holds beyond exec)."""
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1: PR_SET_PDEATHSIG
     if os.getppid() != parent:  # died before the line above
@@ -56,7 +56,7 @@ def _become_mosquitto(port: str, file: int, access: dict[str, str]) -> None:
         "log_timestamp false",
     ]
     if os.geteuid() == 0:
-        settings.append("user root")  # started by root, mosquitto changes its user, which cancels _die_with
+        settings.append("user root")  # started by root, mosquitto changes its user, which cancels die_with
     settings += [f"{key} {_file_in_memory(key, text)}" for key, text in access.items()]
     os.write(file, "\n".join((*settings, "")).encode())
     os.execv(program, [program, "-c", f"/proc/self/fd/{file}"])

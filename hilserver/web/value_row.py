@@ -11,6 +11,9 @@ from nicegui import ui
 from hilserver.drawing.symbols import symbol
 from hilserver.web.datasheet import DatasheetField, as_text
 
+ONE_LINE = 16
+"""Letters of a value that the field shows in one line on a phone."""
+
 
 def picture(kind: str, values: Mapping[str, Any]) -> str:
     """The symbol of a component with these datasheet values as an SVG; empty if there is none."""
@@ -42,8 +45,9 @@ class ValueRow:
             optional = entered is not None and not field.info.required
             self._box: Any = ui.select(known + wrong, value=field.given or None, clearable=optional)
         else:
-            kind = ui.textarea if "\n" in field.given else ui.input
-            self._box = kind(value=field.given, placeholder=field.default)
+            has_room = len(field.given or field.default) <= ONE_LINE and "\n" not in field.given
+            self._box = (ui.input if has_room else ui.textarea)(value=field.given, placeholder=field.default)
+            self._box.props("" if has_room else "autogrow")
         self._box.props("outlined dense hide-bottom-space")
         self._box.props.update({"data-field": field.key, "aria-label": field.title})
         self._box.classes("new")
@@ -55,7 +59,7 @@ class ValueRow:
         if entered is not None and field.info.choices:
             self._box.on_value_change(lambda: entered(self))
         elif entered is not None:
-            for event in ("blur",) if isinstance(self._box, ui.textarea) else ("blur", "keydown.enter"):
+            for event in ("blur",) if "\n" in field.given else ("blur", "keydown.enter.prevent"):
                 self._box.on(event, lambda: entered(self))
 
     @property

@@ -59,6 +59,37 @@ def test_files_that_are_no_examples_are_checked(name: str, text: str, hilserver:
     assert "Not checked: " in told.out
 
 
+HASH = "$7$1$c2FsdA==$aGFzaA=="
+LAYOUT = '[[tabs]]\nname = "lift"\n[[tabs.plots]]\nsignals = ["p_A", "x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("lift.layout.toml", LAYOUT, "Layout of recordings, with tab lift, and signals p_A, x."),
+        (
+            "anna.toml",
+            'rig = "demo"\nhost = "10.0.0.9"\nuser = "anna"\npassword_file = "anna"\n',
+            "Login as anna at the",
+        ),
+        ("plain.toml", 'host = "10.0.0.9"\n', "Login at the broker 10.0.0.9:1883."),
+        ("accounts", f"anna:{HASH}\nwall:{HASH}\n", "Passwords of accounts anna, wall at a broker."),
+        ("answers.toml", '[answers]\nbore = "80 mm"\n', " answers for hilserver new --answers."),
+    ],
+)
+def test_files_of_viewer_broker_and_new_are_not_taken_for_rigs(
+    name: str, text: str, said: str, hilserver: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "anna").touch(0o600)
+    (tmp_path / "anna").write_text("secret\n")
+    (tmp_path / name).touch(0o600)
+    (tmp_path / name).write_text(text)
+    told = hilserver("check", tmp_path / name)
+    assert (told.code, told.err) == (0, "")
+    assert said in told.out
+    assert told.out.endswith(f"{name}: no problems.\n")
+
+
 WRONG = {
     "cycle.toml": (
         'repeat = "yes"\n[inputs.lever]\nshape = "wavy"\npoints = [["0 s", 0]]\n',
@@ -106,6 +137,16 @@ WRONG = {
         'sample_rate = "3 bar"\ntim = "t"\n[columns]\nx = "x"\n',
         ["1: sample_rate: ", "2: tim: unknown key. Did you mean time?"],
     ),
+    "wrong.layout.toml": (
+        '[[tabs]]\nnam = "a"\n[[tabs.plots]]\nunits = { Pa = "kg" }\n',
+        [
+            "2: tabs[0].nam: unknown key. Did you mean name?",
+            '4: tabs[0].plots[0].units: "kg" is no unit for values in Pa',
+        ],
+    ),
+    "login.toml": ('host = "a"\nuse = "anna"\npassword_file = "no"\n', ["2: use: unknown key. Did you mean user?"]),
+    "answers.toml": ('[answers]\nborre = "80 mm"\n', ["2: answers.borre: is no question. Did you mean bore?"]),
+    "unit.toml": ('[answers]\n\nbore = "80 bar"\n', ['3: answers.bore: "80 bar" has the wrong unit']),
     "broken.toml": ("[inputs.lever]\nshape = \n", ["2: is not valid TOML: "]),
 }
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from service_harness import eventually, is_alive
 
 from hilserver.circuit.library import standard_library
 from hilserver.editor.charts import trial_chart
@@ -46,6 +51,35 @@ def test_the_text_is_run_with_inputs_that_step(tmp_path: Path) -> None:
     chart = trial_chart(pressure, Units())
     assert chart["yAxis"]["name"] == "pressure [bar]"
     assert chart["series"][list(pressure.lines).index("line")]["data"][-1][1] == pytest.approx(value / 1e5)
+
+
+STARTS_A_TRIAL = """
+import asyncio, pathlib, sys
+from hilserver.editor.trial import run_trial
+file = pathlib.Path(sys.argv[1])
+asyncio.run(run_trial(file.read_text(), file, 1.0, {}))
+"""
+
+
+def test_a_run_ends_with_the_editor_also_where_that_is_killed(tmp_path: Path) -> None:
+    """A run that would take minutes: its own components wait where they are loaded, and say so."""
+    file, started = tmp_path / "circuit.toml", tmp_path / "started"
+    (tmp_path / "own.py").write_text(
+        f"import os, pathlib, time\npathlib.Path({str(started)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    file.write_text('library = ["own.py"]\n' + CIRCUIT)
+    editor, run = subprocess.Popen((sys.executable, "-c", STARTS_A_TRIAL, str(file))), 0
+    try:
+        run = int(eventually(lambda: started.exists() and started.read_text()))
+        assert is_alive(run)
+        editor.kill()
+        editor.wait()
+        eventually(lambda: not is_alive(run))
+    finally:
+        editor.kill()
+        editor.wait()
+        if run and is_alive(run):
+            os.kill(run, signal.SIGKILL)
 
 
 def test_what_can_not_be_run_is_said(

@@ -11,11 +11,15 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from cut_off import cut_off
 from panel_bench import CHROMIUM, WITHIN, chromium, launched, served
 from playwright.sync_api import Browser, Page, expect
-from service_harness import Server
+from service_harness import CONFIG, Server, eventually, read_log
+from stop_times import RAMP, WATCH, PageClock, closing_ticks
 
 from hilserver.client import Client, connect
 
@@ -36,8 +40,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    """A rig that survives processes that are held for some seconds."""
+    """A rig that survives processes that are held for some seconds; its circuit has a parameter."""
+    circuit = (
+        (CONFIG / "circuits/lift.toml").read_text().replace('set_pressure = "140 bar"', 'set_pressure = "=supply"')
+    )
+    (folder / "circuit.toml").write_text(f'{circuit}\n[parameters]\nsupply = "140 bar"\n')
     changes = {
+        "circuit =": f'circuit = "{folder}/circuit.toml"',
         "max_age": 'max_age = "60 s"',
         "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "60 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
@@ -178,6 +187,37 @@ def test_the_first_press_of_stop_stops_whatever_is_open(page: Page, rig: Client,
     expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
 
 
+def test_the_valve_begins_to_close_after_the_press_in_the_tick_that_the_page_names(
+    browser: Browser, url: str, server: Server, rig: Client
+) -> None:
+    """How long that takes is measured by tests/benchmarks/stopping.py, in the same way."""
+    with shown(browser, url) as page:
+        page.add_init_script(WATCH)
+        page.reload()
+        run(rig)
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        rig.set_input("joystick", 0.2)
+        rig.wait(lambda state: (state.actual["valve.main.command"] or 0.0) > 0.1, 60.0)
+        clock = PageClock.of(page)
+        touch_stop(page)
+        expect(page.locator("#stop small")).to_contain_text("stop: done in tick")
+        answer = re.search(r"tick (\d+)", page.locator("#stop small").inner_text())
+        press = clock.presses(page)[-1]
+    assert answer is not None
+    tick = int(answer[1])
+    columns = eventually(lambda: recorded(server, tick + RAMP))
+    around = slice(*np.searchsorted(columns["tick"], (tick - 50, tick + RAMP + 1)))
+    found = closing_ticks(columns["mode"][around], columns["valve.main.command"][around])
+    assert [int(columns["tick"][around][k]) for k in found] == [tick]
+    assert columns["utc"][around][found[0]] > press - clock.uncertain
+
+
+def recorded(server: Server, tick: int) -> Mapping[str, Any] | None:
+    """The columns of the log, once it has this tick."""
+    columns = read_log(server.logs[-1]).columns
+    return columns if columns["tick"][-1] >= tick else None
+
+
 def test_a_press_right_after_another_click_is_one_press(browser: Browser, url: str, rig: Client) -> None:
     with shown(browser, url) as page:
         run(rig)
@@ -282,6 +322,86 @@ def test_stop_is_the_largest_button_of_a_phone_and_covers_nothing(browser: Brows
         assert close["y"] + close["height"] <= stop["y"]
         page.get_by_role("button", name="Close").click()
         page.wait_for_function(ALL_ABOVE)
+
+
+def every_component(page: Page) -> Iterator[str]:
+    """The dialog of each component, and of the parameters, one after the other."""
+    names = page.evaluate("[...new Set([...document.querySelectorAll('[data-part]')].map((e) => e.dataset.part))]")
+    assert len(names) >= 5
+    for name in names:
+        page.locator(f'[data-part="{name}"] .hit').first.dispatch_event("click")
+        expect(page.locator(".component-dialog")).to_contain_text(name)
+        yield f"component {name}"
+        page.get_by_role("button", name="Close").click()
+        expect(page.locator(".component-dialog")).to_have_count(0)
+    page.locator(".parameters").click()
+    expect(page.locator('input[data-field="supply"]')).to_have_value("140 bar")
+    yield "parameters"
+    page.get_by_role("button", name="Close").click()
+
+
+def wrong_values(page: Page) -> Iterator[str]:
+    """Long entries, an entry that is refused at once, and one that the server refuses."""
+    component(page)
+    field = page.locator('input[data-field="opening_pressure"]')
+    field.fill("1234.5678 bar")
+    expect(page.locator(".component-dialog .new.changed")).to_have_count(1)
+    yield "a changed value"
+    field.fill("150 furlongs")
+    expect(page.locator(".component-dialog .wrong").filter(visible=True)).to_have_count(1)
+    yield "a wrong value"
+    page.get_by_role("button", name="Close").click()
+
+
+def other_type(page: Page) -> Iterator[str]:
+    """The list of types, and the dialog of another one."""
+    component_type(page)
+    yield "types"
+    page.get_by_role("option", name="static_relief_valve", exact=True).click()
+    expect(page.get_by_role("button", name="Switch to static_relief_valve")).to_be_visible()
+    yield "another type"
+    page.get_by_role("button", name="Close").click()
+
+
+def menus_and_tabs(page: Page) -> Iterator[str]:
+    """Units, each tab, the choice of channels, and a replay."""
+    units(page)
+    yield "units"
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("pressure", exact=True)).to_be_hidden()
+    yield "operate"
+    for tab in ("Plots", "Timing", "Alarms", "Recordings"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        yield tab
+        if tab == "Plots":
+            page.get_by_role("button", name="Channels").first.click()
+            expect(page.locator(".channel-choice")).to_be_visible()
+            yield "channels of a plot"
+            page.keyboard.press("Escape")
+            expect(page.locator(".channel-choice")).to_be_hidden()
+    replay(page)
+    yield "replay"
+    page.get_by_role("button", name="Close").click()
+
+
+@pytest.mark.parametrize("shows", [every_component, wrong_values, other_type, menus_and_tabs])
+@pytest.mark.parametrize("size", ["phone"])
+def test_nothing_is_cut_off_on_a_phone(page: Page, rig: Client, shows: Callable[[Page], Iterator[str]]) -> None:
+    run(rig)
+    expect(page.locator(".mode.RUNNING")).to_be_visible()
+    found = [f"{what}: {wrong}" for what in shows(page) for wrong in cut_off(page)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("size", ["phone"])
+def test_what_is_cut_off_is_found(page: Page) -> None:
+    component(page)
+    assert cut_off(page) == []
+    page.add_style_tag(content=".datasheet input { width: 3ch } .component-dialog button { margin-right: -40px }")
+    said = "\n".join(cut_off(page))
+    assert re.search(r'input.* "150 bar" shows \d+ of \d+ pixels', said), said
+    assert re.search(r"button.*Apply live.* (reaches|is cut)", said), said
 
 
 def is_lost(page: Page, why: str, mode: str) -> None:

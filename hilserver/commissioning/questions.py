@@ -1,0 +1,427 @@
+"""The questions of ``hilserver new``: what is to be known of a rig, each with a default and a rule for its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import pi, sqrt
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, StrictInt, ValidationError, create_model
+
+from hilserver.components.base import Datasheet
+from hilserver.components.shared.edges import Leakage, NominalFlow
+from hilserver.driver import SlowDriverConfig, driver_named
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.settings import RigSettings, SimulationSettings, ValveSettings
+from hilserver.units import BAR, Flow, Length, Number, Pressure, shown_unit
+
+Catalogue = Mapping[str, Mapping[str, str]]
+"""Valves by name: answers to the questions about a valve, as far as the datasheet states them, and their ``source``."""
+OWN = "own"
+TABLE = "answers"
+"""The table of a file of answers."""
+ANSWERED, ASSUMED = "answered", "assumed"
+"""Origins of answers: by the user, and by default."""
+DRIVERS = {
+    "simulated": "no hardware yet: machine and card are simulated",
+    "ni": "a card of National Instruments (NI-DAQmx)",
+    "modbus": "a coupler or controller on Modbus TCP",
+}
+"""Drivers with questions of their own, and what they are for."""
+VALVES = {
+    "one": "one servo valve, whose ports A and B are both connected to the cylinder",
+    "two": "two servo valves, one for each port of the cylinder",
+}
+SIGNALS = {"voltage": "0 to 10 V, flow -10 to 10 V", "current": "4 to 20 mA at a current input"}
+PER = {"edge": "over one edge, P to A", "loop": "over both, P to A and B to T, with A connected to B"}
+GRAVITY = 9.80665
+AT_B = 10.0 * BAR
+"""Pressure at port B of the resting load, Pa gauge."""
+LIFTED = 0.8
+"""Share of the supply pressure that the load may take at port A: the rest moves it."""
+FALLS = {"range": 1.7, "limit": 0.96, "load": 0.3, "virtual": 2.0 / 3.0}
+"""Defaults as shares: sensor range of supply pressure, limit of range, load of supply, virtual of real flow."""
+USUAL_DROP = 35.0 * BAR
+"""Pressure drop over an edge at which flows of servo valves are compared, Pa."""
+
+
+class OwnAnswers(Datasheet):
+    """Answers that are no setting of their own: ranges from 0 to them, and outputs from minus to plus of them."""
+
+    pressure_range: Pressure = Field(gt=0)
+    tank_range: Pressure = Field(gt=0)
+    pressure_limit: Pressure = Field(gt=0)
+    flow_range: Flow = Field(gt=0)
+    position_range: Length = Field(gt=0)
+    virtual_flow: Flow = Field(gt=0)
+    virtual_pressure: Pressure = Field(gt=0)
+    volts: Number = Field(gt=0, le=10)
+    counts: StrictInt = Field(gt=0, le=32767)
+    register_: StrictInt = Field(ge=0, le=65535)
+
+
+@dataclass
+class Answers:
+    """Answers by the keys of their questions, as texts, with the origin of each.
+
+    ``catalogue``: the valves to choose from. ``value`` gives an answer as its rule does: SI, a number, or a text.
+    """
+
+    catalogue: Catalogue
+    texts: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """By key, the file in which an answer stands."""
+
+    def __getitem__(self, key: str) -> str:
+        return self.texts[key]
+
+    def value(self, key: str) -> Any:
+        """The value of an answer. Raises ConfigurationError where it is not allowed."""
+        return QUESTIONS[key].read(self.texts[key], self)
+
+    def put(self, key: str, text: str, origin: str) -> None:
+        """Take an answer that its rule allows. Raises ConfigurationError."""
+        QUESTIONS[key].read(text, self)
+        self.texts[key], self.origins[key] = text, origin
+
+    def settle(self, question: Question, given: Answers) -> bool:
+        """Take the answer that is given, or what the catalogue states; whether there is one. Raises
+        ConfigurationError.
+        """
+        key, valve = question.key, self.texts.get("servo_valve", OWN)
+        if key in given.texts:
+            self.put(key, given[key], given.origins[key])
+        elif (stated := self.catalogue.get(valve, {}).get(key)) is not None:
+            self.put(key, stated, f"data sheet of {valve}")
+        return key in self.texts
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The measured channels."""
+        return ("p_A", "p_B", "p_S", "p_T", "x", *(() if self.texts.get("flow_range") == "none" else ("Q_A",)))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs of the servo valves."""
+        return ("valve",) if self["servo_valves"] == "one" else ("valve_A", "valve_B")
+
+
+Rule = Callable[[str, Answers], Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question. ``read``: the value of an answer; raises ConfigurationError, ValidationError or ValueError."""
+
+    key: str
+    text: str
+    default: Callable[[Answers], str]
+    rule: Rule
+    when: Callable[[Answers], bool] = lambda _: True
+    choices: Callable[[Answers], Mapping[str, str]] = lambda _: {}
+
+    def read(self, text: str, answers: Answers) -> Any:
+        """The value of an answer. Raises ConfigurationError with the reason where it is not allowed."""
+        try:
+            return self.rule(text, answers)
+        except ValidationError as error:
+            found = problems_of(error, {self.key: text})
+            raise ConfigurationError(Problem(each.message, self.key) for each in found) from None
+        except ValueError as error:
+            raise ConfigurationError([Problem(str(error), self.key)]) from None
+
+
+def open_questions(answers: Answers) -> Iterator[Question]:
+    """The questions in their order, those that the answers up to then make needless left out.
+
+    Whoever takes one answers it (`Answers.put`) before the next.
+    """
+    for question in QUESTIONS.values():
+        if question.when(answers):
+            yield question
+
+
+def completed(answers: Answers) -> Answers:
+    """The answers with the default of every other question. Raises ConfigurationError."""
+    found = Answers(answers.catalogue)
+    try:
+        for question in open_questions(found):
+            if not found.settle(question, answers):
+                found.put(question.key, question.default(found), ASSUMED)
+        if needless := answers.texts.keys() - found.texts.keys():
+            raise ConfigurationError(Problem("is no question here, after the other answers.", key) for key in needless)
+    except ConfigurationError as error:
+        raise ConfigurationError(_in_file(each, answers.files) for each in error.problems) from None
+    return found
+
+
+def _in_file(problem: Problem, files: Mapping[str, str]) -> Problem:
+    """The problem of an answer that stands in a file, with its place there."""
+    if problem.key not in files:
+        return problem
+    return replace(problem, key=f"{TABLE}.{problem.key}", file=files[problem.key])
+
+
+def given_answers(given: Mapping[str, Any], catalogue: Catalogue, file: str = "") -> Answers:
+    """Answers of a file or of options, not yet judged. Raises ConfigurationError for unknown keys and tables."""
+    files = dict.fromkeys(given, file) if file else {}
+    problems = [Problem(f"is no question.{did_you_mean(key, QUESTIONS)}", key) for key in given if key not in QUESTIONS]
+    problems += [
+        Problem(f"{shown(value)} is neither a text nor a number.", key)
+        for key, value in given.items()
+        if isinstance(value, bool) or not isinstance(value, str | int | float)
+    ]
+    if problems:
+        raise ConfigurationError(_in_file(each, files) for each in problems)
+    texts = {key: str(value) for key, value in given.items()}
+    return Answers(catalogue, texts, dict.fromkeys(texts, ANSWERED), files)
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+def _of(model: type[BaseModel], key: str, number: bool = False) -> Rule:
+    """The rule of a setting."""
+
+    def rule(text: str, answers: Answers) -> Any:
+        info = model.model_fields[key]
+        field: Any = (info.annotation, info)
+        alone = create_model("Answer", __base__=Datasheet, answer=field)
+        return alone.model_validate({"answer": _number(text) if number else text}).model_dump()["answer"]
+
+    return rule
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{shown(text)} is not a number.") from None
+
+
+def _one_of(text: str, answers: Answers, choices: Mapping[str, str]) -> str:
+    if text not in choices:
+        raise ValueError(f"{shown(text)} is not possible here.{did_you_mean(text, choices)}")
+    return text
+
+
+def _choice(choices: Mapping[str, str]) -> dict[str, Any]:
+    return {"rule": lambda text, answers: _one_of(text, answers, choices), "choices": lambda answers: choices}
+
+
+def _valves(answers: Answers) -> dict[str, str]:
+    return {OWN: "your own valve, with the values of its datasheet"} | {
+        name: f"{valve['source']}" for name, valve in answers.catalogue.items()
+    }
+
+
+def _flow_range(text: str, answers: Answers) -> float | None:
+    return None if text == "none" else _of(OwnAnswers, "flow_range")(text, answers)
+
+
+def _device(text: str, answers: Answers) -> str:
+    return str(_of(driver_named(answers["driver"]).Config, "device")(text, answers))
+
+
+def _host(text: str, answers: Answers) -> str:
+    config: Any = driver_named("modbus").Config.model_validate({"tcp": {"host": text}})
+    return str(config.tcp.host)
+
+
+def _place(group: Literal["inputs", "outputs"]) -> Rule:
+    """The rule of a terminal of an NI card, or of a register."""
+
+    def rule(text: str, answers: Answers) -> str | int:
+        if answers["driver"] == "modbus":
+            return int(_of(OwnAnswers, "register_", number=True)(text, answers))
+        config = driver_named("ni").Config
+        config.model_validate({"device": answers["device"], group: {"it": {"channel": text}}})
+        if not text.lower().rpartition("/")[2].startswith("ai" if group == "inputs" else "ao"):
+            raise ValueError(f"{shown(text)} is no analog {group[:-1]}: ai0, ai1 … are inputs, ao0, ao1 … outputs.")
+        return text
+
+    return rule
+
+
+def _full(text: str, answers: Answers) -> float:
+    return float(_of(OwnAnswers, "volts" if answers["driver"] == "ni" else "counts", number=True)(text, answers))
+
+
+# --- defaults --------------------------------------------------------------------------------------------------------
+
+
+def piston_areas(answers: Answers) -> tuple[float, float]:
+    """Areas at A and B, m²."""
+    bore, rod = answers.value("bore"), answers.value("rod_diameter")
+    return 0.25 * pi * bore**2, 0.25 * pi * (bore**2 - rod**2)
+
+
+def load_pressure(answers: Answers) -> float:
+    """Pressure at A at which the load rests, Pa gauge, with `AT_B` at B."""
+    area_A, area_B = piston_areas(answers)
+    return float((GRAVITY * answers.value("mass") + AT_B * area_B) / area_A)
+
+
+def usual_flow(answers: Answers) -> float:
+    """Flow of an edge of the real valve at 35 bar, m³/s."""
+    point = NominalFlow(flow=answers["flow"], drop=answers["drop"], per=answers["per"])
+    return point.coefficient() * sqrt(USUAL_DROP)
+
+
+def _mass(answers: Answers) -> str:
+    area_A, area_B = piston_areas(answers)
+    room = (FALLS["load"] * answers.value("supply_pressure") * area_A - AT_B * area_B) / GRAVITY
+    return f"{float(f'{min(1000.0, max(room, 1.0)):.1g}'):g} kg"
+
+
+def _round(value: float, unit: str, digits: int = 2) -> str:
+    name, factor = shown_unit(unit)
+    return f"{float(f'{factor * value:.{digits}g}'):g} {name}"
+
+
+def _always(text: str) -> Callable[[Answers], str]:
+    return lambda answers: text
+
+
+def _by_driver(ni: str, modbus: str) -> Callable[[Answers], str]:
+    return lambda answers: ni if answers["driver"] == "ni" else modbus
+
+
+def _driven_by(*drivers: str) -> Callable[[Answers], bool]:
+    return lambda answers: answers["driver"] in drivers
+
+
+# --- the questions ---------------------------------------------------------------------------------------------------
+
+
+def _about_the_valve() -> Iterator[Question]:
+    yield Question("name", "Name of the rig: letters, digits, - and _.", _always("rig"), _of(RigSettings, "name"))
+    text = "One servo valve for both ports of the cylinder, or one for each? One can't make both pressures right."
+    yield Question("servo_valves", text, _always("one"), **_choice(VALVES))
+    text = "Which servo valve is it? Values of a catalogue are from its data sheet; compare them with yours."
+    rule: Rule = lambda text, answers: _one_of(text, answers, _valves(answers))  # noqa: E731
+    yield Question("servo_valve", text, _always(OWN), rule, choices=_valves)
+    text = "Nominal flow at full command, in l/min."
+    yield Question("flow", text, _always("60 l/min"), _of(NominalFlow, "flow"))
+    text = "Pressure drop at which the datasheet states this flow, in bar: often 35 or 5 per edge, 70 or 10 per loop."
+    yield Question("drop", text, _always("35 bar"), _of(NominalFlow, "drop"))
+    text = "What this drop is measured over."
+    yield Question("per", text, _always("edge"), **_choice(PER))
+    text = "Frequency at which the spool lags by 90°, in Hz (Bode plot of the datasheet)."
+    yield Question("f90", text, _always("80 Hz"), _of(ValveSettings, "f90"))
+    text = "Damping ratio of the spool, without a unit: 0.6 to 1 for servo valves."
+    yield Question("damping", text, _always("0.8"), _of(ValveSettings, "damping", number=True))
+    text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if it is not known."
+    yield Question("leakage", text, _always("1.2 l/min"), _of(Leakage, "flow"))
+    text = "Pressure from P to T at which the datasheet states the leakage, in bar."
+    yield Question("leakage_drop", text, _always("140 bar"), _of(Leakage, "drop"))
+    text = "Travel of the spool before an edge opens, as a share of its full stroke: 0 for servo valves."
+    yield Question("overlap", text, _always("0"), _of(ValveSettings, "overlap", number=True))
+
+
+def _about_the_machine() -> Iterator[Question]:
+    yield Question("bore", "Diameter of the cylinder's piston, in mm.", _always("63 mm"), _of(CylinderSettings, "bore"))
+    default: Callable[[Answers], str] = lambda answers: _round(0.57 * answers.value("bore"), "m")  # noqa: E731
+    text = "Diameter of the piston rod, in mm."
+    yield Question("rod_diameter", text, default, _of(CylinderSettings, "rod_diameter"))
+    yield Question("stroke", "Stroke of the cylinder, in mm.", _always("1 m"), _of(CylinderSettings, "stroke"))
+    text = "Oil between valve and piston at the end of the stroke, on each side, in litres: hoses, block, cover."
+    yield Question("dead_volume", text, _always("0.5 l"), _of(CylinderSettings, "dead_volume_A"))
+    text = "Real supply pressure at the servo valve, in bar."
+    yield Question("supply_pressure", text, _always("140 bar"), _of(SimulationSettings, "supply_pressure"))
+    text = "Moving mass with the load, in kg; the rod lifts it, vertically."
+    yield Question("mass", text, _mass, _of(CylinderSettings, "mass"))
+
+
+def _about_the_virtual() -> Iterator[Question]:
+    text = "Nominal flow of the virtual 4/3 valve at 35 bar per edge, in l/min: less than that of the real valve."
+    default: Callable[[Answers], str] = lambda a: _round(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
+    yield Question("virtual_flow", text, default, _of(OwnAnswers, "virtual_flow"))
+    text = "Pressure of the virtual pump, in bar. With one valve it should equal the real supply."
+    yield Question("virtual_pressure", text, lambda a: a["supply_pressure"], _of(OwnAnswers, "virtual_pressure"))
+
+
+def _about_the_sensors() -> Iterator[Question]:
+    text = "Range of the pressure sensors at A, B and the supply, in bar, from 0 to this value."
+    pressure: Callable[[Answers], str] = lambda a: _round(  # noqa: E731
+        FALLS["range"] * max(a.value("supply_pressure"), a.value("virtual_pressure")), "Pa"
+    )
+    yield Question("pressure_range", text, pressure, _of(OwnAnswers, "pressure_range"))
+    text = "Range of the pressure sensor at the tank port, in bar, from 0 to this value."
+    yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
+    text = "Pressure at A or B at which the rig trips, in bar: what cylinder and hoses withstand."
+    limit: Callable[[Answers], str] = lambda a: _round(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
+    yield Question("pressure_limit", text, limit, _of(OwnAnswers, "pressure_limit"))
+    text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
+    yield Question("position_range", text, lambda a: a["stroke"], _of(OwnAnswers, "position_range"))
+    text = "Range of a flow sensor at port A, in l/min, from minus to plus this value; none without one."
+    yield Question("flow_range", text, _always("none"), _flow_range)
+
+
+CONNECTIONS = {
+    "p_A": ("pressure sensor at port A", 0),
+    "p_B": ("pressure sensor at port B", 1),
+    "p_S": ("supply pressure sensor", 2),
+    "p_T": ("tank pressure sensor", 3),
+    "x": ("position sensor", 4),
+    "Q_A": ("flow sensor at port A", 5),
+    "valve": ("servo valve", 0),
+    "valve_A": ("servo valve at port A", 0),
+    "valve_B": ("servo valve at port B", 1),
+}
+"""What can be connected, and the number of the terminal or register by default."""
+
+
+def _about_the_card() -> Iterator[Question]:
+    text = "What the sensors are connected to. For another card answer simulated, and replace [devices] afterwards."
+    yield Question("driver", text, _always("simulated"), **_choice(DRIVERS))
+    text = "Name of the card in the NI software; hilserver channels lists the cards found."
+    yield Question("device", text, _always("Dev1"), _device, _driven_by("ni"))
+    yield Question(
+        "host", "Address of the coupler on the network.", _always("192.168.0.20"), _host, _driven_by("modbus")
+    )
+    text = "How often the coupler is read and written, in Hz; each read or write takes about 1 ms."
+    yield Question("rate", text, _always("200 Hz"), _of(SlowDriverConfig, "rate"), _driven_by("modbus"))
+    yield Question("signal", "Signal of the sensors.", _always("voltage"), when=_driven_by("ni"), **_choice(SIGNALS))
+    text = "Register value of a sensor at the end of its range, a whole number; it starts at 0."
+    rule = _of(OwnAnswers, "counts", number=True)
+    yield Question("counts", text, _always("27648"), rule, _driven_by("modbus"))
+    for key, (what, number) in CONNECTIONS.items():
+        is_output = key.startswith("valve")
+        terminal, register = (f"ao{number}", "holding") if is_output else (f"ai{number}", "input")
+        text = f"Where the {what} is connected: terminal of the card, or {register} register on Modbus."
+        rule = _place("outputs" if is_output else "inputs")
+        yield Question(f"at_{key}", text, _by_driver(terminal, str(number)), rule, _connected(key))
+    text = "Output at full command, in V or as register value: from minus this to plus this."
+    yield Question("valve_full", text, _by_driver("10", "27648"), _full, _driven_by("ni", "modbus"))
+
+
+def _connected(key: str) -> Callable[[Answers], bool]:
+    return lambda a: a["driver"] != "simulated" and key in (*a.channels, *a.outputs)
+
+
+QUESTIONS: Mapping[str, Question] = {
+    question.key: question
+    for part in (_about_the_valve, _about_the_machine, _about_the_virtual, _about_the_sensors, _about_the_card)
+    for question in part()
+}
+"""All questions by their keys, in their order."""
+
+
+def load_problem(answers: Answers) -> None:
+    """Raise ConfigurationError where the load can't be lifted."""
+    needed = load_pressure(answers)
+    for key in ("supply_pressure", "virtual_pressure", "pressure_limit"):
+        if needed > LIFTED * answers.value(key):
+            text = (
+                f"the load of {answers['mass']} takes {_round(needed, 'Pa', 3)} at port A of this cylinder, more than "
+                f"{100 * LIFTED:.0f} % of {key} ({answers[key]}): it could not be moved."
+            )
+            raise ConfigurationError([Problem(text, "mass")])

@@ -1,0 +1,238 @@
+"""``hilserver new`` by questions: in a terminal, and by a file or options without one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import Command
+from random_answers import random_answers
+
+from hilserver.cli.new import answers_in, catalogue_valves
+from hilserver.commissioning.new_rig import refuse_impossible
+from hilserver.commissioning.questions import OWN, QUESTIONS, Answers, completed, given_answers
+from hilserver.toml import read_toml
+
+EXAMPLES = Path(__file__).parents[2] / "config/rigs"
+RANDOM_RIGS = 6
+PATIENCE = 300.0
+
+
+class Terminal:
+    """``hilserver`` on a terminal of its own, as a user types at it."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        self._own, its = pty.openpty()
+        command = (sys.executable, "-c", "from hilserver.cli import main; main()", *map(str, arguments))
+        self._process = subprocess.Popen(
+            command, stdin=its, stdout=its, stderr=its, start_new_session=True, preexec_fn=self._take_terminal
+        )
+        os.close(its)
+        self.shown = ""
+
+    @staticmethod
+    def _take_terminal() -> None:
+        import fcntl
+        import termios
+
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def until(self, wanted: str) -> str:
+        """Read until this is shown; returns what has been shown since the last time, up to it."""
+        end = time.monotonic() + PATIENCE
+        while wanted not in self.shown:
+            assert select.select([self._own], [], [], max(end - time.monotonic(), 0.0))[0], self.shown
+            self.shown += os.read(self._own, 4096).decode().replace("\r\n", "\n")
+        found, _, self.shown = self.shown.partition(wanted)
+        return found
+
+    def enter(self, text: str) -> None:
+        """Type a line."""
+        os.write(self._own, f"{text}\n".encode())
+
+    def press(self, key: bytes) -> None:
+        """Press a key."""
+        os.write(self._own, key)
+
+    def ended(self) -> int:
+        """Wait for the end; returns the exit code."""
+        try:
+            while os.read(self._own, 4096):
+                pass
+        except OSError:  # the terminal is closed
+            pass
+        return self._process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """End it in any case."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        os.close(self._own)
+
+
+def prompt(key: str, default: str) -> str:
+    return f"{key} [{default}]: "
+
+
+def test_the_dialogue_asks_again_with_the_reason_until_an_answer_is_possible(
+    tmp_path: Path, hilserver: Command
+) -> None:
+    terminal = Terminal("new", tmp_path / "lab", "--ask", "--answer", "driver=simulated")
+    try:
+        said = terminal.until(prompt("servo_valves", "one"))
+        assert "name = lab" in said  # that of the folder
+        assert "2  two: two servo valves, one for each port" in said
+        terminal.enter("2")
+        said = terminal.until(prompt("servo_valve", OWN))
+        number = re.search(r"(\d+)  Moog G772, 38 l/min", said)
+        assert number is not None, said
+        terminal.enter(number[1])
+        said = terminal.until(prompt("damping", "0.8"))
+        assert "flow = 38 l/min  (data sheet of Moog G772, 38 l/min)" in said  # what the catalogue states is not asked
+        for _ in ("damping", "leakage", "leakage_drop", "overlap"):
+            terminal.enter("")
+        terminal.until(prompt("bore", "63 mm"))
+        terminal.enter("1 bar")  # a wrong unit
+        assert '"1 bar" has the wrong unit: this value is measured in m' in terminal.until(prompt("bore", "63 mm"))
+        terminal.enter("80 mm")
+        terminal.until(prompt("rod_diameter", "46 mm"))  # it fits the bore
+        terminal.enter("90 mm")  # right alone, but not together with the bore
+        assert "rod_diameter must be smaller than bore" in terminal.until(prompt("rod_diameter", "46 mm"))
+        terminal.enter("45 mm")
+        for _ in ("stroke", "dead_volume", "supply_pressure"):
+            terminal.enter("")
+        terminal.until(prompt("mass", "1000 kg"))
+        terminal.enter("30 t")
+        assert "it could not be moved" in terminal.until(prompt("mass", "1000 kg"))
+        for _ in range(8):  # to the end
+            terminal.enter("")
+        terminal.until("Next: hilserver check")
+        assert terminal.ended() == 0
+    finally:
+        terminal.close()
+    rig = read_toml(tmp_path / "lab/rig.toml")
+    assert rig["cylinders"]["lift"]["rod_diameter"] == "45 mm"
+    assert rig["valves"]["B"]["nominal_flow"] == {"flow": "38 l/min", "drop": "35 bar", "per": "edge"}
+    text = (tmp_path / "lab/rig.toml").read_text()
+    assert re.search(r'\nbore = "80 mm" +# answered\n', text)
+    assert re.search(r'\nstroke = "1 m" +# assumed\n', text)
+    assert "# flow, drop, per: data sheet of Moog G772, 38 l/min" in text
+    assert hilserver("check", tmp_path / "lab/rig.toml").code == 0
+
+
+def test_an_interrupted_dialogue_creates_nothing(tmp_path: Path) -> None:
+    terminal = Terminal("new", tmp_path / "lab", "--ask")
+    try:
+        terminal.until(prompt("servo_valves", "one"))
+        terminal.press(b"\x03")
+        assert terminal.ended() != 0
+    finally:
+        terminal.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_terminal_it_says_what_to_use(tmp_path: Path, hilserver: Command) -> None:
+    said = hilserver("new", tmp_path / "lab", "--ask")
+    assert said.code == 2
+    assert "--answers FILE or --answer KEY=VALUE" in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_answers_of_a_file_and_options_make_the_rig_and_the_file_makes_it_again(
+    tmp_path: Path, hilserver: Command
+) -> None:
+    (tmp_path / "mine.toml").write_text('[answers]\ndriver = "ni"\nsignal = "current"\nat_x = "ai7"\nvalve_full = 5\n')
+    given = ("--answers", tmp_path / "mine.toml", "--answer", "flow_range=80 l/min", "--flow", "30 l/min")
+    said = hilserver("new", tmp_path / "lab", *given)
+    assert said.code == 0, said.err
+    rig = read_toml(tmp_path / "lab/rig.toml")
+    assert rig["name"] == "lab"
+    assert rig["devices"]["rig"]["inputs"]["x"] == {"channel": "ai7", "signal": "current", "range": [0, 0.02]}
+    assert rig["channels"]["Q_A"]["scale"] == {"current": ["-80 l/min", "80 l/min"]}
+    assert rig["valves"]["main"]["nominal_flow"]["flow"] == "30 l/min"
+    assert rig["valves"]["main"]["raw"] == [-5, 5]
+    assert hilserver("check", tmp_path / "lab/rig.toml", tmp_path / "lab/test.toml").code == 0
+    assert "hilserver channels rig.toml" in (tmp_path / "lab/README.md").read_text()
+    assert "| 5 | answered |" in (tmp_path / "lab/README.md").read_text()
+    assert hilserver("new", tmp_path / "again", "--answers", tmp_path / "lab/answers.toml").code == 0
+    for file in (tmp_path / "lab").rglob("*.*"):
+        assert (tmp_path / "again" / file.relative_to(tmp_path / "lab")).read_text() == file.read_text()
+
+
+def test_the_test_sequence_of_a_rig_from_answers_passes(tmp_path: Path, hilserver: Command) -> None:
+    """Also where the rod would reach its end with the commands of the template."""
+    answers = ("bore=32 mm", "stroke=200 mm", "mass=100 kg", "servo_valves=two")
+    given = [word for each in answers for word in ("--answer", each)]
+    assert hilserver("new", tmp_path / "lab", *given).code == 0
+    said = hilserver("test", tmp_path / "lab/test.toml", "--output", tmp_path)
+    assert said.code == 0, said.out
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("borre=63 mm", "borre: is no question. Did you mean bore?"),
+        ("servo_valve=Moog G772", "servo_valve: "),
+        ("at_x=ai3", "at_x: is no question here"),
+        ("drop=0.5 bar", "below the transition_pressure of 1 bar"),
+        ("mass=80 t", "it could not be moved"),
+        ("bore", "write KEY=VALUE"),
+    ],
+)
+def test_an_answer_that_is_not_possible_creates_nothing(
+    answer: str, reason: str, tmp_path: Path, hilserver: Command
+) -> None:
+    said = hilserver("new", tmp_path / "lab", "--answer", answer)
+    assert said.code == 2
+    assert reason in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_device_that_is_too_slow_is_refused_as_by_check(tmp_path: Path, hilserver: Command) -> None:
+    said = hilserver("new", tmp_path / "lab", "--answer", "driver=modbus", "--answer", "rate=20 Hz")
+    assert said.code == 2
+    assert "rate: rig (20 Hz) is too slow for this circuit" in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_random_answers_make_rigs_without_problems() -> None:
+    catalogue = catalogue_valves(None)
+    for seed in range(RANDOM_RIGS):
+        refuse_impossible(random_answers(catalogue, seed), EXAMPLES)
+
+
+def test_every_question_explains_itself_and_has_a_default_that_is_possible() -> None:
+    for question in QUESTIONS.values():
+        assert question.text[-1] in ".?:"
+        assert len(question.text) <= 110
+    for driver in ("simulated", "ni", "modbus"):
+        answers = completed(given_answers({"driver": driver}, {}))
+        assert answers["driver"] == driver
+        assert {"name", "bore", "mass"} <= answers.texts.keys()
+
+
+def test_values_of_the_catalogue_are_taken_unless_they_are_answered() -> None:
+    valves = {"V": {"source": "a page", "flow": "20 l/min", "drop": "5 bar"}}
+    answers = completed(given_answers({"servo_valve": "V", "drop": "7 bar"}, valves))
+    assert (answers["flow"], answers.origins["flow"]) == ("20 l/min", "data sheet of V")
+    assert (answers["drop"], answers.origins["drop"]) == ("7 bar", "answered")
+    assert answers.origins["f90"] == "assumed"
+    assert isinstance(answers, Answers)
+
+
+def test_a_file_without_the_table_of_answers_is_refused(tmp_path: Path, hilserver: Command) -> None:
+    (tmp_path / "flat.toml").write_text('bore = "63 mm"\n')
+    said = hilserver("new", tmp_path / "lab", "--answers", tmp_path / "flat.toml")
+    assert said.code == 2
+    assert "bore: belongs into the table [answers]." in said.err
+    (tmp_path / "right.toml").write_text('[answers]\nbore = "63 mm"\n')
+    assert answers_in(tmp_path / "right.toml") == {"bore": "63 mm"}
