@@ -216,7 +216,7 @@ class Learning(IntEnum):
     TRACKED = 1, "tracked"
     NOT_EXCITED = 2, "held: the valve moves too little to learn from"
     NOT_ACHIEVABLE = 3, "held: the virtual flow is not achievable"
-    OSCILLATION = 4, "held: the loop oscillates"
+    OSCILLATION = 4, "forgotten: the loop oscillates"
 
 
 def fault_text(number: int) -> str:

@@ -9,7 +9,7 @@ whose edges open at other positions of the spool than expected, by a shift of it
 The volume follows from measured position and pressures (or flow). All terms pass the same high-pass filter, so that a
 leak or an old error does not count. Delay, gains, null and overlap minimise the squares of the unexplained volume,
 older ticks counting less; see e.g. Ljung, System identification (1999) ch. 11.2. Where the valve is at rest, nothing is
-learned. Compiled into the tick.
+learned, and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ NULL_RANGE = 0.05
 """Largest tracked shift of the null, as a fraction of full stroke."""
 OVERLAP_RANGE = 0.03
 """Largest deviation of the tracked overlap from the configured one, likewise."""
+RETREAT_TIME = 0.5
+"""s: time in which the overlap returns to the configured one while the loop oscillates."""
 UNEXPLAINED = LEARNED
 """Place of the unexplained volume among the cells of `LearningState`, behind the effects of the learned values."""
 SEEN = UNEXPLAINED + 1
@@ -94,6 +96,8 @@ def note_volume(
 def learn(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, elapsed: float) -> None:
     """Correct what is learned of a valve, within its ranges, unless it has to be held."""
     b.learning = state_of_learning(b, seen, v)
+    if b.learning == Learning.OSCILLATION:
+        retreat(b, seen, elapsed)
     if b.learning != Learning.TRACKED:
         return
     keep, cells, effects = FORGET_TIME / (FORGET_TIME + elapsed), cells_of(seen), work[:LEARNED]
@@ -109,11 +113,24 @@ def learn(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, elap
 
 
 @compilable
+def retreat(b: ValveState, seen: LearningState, elapsed: float) -> None:
+    """While the loop oscillates, forget what was seen, and return from a larger overlap to the configured one.
+
+    With an overlap that it assumes too large, the bridge jumps across one that does not exist, to and fro even at rest.
+    """
+    keep, cells, overlap = RETREAT_TIME / (RETREAT_TIME + elapsed), cells_of(seen), b.overlap
+    for i in range(SEEN, cells.shape[0]):
+        cells[i] *= keep
+    b.overlap = overlap * keep if overlap > 0.0 else overlap
+    seen.unexplained += seen.passed_by_overlap * (b.overlap - overlap)
+
+
+@compilable
 def state_of_learning(b: ValveState, seen: LearningState, v: ValveRecord) -> int:
     """Whether the learned values follow, or why they are held."""
     if v.learns == 0:
         return Learning.OFF.value
-    if b.saturation & Saturation.OSCILLATION:
+    if b.saturation & Saturation.OSCILLATION.value:
         return Learning.OSCILLATION.value
     if b.saturation & UNAVAILABLE:
         return Learning.NOT_ACHIEVABLE.value
