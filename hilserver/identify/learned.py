@@ -58,9 +58,7 @@ def check_origin(rig: Rig, learned: Learned) -> None:
         for key, now in configured(rig.settings.valves[valve]).items():
             then = values[key].configured if key in values else now
             if not isclose(now, then, rel_tol=1e-9, abs_tol=1e-12):
-                text = (
-                    f"valves.{valve}.{key} is {in_file(key, now)}, and was {in_file(key, then)} while this was learned"
-                )
+                text = f"valves.{valve}.{key} is {in_file(key, now)}, but this was learned with {in_file(key, then)}"
                 raise HilserverError(f"{rig.file}: {text}. Nothing was changed.")
 
 

@@ -19,7 +19,8 @@ from hilserver.errors import HilserverError
 def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day: date, how: str = "identified") -> str:
     """The text of a rig file with the values of a fragment, and without the ``obsolete`` keys of each valve.
 
-    A value that replaces another keeps the comment of its line; where there is none, it brings its own, with ``how`` it was found and the day.
+    A value that replaces another keeps the comment of its line; where there is none, it brings its own, with ``how`` it
+    was found and the day.
     """
     document = tomlkit.parse(text)
     valves: Any = document["valves"]
