@@ -130,7 +130,7 @@ def test_what_is_not_finite_is_forgotten(field: str) -> None:
 # --- on the lift rig --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("null", "overlap", "known"), [(0.015, 0.03, 0.03), (-0.01, 0.02, 0.0)])
+@pytest.mark.parametrize(("null", "overlap", "known"), [(0.015, 0.03, 0.03), (-0.01, 0.02, 0.01)])
 def test_null_and_overlap_are_found_within_half_a_percent_of_the_stroke(
     null: float, overlap: float, known: float
 ) -> None:
@@ -142,7 +142,7 @@ def test_null_and_overlap_are_found_within_half_a_percent_of_the_stroke(
         last = {word: values[-1] for word, values in of_run(rig, rows, valve).items()}
         assert last["null"] == pytest.approx(null, abs=0.005)
         assert known + last["overlap"] == pytest.approx(overlap, abs=0.005)
-        assert last["gain_PA"] == pytest.approx(1.0, abs=0.04)
+        assert last["gain_PA"] == pytest.approx(1.0, abs=0.06)
 
 
 def test_nothing_drifts_over_a_long_rest() -> None:
