@@ -213,6 +213,7 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> TerminalTabl
 def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]]) -> TerminalTable:
     """What adaptive bridges have learned of the real valves, and whether it is tracked at present."""
     from hilserver.cli.tables import TerminalTable
+    from hilserver.web.display import in_practice
 
     head = ("key", "rig file", "learned", "range", "")
     table = TerminalTable("learned of a real valve", *head, box=None)
@@ -221,17 +222,6 @@ def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]]) -> Terminal
             ends = f"{in_practice(v.minimum, v.unit)} to {in_practice(v.maximum, v.unit)}"
             table.add_row(valve, key, in_practice(v.configured, v.unit), in_practice(v.value, v.unit), ends, v.state)
     return table
-
-
-def in_practice(value: float, unit: str) -> str:
-    """A learned value in practical units.
-
-    >>> in_practice(1e-3, "m^3/s"), in_practice(0.00123, "s"), in_practice(-0.0123, "")
-    ('60 l/min', '1.23 ms', '-0.0123')
-    """
-    from hilserver.units import shown_value
-
-    return f"{1e3 * value:.3g} ms" if unit == "s" else shown_value(value, unit, 4) if unit else f"{value:.4f}"
 
 
 def percent(share: float | None) -> str:

@@ -12,7 +12,9 @@ import pytest
 from command_line import Command
 from lift_bench import FILE
 from pages import only
+from rich.console import Console
 
+from hilserver.cli.status import learned_table
 from hilserver.identify.learned import check_origin, in_file, learned_fragment, learned_of_log, left_out
 from hilserver.protocol.published import LearnedValue
 from hilserver.rig.build import load_rig
@@ -102,3 +104,13 @@ def test_a_rig_without_that_valve_is_refused() -> None:
     same = value.model_copy(update={"value": 0.00001})
     assert learned_fragment(load_rig(FILE), {"A": {"null": same}}) == ""
     assert in_file("nominal_flow", 9.5e-4) == "57 l/min"
+
+
+def test_status_shows_each_value_with_its_range_and_state() -> None:
+    value = LearnedValue(
+        value=1.5e-3, configured=1e-3, minimum=0.0, maximum=5e-3, unit="s", known=True, at_bound=False, state="tracked"
+    )
+    console = Console(record=True, width=120)
+    console.print(learned_table({"A": {"delay": value}}))
+    shown = " ".join(console.export_text().split())
+    assert "A delay 1 ms 1.5 ms 0 ms to 5 ms tracked" in shown

