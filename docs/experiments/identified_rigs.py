@@ -3,6 +3,8 @@
 The unknowns are those of ``hilserver fidelity --vary``, drawn all at once by seed::
 
     python docs/experiments/identified_rigs.py --rigs 8
+
+``--file another`` runs each rig with what was identified on the one before it.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from hilserver.identify.sequence import recorded_sequence
 from hilserver.rig.build import Rig, assemble, load_rig
 
 
-def figures(rig: Rig, seed: int) -> Mapping[str, float]:
+def figures(rig: Rig, seed: int, strategy: str) -> Mapping[str, float]:
     """NRMSE and noise over the work cycle, on the device with all unknowns of this seed; empty after a trip."""
     changed = assemble(varied(rig, "rig", applicable(rig, "rig"), seed), rig.file, rig.library)
-    return _Bench(rig, "rig", "feedback", compiled_program(rig.library)).run_on(changed, seed).figures
+    return _Bench(rig, "rig", strategy, compiled_program(rig.library)).run_on(changed, seed).figures
 
 
 def identified_rig(name: str, seed: int, seconds: float) -> Rig:
@@ -60,11 +62,17 @@ def main() -> None:
     parser.add_argument("--rigs", type=int, default=8, help="number of seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--seconds", type=float, default=60.0, help="duration of the sequence")
+    parser.add_argument("--strategy", default="feedback")
+    parser.add_argument("--file", choices=["own", "another"], default="own", help="rig on which it was identified")
     options = parser.parse_args()
     stated, found = load_rig(CONFIG / f"{options.rig}.toml"), []
-    for seed in range(options.seed, options.seed + options.rigs):
-        identified = identified_rig(options.rig, seed, options.seconds)
-        found.append((figures(stated, seed), figures(identified, seed)))
+    seeds = range(options.seed, options.seed + options.rigs)
+    identified = [identified_rig(options.rig, seed, options.seconds) for seed in seeds]
+    shift = 1 if options.file == "another" else 0
+    for place, seed in enumerate(seeds):
+        found.append(
+            (figures(stated, seed, options.strategy), figures(identified[place - shift], seed, options.strategy))
+        )
         for when, values in zip(("before", "after"), found[-1], strict=True):
             print(
                 seed, when, ", ".join(f"{name} {value:.2%}" for name, value in values.items()) or "tripped", flush=True

@@ -22,7 +22,8 @@ from hilserver.errors import ConfigurationError, HilserverError, with_lines
 
 COMMANDS = (
     *("demo", "new", "check", "components", "channels", "calibrate", "simulate", "study", "size", "fidelity"),
-    *("rths", "identify", "fit", "replicate", "run", "safe", "status", "switch", "send", "panel", "view", "edit"),
+    *("rths", "identify", "learned", "fit", "replicate"),
+    *("run", "safe", "status", "switch", "send", "panel", "view", "edit"),
     *("replay", "test", "plotjuggler", "report", "export", "log"),
     *("experiment", "bench", "latency", "doctor", "deploy"),
 )

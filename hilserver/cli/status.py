@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hilserver.protocol.published import (
         Description,
         DeviceStatus,
+        LearnedValue,
         LoopStatus,
         MarginStatus,
         PlayoutStatus,
@@ -180,6 +182,8 @@ def picture(
     if margins is not None and state.utilisation:
         parts.append(utilisation_table(state, margins))
         parts += [Text(f"- {text}", style="yellow") for text in margins.warnings]
+    if state.learned:
+        parts.append(learned_table(state.learned))
     if state.loop is not None:
         parts += [timing_table(state.loop), timing_summary(state.loop, state.missed_ticks)]
     parts.append("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
@@ -203,6 +207,20 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> TerminalTabl
             [each.margin for each in margins.delay if each.strategy == strategy],
         )
         table.add_row(valve, strategy, *present, *(smallest(each, margins.calculated) for each in smallest_of))
+    return table
+
+
+def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]]) -> TerminalTable:
+    """What adaptive bridges have learned of the real valves, and whether it is tracked at present."""
+    from hilserver.cli.tables import TerminalTable
+    from hilserver.web.display import in_practice
+
+    head = ("key", "rig file", "learned", "range", "")
+    table = TerminalTable("learned of a real valve", *head, box=None)
+    for valve, values in learned.items():
+        for key, v in values.items():
+            ends = f"{in_practice(v.minimum, v.unit)} to {in_practice(v.maximum, v.unit)}"
+            table.add_row(valve, key, in_practice(v.configured, v.unit), in_practice(v.value, v.unit), ends, v.state)
     return table
 
 

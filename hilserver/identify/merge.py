@@ -16,17 +16,18 @@ from tomlkit.items import InlineTable, Item, Table
 from hilserver.errors import HilserverError
 
 
-def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day: date) -> str:
+def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day: date, how: str = "identified") -> str:
     """The text of a rig file with the values of a fragment, and without the ``obsolete`` keys of each valve.
 
-    A value that replaces another keeps the comment of its line; where there is none, it brings its own, with the day.
+    A value that replaces another keeps the comment of its line; where there is none, it brings its own, with ``how`` it
+    was found and the day.
     """
     document = tomlkit.parse(text)
     valves: Any = document["valves"]
     for name, keys in obsolete.items():
         for key in keys:
             valves[name].pop(key, None)
-    _merge(document, tomlkit.parse(fragment), f"identified on {day}")
+    _merge(document, tomlkit.parse(fragment), f"{how} on {day}")
     return tomlkit.dumps(document)
 
 
@@ -62,9 +63,9 @@ def _put(target: Any, key: str, value: Item) -> None:
     body.extend(after)
 
 
-def difference(before: str, after: str, name: str) -> str:
+def difference(before: str, after: str, name: str, how: str = "identified") -> str:
     """The changed lines of a file, in the unified format."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (identified)", lineterm="")
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} ({how})", lineterm="")
     return "\n".join(lines)
 
 

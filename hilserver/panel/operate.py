@@ -18,7 +18,7 @@ from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.schematic import SchematicView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands, published
-from hilserver.web.display import percent
+from hilserver.web.display import in_practice, percent
 from hilserver.web.style import heading
 
 HOLD_OFF = 1.0
@@ -144,6 +144,19 @@ class InputsView:
             self._sending.discard(name)
 
 
+def learned_text(learned: Mapping[str, published.LearnedValue]) -> str:
+    """What an adaptive bridge has learned of a valve, as far as it differs from the rig file; empty if nothing.
+
+    >>> at = {"value": 0.0125, "configured": 0.0, "minimum": -0.05, "maximum": 0.05}
+    >>> value = published.LearnedValue(**at, unit="", known=True, at_bound=False, state="tracked")
+    >>> learned_text({"null": value, "overlap": value.model_copy(update={"value": 0.0})})
+    'learned: null 0.0125 (tracked)'
+    """
+    changed = {key: v for key, v in learned.items() if v.value != v.configured}
+    texts = [f"{key.replace('_', ' ')} {in_practice(v.value, v.unit)} ({v.state})" for key, v in changed.items()]
+    return f"learned: {'; '.join(texts)}" if texts else ""
+
+
 class ValvesView:
     """Each real valve: virtual against real flow, command, saturation, the choice of its strategy, jogging."""
 
@@ -185,6 +198,7 @@ class ValvesView:
                 ui.html(piece("saturation", valve=name), sanitize=False)
             fields = {"virtual flow": "flow_virtual", "real flow": "flow_measured", "command": "command"}
             ui.html(piece("valve_values", valve=name, fields=fields), sanitize=False).classes("w-full")
+            ui.html(piece("learned", valve=name), sanitize=False).classes("w-full")
             self._choices[name] = ui.select(
                 list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
             )
@@ -210,6 +224,8 @@ class ValvesView:
             texts[f"valve.{valve}.command"] = percent(command)
             bars[f"{valve}.command"] = round(command or 0.0, 3)
             texts[f"saturated.{valve}"] = "saturated" if now.get(f"valve.{valve}.saturation") else ""
+            state = self.page.connection.state
+            texts[f"learned.{valve}"] = "" if state is None else learned_text(state.learned.get(valve, {}))
         self.page.show("texts", texts)
         self.page.show("bars", bars)
 

@@ -237,6 +237,19 @@ class Utilisation(Published):
     speed_to_tank: float = Field(default=0.0, description="the same from the port to the tank")
 
 
+class LearnedValue(Published):
+    """A value of a real valve that an adaptive bridge tracks, in the SI unit ``unit``."""
+
+    value: float = Field(description="the learned value")
+    configured: float = Field(description="the value in the rig file")
+    minimum: float = Field(description="smallest value that is accepted")
+    maximum: float = Field(description="largest value that is accepted")
+    unit: str = Field(description='its unit, "" for a plain number')
+    known: bool = Field(description="whether movements of the valve have shown it")
+    at_bound: bool = Field(description="whether it is the smallest or largest value that is accepted")
+    state: str = Field(description="tracked, not excited yet, at a bound, or why it is held or off")
+
+
 class ServerState(Published):
     """State of the server. Retained, published when it changes and at a slow rate."""
 
@@ -276,6 +289,9 @@ class ServerState(Published):
         default={},
         validation_alias=AliasChoices("utilisation", "demand"),
         description="utilisation of each real valve, by valve",
+    )
+    learned: dict[str, dict[str, LearnedValue]] = Field(
+        default={}, description="what adaptive bridges have learned, by valve and key of the rig file"
     )
     target: dict[str, float] = Field(default={}, description="setpoints of the server, by channel")
     actual: dict[str, float | None] = Field(default={}, description="measured values, by channel; null: invalid")

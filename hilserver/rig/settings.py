@@ -144,6 +144,10 @@ class BridgeSettings(Datasheet):
         description="feedback: time constant with which a missing volume is compensated; hilserver identify "
         "calculates it",
     )
+    learn: bool = Field(
+        default=True,
+        description="adaptive: track delay, flow gains, null and overlap of the valve; false: hold them",
+    )
     gain: Number = Field(
         default=0.5,
         ge=0,

@@ -98,6 +98,7 @@ def _bridge(v: ValveSettings) -> dict[str, Any]:
         "null_band": v.bridge.null_band,
         "tau_W": v.bridge.lead_filter,
         "feedback_time": v.bridge.feedback_time,
+        "learns": v.bridge.learn,
         "K_p": v.bridge.gain / v.nominal_flow.flow,
         "T_i": v.bridge.integral_time,
         "T_d": v.bridge.derivative_time,

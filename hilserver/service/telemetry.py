@@ -29,6 +29,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
+from hilserver.rig.learned import learned_values
 from hilserver.service.devices import DeviceReports
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ENDING, ReactionTable
@@ -39,7 +40,10 @@ from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
 from hilserver.tick.row import RowHeader, ValveState, header, headers
 
-_OF_A_VALVE = ("flow_virtual", "flow_measured", "demand", "command", "saturation", "volume_error", "volume_lost")
+_OF_A_VALVE = (
+    *("flow_virtual", "flow_measured", "demand", "command", "saturation", "volume_error", "volume_lost"),
+    *("gain_PA", "gain_AT", "delay", "null", "overlap", "learning"),
+)
 VALVE_CHANNELS = {name: ValveState.fields()[name] for name in _OF_A_VALVE}
 """The values of a valve's block of the row that are in the telemetry, with their units and descriptions."""
 LOOP_CHANNELS = {
@@ -161,6 +165,7 @@ class TelemetryReader:
             triggers=self.triggers(),
             strategies=present_strategies(self.rig, row),
             utilisation=self._demands.take(),
+            learned=learned_values(self.rig, row),
             target=target,
             actual=actual,
         )

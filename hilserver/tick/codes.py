@@ -201,6 +201,24 @@ class Saturation(IntFlag):
     SPOOL_FAULT = 64, "the spool does not follow its command"
 
 
+class Learning(IntEnum):
+    """What the values that an adaptive bridge tracks do at present."""
+
+    text: str
+
+    def __new__(cls, number: int, text: str = "") -> Learning:
+        """A member: its number and its text."""
+        member = int.__new__(cls, number)
+        member._value_, member.text = number, text
+        return member
+
+    OFF = 0, "off"
+    TRACKED = 1, "tracked"
+    NOT_EXCITED = 2, "held: the valve moves too little to learn from"
+    NOT_ACHIEVABLE = 3, "held: the virtual flow is not achievable"
+    OSCILLATION = 4, "forgotten: the loop oscillates"
+
+
 def fault_text(number: int) -> str:
     """The text of a fault other than a limit."""
     return FaultCode(number).text if number in FaultCode._value2member_map_ else f"fault {number}"

@@ -12,7 +12,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import compensates
-from hilserver.tick.bridge.learning import note_volume
+from hilserver.tick.bridge.learning import note_volume, reset_nonfinite_learning, slopes_of_edges
 from hilserver.tick.cylinder import (
     add_volumes,
     chamber_A,
@@ -47,6 +47,7 @@ from hilserver.tick.row import (
     CylinderState,
     cylinder_copy,
     cylinder_state,
+    learning_state,
     past_of_cylinder,
     past_of_valve,
     port_state,
@@ -76,6 +77,7 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
     h = dt / SUBSTEPS_OF_MACHINE
     for i in range(plan.valve.shape[0]):
         reset_nonfinite(valve_state(plan, row, i), plan.valve[i])
+        reset_nonfinite_learning(valve_state(plan, row, i), learning_state(plan, row, i))
         past = past_of_valve(plan.layout[0], row, i)
         for _ in range(min(ticks - 1, past.shape[0])):  # missed ticks, in which the last command was held
             note_command(past[0], past)
@@ -258,7 +260,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     b, v = valve_state(plan, row, i), plan.valve[i]
     p_S, p_T = row[v.column_S], row[v.column_T]
     if v.column_spool >= 0 and isfinite(row[v.column_spool]):
-        off = row[v.column_spool] - (b.spool - v.age_spool * b.spool_speed)
+        off = row[v.column_spool] + b.null - (b.spool - v.age_spool * b.spool_speed)
         b.spool += SPOOL_TRUST * off
         b.spool_error += (off - b.spool_error) * elapsed / (SPOOL_ERROR_TIME + elapsed)
     trend = (p_S - b.supply) / elapsed
@@ -282,7 +284,8 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         b.volume += mean * elapsed + v.age_Q * (b.flow_estimated - flow_before)  # until now
     else:
         b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
-    note_volume(expected_before, volume_before, b, elapsed)
+    slopes = slopes_of_edges(b.spool, p, p_S, p_T, b, v)
+    note_volume(expected_before, volume_before, slopes, b, learning_state(plan, row, i), elapsed)
     if v.other_port >= 0:
         p_other = port_state(plan, row, v.other_port).port
         b.flow_other = valve_flow(-b.spool, p_other, p_S, p_T, b, v)

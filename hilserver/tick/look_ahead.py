@@ -69,7 +69,7 @@ from hilserver.tick.row import (
     valve_state,
 )
 from hilserver.tick.stages import FARTHEST, NOTES, Note, Stage, first_note
-from hilserver.tick.valve import delay_of, opening_for, valve_flow
+from hilserver.tick.valve import delay_of, opening_for, overlap_of, valve_flow
 from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow, place_of_pressure, place_of_sum
 
 EXCHANGE = 2e-4
@@ -420,5 +420,5 @@ def flow_into(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: f
         return now
     b, v = valve_state(plan, row, turned), plan.valve[turned]
     driven, p_S, p_T = ahead_of(plan, work, v.port), row[v.column_S], row[v.column_T]
-    U = opening_for(driven.flow, driven.p, p_S, p_T, v.overlap, b, v)
+    U = opening_for(driven.flow, driven.p, p_S, p_T, overlap_of(b, v), b, v)
     return valve_flow(-U, p, p_S, p_T, b, v)

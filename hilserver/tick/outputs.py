@@ -13,11 +13,11 @@ from hilserver.tick.bridge.ladder import compensates, follows, stop_winding_up
 from hilserver.tick.bridge.learning import learn
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
 from hilserver.tick.bridge.strategies import raw_output
-from hilserver.tick.codes import Action, FaultCode, Mode, Saturation, When
+from hilserver.tick.codes import Action, FaultCode, Learning, Mode, Saturation, When
 from hilserver.tick.demand import demand
 from hilserver.tick.modes import supervisor_lost, too_many_missed
 from hilserver.tick.plan import Plan, ValveRecord
-from hilserver.tick.row import ValveState, header, past_of_valve, trend, valve_state
+from hilserver.tick.row import ValveState, header, learning_state, past_of_valve, trend, valve_state
 from hilserver.tick.valve import note_command
 from hilserver.tick.volumes import flow_of
 
@@ -38,8 +38,9 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
         b, v = valve_state(plan, row, i), plan.valve[i]
         b.flow_virtual = flow_of(ix, circuit, v.port)
         b.flow_measured = row[v.column_Q] if v.column_Q >= 0 else nan
+        b.learning = Learning.OFF.value
         if compensates(b.strategy, Compensates.PARAMETERS) and head.mode == Mode.RUNNING:
-            learn(b, v, elapsed)
+            learn(b, learning_state(plan, row, i), v, work, elapsed)
         b.saturation = Saturation.SPOOL_FAULT.value if abs(b.spool_error) > SPOOL_TOLERANCE else 0
         demand(plan, row, work, i, elapsed, dt, action)
         low, high = free_range(plan, row, i)

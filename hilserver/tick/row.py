@@ -16,7 +16,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers, as_matrix
 from hilserver.numerics.compilable import gives_arrays
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Learning, Mode
 from hilserver.tick.plan import REMEMBERED, Layout, Plan
 from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_on, value
 
@@ -122,19 +122,9 @@ class ValveState(Struct):
     gain_PA: float = value("", "tracked flow gain of the edge from supply to port, relative to the datasheet's")
     gain_AT: float = value("", "tracked flow gain of the edge from port to tank, relative to the datasheet's")
     delay: float = value("s", "tracked delay minus the configured one")
-    unexplained: float = value("m^3", "volume expected of the valve minus volume passed, recent part")
-    flow_change: float = value("m^3/s", "expected flow, recent part")
-    passed_PA: float = value("m^3", "volume expected from the supply into the port, recent part")
-    passed_AT: float = value("m^3", "volume expected from the port to the tank, recent part, negative")
-    seen_11: float = value("s^3", "adaptive: squares of the effect of a delay")
-    seen_12: float = value("s^3", "adaptive: products of the effects of delay and gain P->A")
-    seen_13: float = value("s^3", "adaptive: products of the effects of delay and gain A->T")
-    seen_22: float = value("s^3", "adaptive: squares of the effect of the gain P->A")
-    seen_23: float = value("s^3", "adaptive: products of the effects of both gains")
-    seen_33: float = value("s^3", "adaptive: squares of the effect of the gain A->T")
-    seen_1: float = value("s^3", "adaptive: unexplained volume times the effect of a delay")
-    seen_2: float = value("s^3", "adaptive: unexplained volume times the effect of the gain P->A")
-    seen_3: float = value("s^3", "adaptive: unexplained volume times the effect of the gain A->T")
+    null: float = value("", "tracked shift of the spool at command 0, as a fraction of full stroke")
+    overlap: float = value("", "tracked overlap minus the configured one")
+    learning: int = value("", "what the tracked values do: " + ", ".join(f"{s.value} {s.text}" for s in Learning))
     spool_error: float = value("", "filtered difference between measured and simulated spool position")
     oscillation: float = value("", "largest recent half-wave of the demanded opening")
     oscillation_mean: float = value("", "demanded opening, filtered")
@@ -145,6 +135,37 @@ class ValveState(Struct):
         "", "travel of the operator inputs in this half-wave, as a fraction of half their ranges"
     )
     oscillation_count: int = value("", "half-waves that counted")
+
+
+class LearningState(Struct):
+    """What an adaptive bridge has seen of its valve: the effects of the `LEARNED` values, and their products."""
+
+    flow_change: float = value("m^3/s", "expected flow, recent part: the effect of a delay")
+    passed_PA: float = value("m^3", "volume expected from the supply into the port, recent part: the effect of a gain")
+    passed_AT: float = value("m^3", "volume expected from the port to the tank, recent part, negative")
+    passed_by_null: float = value("m^3", "volume that a shift of the null by the full stroke would add, recent part")
+    passed_by_overlap: float = value("m^3", "the same for a larger overlap")
+    unexplained: float = value("m^3", "volume expected of the valve minus volume passed, recent part")
+    seen_11: float = value("s^3", "adaptive: squares of the effect of delay")
+    seen_12: float = value("s^3", "adaptive: products of the effects of delay and gain P->A")
+    seen_13: float = value("s^3", "adaptive: products of the effects of delay and gain A->T")
+    seen_14: float = value("s^3", "adaptive: products of the effects of delay and null")
+    seen_15: float = value("s^3", "adaptive: products of the effects of delay and overlap")
+    seen_22: float = value("s^3", "adaptive: squares of the effect of gain P->A")
+    seen_23: float = value("s^3", "adaptive: products of the effects of gain P->A and gain A->T")
+    seen_24: float = value("s^3", "adaptive: products of the effects of gain P->A and null")
+    seen_25: float = value("s^3", "adaptive: products of the effects of gain P->A and overlap")
+    seen_33: float = value("s^3", "adaptive: squares of the effect of gain A->T")
+    seen_34: float = value("s^3", "adaptive: products of the effects of gain A->T and null")
+    seen_35: float = value("s^3", "adaptive: products of the effects of gain A->T and overlap")
+    seen_44: float = value("s^3", "adaptive: squares of the effect of null")
+    seen_45: float = value("s^3", "adaptive: products of the effects of null and overlap")
+    seen_55: float = value("s^3", "adaptive: squares of the effect of overlap")
+    seen_1: float = value("s^3", "adaptive: unexplained volume times the effect of delay")
+    seen_2: float = value("s^3", "adaptive: unexplained volume times the effect of gain P->A")
+    seen_3: float = value("s^3", "adaptive: unexplained volume times the effect of gain A->T")
+    seen_4: float = value("s^3", "adaptive: unexplained volume times the effect of null")
+    seen_5: float = value("s^3", "adaptive: unexplained volume times the effect of overlap")
 
 
 class CylinderState(Struct):
@@ -238,6 +259,9 @@ COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
 """Columns of the header's fields."""
 HEADER_CELLS, MESSAGE_CELLS = RowHeader.cells(), CommandRecord.cells()
 REACTION_CELLS, PLAYOUT_CELLS = ReactionMemory.cells(), PlayoutMemory.cells()
+LEARNED = 5
+"""Number of values that are learned of a valve: delay, gains, null, overlap."""
+LEARNING_CELLS = LearningState.cells()
 VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS, READING_CELLS = (
     ValveState.cells(),
     CylinderState.cells(),
@@ -283,6 +307,12 @@ def port_state(plan: Plan, row: Floats, i: int) -> int:
 def valve_state(plan: Plan, row: Floats, i: int) -> int:
     """A valve's block of the row."""
     return plan.layout[0].valve + i * VALVE_CELLS
+
+
+@record_at(LearningState)
+def learning_state(plan: Plan, row: Floats, i: int) -> int:
+    """What the bridge of valve ``i`` has seen of it."""
+    return plan.layout[0].learning + i * LEARNING_CELLS
 
 
 @record_at(CylinderState)
@@ -410,6 +440,7 @@ SECTIONS = {
     "reading": _records("channels", "channel_<field>.*", ReadingState),
     "limit": _one("limits", "limit", "", "1 if the limit is violated"),
     "valve": _records("valves", "valve.*.<field>", ValveState),
+    "learning": _records("valves", "valve.*.<field>", LearningState),
     "output": _one("outputs", "output", "raw", "raw value of an output other than a valve"),
     "output_off": _one(
         "outputs",

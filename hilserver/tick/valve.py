@@ -13,7 +13,7 @@ Inst. 343 (2006) 48.
 
 from __future__ import annotations
 
-from math import floor, isfinite, nan
+from math import floor, isfinite
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
@@ -34,7 +34,7 @@ UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
     opening, root_PA, root_AT = (
-        opening_past_overlap(U, v.overlap),
+        opening_past_overlap(U, overlap_of(b, v)),
         root_of_drop(p_S - p, v.p_tr),
         root_of_drop(p - p_T, v.p_tr),
     )
@@ -130,19 +130,23 @@ def note_command(command: float, past: Floats) -> None:
 @compilable
 def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
     """Advance the spool by one sub-step, exactly for a held command: second order, or first order if f45 is given."""
-    target = clip(command, -1.0, 1.0)
+    target = clip(command + b.null, -1.0, 1.0)
     away, speed = b.spool - target, b.spool_speed
     b.spool = target + v.spool_11 * away + v.spool_12 * speed
     b.spool_speed = v.spool_21 * away + v.spool_22 * speed
 
 
 @compilable
+def overlap_of(b: ValveState, v: ValveRecord) -> float:
+    """Overlap, configured plus tracked."""
+    return float(v.overlap + b.overlap)
+
+
+@compilable
 def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
-    """Reset values that are no longer finite: the spool is assumed at its safe position, the model as configured."""
+    """Reset values that are no longer finite: the spool is assumed at its safe position."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
         b.spool, b.spool_speed = v.safe_value, 0.0
-    if not (isfinite(b.gain_PA) and isfinite(b.gain_AT) and isfinite(b.delay)):
-        b.gain_PA, b.gain_AT, b.delay = 1.0, 1.0, 0.0
     if not (isfinite(b.supply) and isfinite(b.supply_trend)):
         b.supply, b.supply_trend = 0.0, 0.0
     if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error) and isfinite(b.volume_lost)):
@@ -153,13 +157,6 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
         b.volume_ahead = 0.0
     if not isfinite(b.spool_error):
         b.spool_error = 0.0
-    if not (isfinite(b.unexplained) and isfinite(b.flow_change) and isfinite(b.passed_PA) and isfinite(b.passed_AT)):
-        b.unexplained, b.flow_change, b.passed_PA, b.passed_AT = 0.0, 0.0, 0.0, 0.0
-        b.seen_1 = nan
-    total = b.seen_11 + b.seen_12 + b.seen_13 + b.seen_22 + b.seen_23 + b.seen_33 + b.seen_1 + b.seen_2 + b.seen_3
-    if not isfinite(total):
-        b.seen_11 = b.seen_12 = b.seen_13 = b.seen_22 = b.seen_23 = b.seen_33 = 0.0
-        b.seen_1 = b.seen_2 = b.seen_3 = 0.0
 
 
 @compilable

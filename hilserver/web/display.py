@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hilserver.protocol.published import Description
-from hilserver.units import BAR, GAL_MIN, L_MIN, PSI, unit_of_value
+from hilserver.units import BAR, GAL_MIN, L_MIN, PSI, shown_value, unit_of_value
 
 
 @dataclass(frozen=True)
@@ -123,3 +123,12 @@ _WORDS = {
     "command": "command",
     "saturation": "saturation",
 }
+
+
+def in_practice(value: float, unit: str) -> str:
+    """A property of a valve in the units of its datasheet.
+
+    >>> in_practice(1e-3, "m^3/s"), in_practice(0.00123, "s"), in_practice(-0.0123, "")
+    ('60 l/min', '1.23 ms', '-0.0123')
+    """
+    return f"{1e3 * value:.3g} ms" if unit == "s" else shown_value(value, unit, 4) if unit else f"{value:.4f}"

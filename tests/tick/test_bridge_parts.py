@@ -352,7 +352,7 @@ def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
 @pytest.mark.parametrize("poison", [nan, inf])
 def test_non_finite_values_are_discarded(poison: float) -> None:
     v = valve()
-    for field in ("spool", "spool_speed", "gain_PA", "delay", "supply_trend", "volume_error", "unexplained"):
+    for field in ("spool", "spool_speed", "supply_trend", "volume_error", "spool_error"):
         memory = block()
         setattr(memory, field, poison)
         reset_nonfinite(memory, v)

@@ -26,7 +26,7 @@ from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.strategies import authority
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
-from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for
+from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for, overlap_of
 
 POINTS = 5
 """Ticks whose flows determine a command."""
@@ -52,7 +52,7 @@ def compensated(
     delay = delay_of(b, v) / dt if includes(effects, Compensates.DELAY) else 0.0
     first = first_of(delay, q.shape[0])
     more = b.volume_error / v.feedback_time if includes(effects, Compensates.VOLUME_ERROR) else 0.0
-    overlap = v.overlap if includes(effects, Compensates.OVERLAP) else 0.0
+    overlap = overlap_of(b, v) if includes(effects, Compensates.OVERLAP) else 0.0
     follows_supply = includes(effects, Compensates.SUPPLY_DROOP)
     openings = work[:POINTS]
     for i in range(POINTS):
@@ -69,7 +69,7 @@ def compensated(
     if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         U, b.lead = openings[1], 0.0
     U += b.end_stop_share * (openings[1] - U)
-    return clip(share * U, v.u_min, v.u_max)
+    return clip(share * U - b.null, v.u_min, v.u_max)
 
 
 @compilable

@@ -1,22 +1,32 @@
-r"""Adaptive bridges: the flow gain of each edge and the delay of the valve, from the volume that it has passed.
+r"""Adaptive bridges: what a valve's model lacks, from the volume that the real valve has passed.
 
-A real flow that is later than expected by τ, and larger by a share g, leaves a volume unexplained,
+A real flow that is later than expected by τ, and larger by a share g, leaves a volume unexplained; so does a valve
+whose edges open at other positions of the spool than expected, by a shift of its null n and a larger overlap o:
 
 .. math:: D = \int Q_{expected}\,dt - V_{real} = \tau\,Q_{expected} - g\int Q_{expected}\,dt
+   - n\int \frac{\partial Q}{\partial n}\,dt - o\int \frac{\partial Q}{\partial o}\,dt
 
 The volume follows from measured position and pressures (or flow). All terms pass the same high-pass filter, so that a
-leak or an old error does not count. Delay and gains minimise the squares of the unexplained volume, older ticks
-counting less; see e.g. Ljung, System identification (1999) ch. 11.2. Where the valve is at rest, nothing is learned.
-Compiled into the tick.
+leak or an old error does not count. Delay, gains, null and overlap minimise the squares of the unexplained volume,
+older ticks counting less; see e.g. Ljung, System identification (1999) ch. 11.2. Where the valve is at rest, nothing is
+learned, and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
 """
 
 from __future__ import annotations
 
+from math import isfinite
+
+from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
+from hilserver.numerics.flow import root_of_drop
+from hilserver.numerics.linear import factorise, solve
 from hilserver.numerics.shape import clip
+from hilserver.numerics.valve import opening_past_overlap
+from hilserver.tick.codes import Learning, Saturation
 from hilserver.tick.plan import ValveRecord
-from hilserver.tick.row import ValveState
-from hilserver.tick.valve import UNAVAILABLE
+from hilserver.tick.records import cells_of
+from hilserver.tick.row import LEARNED, LearningState, ValveState
+from hilserver.tick.valve import UNAVAILABLE, overlap_of
 
 MEMORY = 0.2
 """s: time constant of the high-pass filter."""
@@ -24,10 +34,9 @@ FORGET_TIME = 10.0
 """s: time in which an observation loses 63 % of its weight."""
 LEARNING_TIME = 0.3
 """s: time in which 63 % of an error that has been found is corrected."""
-DELAY_DEVIATION = 1e-3
-"""s: standard deviation of the delay before the first observation."""
-GAIN_DEVIATION = 0.05
-"""Standard deviation of a gain, likewise."""
+EFFECT = (1e-3, -0.05, -0.05, -0.01, -0.01)
+"""Standard deviations of delay (s), gains, null and overlap before the first observation, with the sign of their
+effect on the unexplained volume."""
 NOISE = 5e-10
 """s^3: square of a volume error by the sensors, 0.1 ms of nominal flow, times its duration of 50 ms."""
 EXCITED = 0.05
@@ -36,72 +45,147 @@ GAIN_RANGE = 0.2
 """Limits of the tracked flow gain relative to the datasheet's."""
 DELAY_RANGE = 4e-3
 """s: largest deviation of the tracked delay from the configured one."""
+NULL_RANGE = 0.05
+"""Largest tracked shift of the null, as a fraction of full stroke."""
+OVERLAP_RANGE = 0.03
+"""Largest deviation of the tracked overlap from the configured one, likewise."""
+RETREAT_TIME = 0.5
+"""s: time in which the overlap returns to the configured one while the loop oscillates."""
+UNEXPLAINED = LEARNED
+"""Place of the unexplained volume among the cells of `LearningState`, behind the effects of the learned values."""
+SEEN = UNEXPLAINED + 1
+"""Place of the products of the effects."""
+RIGHT = SEEN + LEARNED * (LEARNED + 1) // 2
+"""Place of the products of effects and unexplained volume."""
 
 
 @compilable
-def note_volume(expected_before: float, volume_before: float, b: ValveState, elapsed: float) -> None:
+def slopes_of_edges(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> tuple[float, float]:
+    """Change of the flow into the port with null and overlap, m³/s per full stroke; 0 within the overlap."""
+    overlap = overlap_of(b, v)
+    opening, span = opening_past_overlap(U, overlap), 1.0 - overlap
+    if opening > 0.0:
+        slope = v.C_PA * b.gain_PA * root_of_drop(p_S - p, v.p_tr) / span
+        return slope, -slope * (1.0 - U) / span
+    if opening < 0.0:
+        slope = v.C_AT * b.gain_AT * root_of_drop(p - p_T, v.p_tr) / span
+        return slope, slope * (1.0 + U) / span
+    return 0.0, 0.0
+
+
+@compilable
+def note_volume(
+    expected_before: float,
+    volume_before: float,
+    slopes: tuple[float, float],
+    b: ValveState,
+    seen: LearningState,
+    elapsed: float,
+) -> None:
     """Add what was expected of the valve in the last tick, and what it has passed, to the filtered terms."""
     share, expected = MEMORY / (MEMORY + elapsed), 0.5 * elapsed * (b.flow_expected + expected_before)
-    b.unexplained = share * (b.unexplained + expected - (b.volume - volume_before))
-    b.flow_change = share * (b.flow_change + b.flow_expected - expected_before)
-    b.passed_PA = share * (b.passed_PA + max(expected, 0.0))
-    b.passed_AT = share * (b.passed_AT + min(expected, 0.0))
+    seen.unexplained = share * (seen.unexplained + expected - (b.volume - volume_before))
+    seen.flow_change = share * (seen.flow_change + b.flow_expected - expected_before)
+    seen.passed_PA = share * (seen.passed_PA + max(expected, 0.0))
+    seen.passed_AT = share * (seen.passed_AT + min(expected, 0.0))
+    seen.passed_by_null = share * (seen.passed_by_null + elapsed * slopes[0])
+    seen.passed_by_overlap = share * (seen.passed_by_overlap + elapsed * slopes[1])
 
 
 @compilable
-def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
-    """Correct gains and delay, within their ranges."""
-    if b.saturation & UNAVAILABLE or not is_excited(b, v):
+def learn(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, elapsed: float) -> None:
+    """Correct what is learned of a valve, within its ranges, unless it has to be held."""
+    b.learning = state_of_learning(b, seen, v)
+    if b.learning == Learning.OSCILLATION:
+        retreat(b, seen, elapsed)
+    if b.learning != Learning.TRACKED:
         return
-    keep = FORGET_TIME / (FORGET_TIME + elapsed)
-    late, to_port = DELAY_DEVIATION / v.Q_nominal * b.flow_change, -GAIN_DEVIATION / v.Q_nominal * b.passed_PA
-    to_tank, off = -GAIN_DEVIATION / v.Q_nominal * b.passed_AT, b.unexplained / v.Q_nominal
-    b.seen_11 = keep * (b.seen_11 + elapsed * late * late)
-    b.seen_12 = keep * (b.seen_12 + elapsed * late * to_port)
-    b.seen_13 = keep * (b.seen_13 + elapsed * late * to_tank)
-    b.seen_22 = keep * (b.seen_22 + elapsed * to_port * to_port)
-    b.seen_23 = keep * (b.seen_23 + elapsed * to_port * to_tank)
-    b.seen_33 = keep * (b.seen_33 + elapsed * to_tank * to_tank)
-    b.seen_1 = keep * (b.seen_1 + elapsed * late * off)
-    b.seen_2 = keep * (b.seen_2 + elapsed * to_port * off)
-    b.seen_3 = keep * (b.seen_3 + elapsed * to_tank * off)
-    correct(b, v, min(elapsed / LEARNING_TIME, 0.1))
+    keep, cells, effects = FORGET_TIME / (FORGET_TIME + elapsed), cells_of(seen), work[:LEARNED]
+    for i in range(LEARNED):
+        effects[i] = EFFECT[i] * cells[i] / v.Q_nominal
+    off, place = seen.unexplained / v.Q_nominal, SEEN
+    for i in range(LEARNED):
+        cells[RIGHT + i] = keep * (cells[RIGHT + i] + elapsed * effects[i] * off)
+        for j in range(i, LEARNED):
+            cells[place] = keep * (cells[place] + elapsed * effects[i] * effects[j])
+            place += 1
+    correct(b, seen, v, work, min(elapsed / LEARNING_TIME, 0.1))
 
 
 @compilable
-def is_excited(b: ValveState, v: ValveRecord) -> bool:
-    """Whether the valve has passed enough, or its flow has changed enough, to learn from."""
+def retreat(b: ValveState, seen: LearningState, elapsed: float) -> None:
+    """While the loop oscillates, forget what was seen, and return from a larger overlap to the configured one.
+
+    With an overlap that it assumes too large, the bridge jumps across one that does not exist, to and fro even at rest.
+    """
+    keep, cells, overlap = RETREAT_TIME / (RETREAT_TIME + elapsed), cells_of(seen), b.overlap
+    for i in range(SEEN, cells.shape[0]):
+        cells[i] *= keep
+    b.overlap = overlap * keep if overlap > 0.0 else overlap
+    seen.unexplained += seen.passed_by_overlap * (b.overlap - overlap)
+
+
+@compilable
+def state_of_learning(b: ValveState, seen: LearningState, v: ValveRecord) -> int:
+    """Whether the learned values follow, or why they are held."""
+    if v.learns == 0:
+        return Learning.OFF.value
+    if b.saturation & Saturation.OSCILLATION.value:
+        return Learning.OSCILLATION.value
+    if b.saturation & UNAVAILABLE:
+        return Learning.NOT_ACHIEVABLE.value
     least = EXCITED * v.Q_nominal
-    return abs(b.flow_change) > least or b.passed_PA - b.passed_AT > MEMORY * least
+    if abs(seen.flow_change) > least or seen.passed_PA - seen.passed_AT > MEMORY * least:
+        return Learning.TRACKED.value
+    return Learning.NOT_EXCITED.value
 
 
 @compilable
-def correct(b: ValveState, v: ValveRecord, share: float) -> None:
+def correct(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, share: float) -> None:
     """Move part of the way to the least-squares solution; the observations then leave less unexplained."""
-    late, to_port, to_tank = least_squares(b)
-    delay_before, PA_before, AT_before = b.delay, b.gain_PA, b.gain_AT
-    b.delay = clip(b.delay + share * DELAY_DEVIATION * late, -min(v.delay, DELAY_RANGE), DELAY_RANGE)
-    b.gain_PA = clip(b.gain_PA + share * GAIN_DEVIATION * to_port, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-    b.gain_AT = clip(b.gain_AT + share * GAIN_DEVIATION * to_tank, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-    late, to_port, to_tank = b.delay - delay_before, b.gain_PA - PA_before, b.gain_AT - AT_before
-    b.unexplained -= b.flow_change * late - b.passed_PA * to_port - b.passed_AT * to_tank
-    late, to_port, to_tank = late / DELAY_DEVIATION, to_port / GAIN_DEVIATION, to_tank / GAIN_DEVIATION
-    b.seen_1 -= b.seen_11 * late + b.seen_12 * to_port + b.seen_13 * to_tank
-    b.seen_2 -= b.seen_12 * late + b.seen_22 * to_port + b.seen_23 * to_tank
-    b.seen_3 -= b.seen_13 * late + b.seen_23 * to_port + b.seen_33 * to_tank
+    matrix, steps = work[: LEARNED * LEARNED], work[LEARNED * LEARNED : LEARNED * (LEARNED + 1)]
+    least_squares(seen, matrix, steps, work[LEARNED * (LEARNED + 1) :])
+    delay, gain_PA, gain_AT, null, overlap = b.delay, b.gain_PA, b.gain_AT, b.null, b.overlap
+    b.delay = clip(delay + share * EFFECT[0] * steps[0], -min(v.delay, DELAY_RANGE), DELAY_RANGE)
+    b.gain_PA = clip(gain_PA - share * EFFECT[1] * steps[1], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    b.gain_AT = clip(gain_AT - share * EFFECT[2] * steps[2], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    b.null = clip(null - share * EFFECT[3] * steps[3], -NULL_RANGE, NULL_RANGE)
+    b.overlap = clip(overlap - share * EFFECT[4] * steps[4], -min(v.overlap, OVERLAP_RANGE), OVERLAP_RANGE)
+    steps[0] = (b.delay - delay) / EFFECT[0]
+    steps[1], steps[2] = (gain_PA - b.gain_PA) / EFFECT[1], (gain_AT - b.gain_AT) / EFFECT[2]
+    steps[3], steps[4] = (null - b.null) / EFFECT[3], (overlap - b.overlap) / EFFECT[4]
+    cells, place = cells_of(seen), SEEN
+    for i in range(LEARNED):
+        seen.unexplained -= EFFECT[i] * cells[i] * steps[i]
+        for j in range(i, LEARNED):
+            cells[RIGHT + i] -= cells[place] * steps[j]
+            if j > i:
+                cells[RIGHT + j] -= cells[place] * steps[i]
+            place += 1
 
 
 @compilable
-def least_squares(b: ValveState) -> tuple[float, float, float]:
-    """Errors of delay and gains (of P->A, A->T) that explain the observations best, by Cholesky's L·D·L'."""
-    d1 = b.seen_11 + NOISE
-    l2, l3 = b.seen_12 / d1, b.seen_13 / d1
-    d2 = b.seen_22 + NOISE - l2 * b.seen_12
-    m3 = (b.seen_23 - l3 * b.seen_12) / d2
-    d3 = b.seen_33 + NOISE - l3 * b.seen_13 - m3 * m3 * d2
-    y1 = b.seen_1
-    y2 = b.seen_2 - l2 * y1
-    y3 = b.seen_3 - l3 * y1 - m3 * y2
-    x3 = y3 / d3
-    x2 = y2 / d2 - m3 * x3
-    return y1 / d1 - l2 * x2 - l3 * x3, x2, x3
+def least_squares(seen: LearningState, matrix: Floats, steps: Floats, pivots: Floats) -> None:
+    """Errors of the learned values that explain the observations best, in their standard deviations, in ``steps``."""
+    cells, place = cells_of(seen), SEEN
+    for i in range(LEARNED):
+        steps[i] = cells[RIGHT + i]
+        for j in range(i, LEARNED):
+            matrix[i * LEARNED + j] = matrix[j * LEARNED + i] = cells[place]
+            place += 1
+        matrix[i * LEARNED + i] += NOISE
+    factorise(matrix, LEARNED, pivots)
+    solve(matrix, steps, LEARNED, pivots)
+
+
+@compilable
+def reset_nonfinite_learning(b: ValveState, seen: LearningState) -> None:
+    """Start again from the configured values where one is no longer finite."""
+    cells = cells_of(seen)
+    total = b.gain_PA + b.gain_AT + b.delay + b.null + b.overlap
+    for i in range(cells.shape[0]):
+        total += cells[i]
+    if not isfinite(total):
+        b.gain_PA, b.gain_AT, b.delay, b.null, b.overlap = 1.0, 1.0, 0.0, 0.0, 0.0
+        for i in range(cells.shape[0]):
+            cells[i] = 0.0

@@ -22,7 +22,7 @@ from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
-from hilserver.tick.valve import note
+from hilserver.tick.valve import note, overlap_of
 
 SMOOTHED = 1e-3
 """s: low-pass filter of the opening, against the noise of single ticks."""
@@ -45,7 +45,7 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
     """Evaluate the demand of this tick; ``travel``: change of the inputs, as a fraction of half their ranges."""
     if not isfinite(b.oscillation_mean):
         forget_oscillation(b, v)
-    opening = opening_past_overlap(b.demand, v.overlap)
+    opening = opening_past_overlap(b.demand + b.null, overlap_of(b, v))
     b.oscillation_mean += (opening - b.oscillation_mean) * elapsed / (SMOOTHED + elapsed)
     b.oscillation *= exp(-elapsed / DECAY_TIME)
     b.oscillation_time += elapsed
@@ -82,7 +82,7 @@ def least_half_wave(b: ValveState) -> float:
 @compilable
 def forget_oscillation(b: ValveState, v: ValveRecord) -> None:
     """Restart at the present demand."""
-    b.oscillation_mean = opening_past_overlap(b.demand, v.overlap) if isfinite(b.demand) else 0.0
+    b.oscillation_mean = opening_past_overlap(b.demand + b.null, overlap_of(b, v)) if isfinite(b.demand) else 0.0
     b.oscillation_from = b.oscillation_to = b.oscillation_mean
     b.oscillation = b.oscillation_time = b.oscillation_travel = 0.0
     b.oscillation_count = 0

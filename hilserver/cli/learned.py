@@ -1,0 +1,91 @@
+"""``hilserver learned``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.switch import Broker
+
+if TYPE_CHECKING:
+    from hilserver.identify.learned import Learned
+    from hilserver.rig.build import Rig
+
+
+@never_waiting()
+def learned(
+    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
+    log: Annotated[
+        Path | None, typer.Option(help="log (.arrow) of this rig; default: the values of the running server")
+    ] = None,
+    broker: Broker = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="show the changes of the rig file, and make them; a dated copy is kept")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask before the file is changed")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="run the Python code that the log contains")] = False,
+) -> None:
+    """Show what adaptive bridges have learned of the real valves, beside the values of the rig file; save it there.
+
+    The values are those at the end of a log, or the present ones of the running server. Values at a bound, and those
+    of which the valve's movements have shown nothing, are not saved.
+    """
+    from rich.console import Console
+
+    from hilserver.cli.status import learned_table
+    from hilserver.identify.learned import check_origin, left_out
+    from hilserver.rig.build import load_rig
+
+    rig = load_rig(file)
+    found = _of_server(rig, broker) if log is None else _of_log(log, trust)
+    if not found:
+        typer.echo("Nothing was learned: no valve has used the strategy adaptive.")
+        return
+    Console().print(learned_table(found), soft_wrap=True)
+    check_origin(rig, found)
+    for line in left_out(found):
+        typer.echo(line)
+    if apply:
+        _apply(rig, found, yes)
+
+
+def _of_log(log: Path, trust: bool) -> Learned:
+    from hilserver.identify.learned import learned_of_log
+
+    return learned_of_log(log, trust=trust)
+
+
+def _of_server(rig: Rig, broker: str | None) -> Learned:
+    """The present values of the running server."""
+    from hilserver.client import status, where
+    from hilserver.errors import HilserverError
+
+    name, address = where(rig.settings.name, broker)
+    found = status(address, name)
+    if found.state is None or not found.online:
+        raise HilserverError(f"The server of rig {name} is offline: give a log (--log).")
+    return found.state.learned
+
+
+def _apply(rig: Rig, found: Learned, yes: bool) -> None:
+    """Show the difference, ask, and merge the values into the rig file."""
+    from datetime import datetime
+
+    from hilserver.identify.learned import learned_fragment
+    from hilserver.identify.merge import difference, merged, replace_file
+    from hilserver.rig.build import load_rig
+
+    before, now = rig.file.read_text(), datetime.now().astimezone()
+    after = merged(before, learned_fragment(rig, found), {}, now.date(), "learned")
+    if after == before:
+        typer.echo(f"Nothing to change in {rig.file}.")
+        return
+    typer.echo(difference(before, after, str(rig.file), "learned"))
+    if not yes:
+        with asking():
+            typer.confirm(f"Change {rig.file}?", abort=True)
+    copy = replace_file(rig.file, after, now, load_rig)
+    typer.echo(f"Changed: {rig.file} (previous version: {copy})")

@@ -1,0 +1,116 @@
+"""``hilserver learned``: values from a log beside those of the rig file, and into the rig file."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import Command
+from lift_bench import FILE
+from pages import only
+from rich.console import Console
+
+from hilserver.cli.status import learned_table
+from hilserver.identify.learned import check_origin, in_file, learned_fragment, learned_of_log, left_out
+from hilserver.protocol.published import LearnedValue
+from hilserver.rig.build import load_rig
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick.row import learning_state, valve_state
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A rig file with adaptive bridges, and a log at whose end valve A has learned something."""
+    folder = tmp_path_factory.mktemp("learned")
+    shutil.copytree(FILE.parents[1], folder / "config")
+    file = folder / "config" / "rigs" / "lift.toml"
+    file.write_text(file.read_text().replace('"feedback"', '"adaptive"'))
+    rig, log = load_rig(file), folder / "logs" / "2026-11-26T10-02-11_lift.arrow"
+    log.parent.mkdir()
+    with LockstepRun(rig, log) as run:
+        b, seen = valve_state(rig.plan, run.row, 0), learning_state(rig.plan, run.row, 0)
+        b.gain_PA, b.gain_AT, b.null, b.overlap, b.delay = 0.95, 1.2, 0.0125, 0.02, 0.0005
+        seen.seen_22 = seen.seen_33 = seen.seen_44 = seen.seen_55 = 1.0
+        run.run(20)
+    return file, log
+
+
+def test_values_at_the_end_of_a_log(kept: tuple[Path, Path]) -> None:
+    found = learned_of_log(kept[1])
+    values = {key: value.value for key, value in found["A"].items()}
+    assert values == pytest.approx(
+        {"nominal_flow": 0.95e-3, "nominal_flow_to_tank": 1.2e-3, "delay": 1.5e-3, "overlap": 0.02, "null": -0.0125}
+    )
+    assert set(found["B"]) == set(found["A"])
+    assert not any(value.known for value in found["B"].values())
+    reasons = "\n".join(left_out(found))
+    assert "valves.A.nominal_flow_to_tank is at its bound" in reasons
+    assert "valves.A.delay is not known" in reasons
+
+
+def test_they_are_shown_and_merged_into_the_rig_file(
+    kept: tuple[Path, Path], hilserver: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, log = kept
+    block = only("tested: tests/cli/test_learned_command.py::test_they_are_shown_and_merged_into_the_rig_file")
+    ((command, lines),) = block.commands
+    monkeypatch.chdir(log.parents[1])
+    arguments, before = shlex.split(command)[1:], file.read_text()
+    shown = hilserver(*arguments, answers=io.StringIO("n\n"))
+    assert shown.code == 1
+    assert file.read_text() == before
+    done = hilserver(*arguments, answers=io.StringIO("y\n"))
+    assert done.code == 0, done.err
+    for line in lines.splitlines():
+        assert without_times(line.removesuffix(" y")) in without_times(done.out)
+    valves = load_rig(file).settings.valves
+    assert valves["A"].null == -0.0125
+    assert valves["A"].overlap == 0.02
+    assert valves["A"].nominal_flow.flow == pytest.approx(0.95e-3)
+    assert valves["A"].nominal_flow_to_tank is None
+    assert valves["A"].delay == 1e-3
+    assert valves["B"] == load_rig(FILE).settings.valves["B"].model_copy(update={"bridge": valves["B"].bridge})
+    assert 'machine = "../circuits/lift_machine.toml"' in file.read_text()
+    (old,) = file.parent.glob("lift.toml.*.old")
+    assert old.read_text() == before
+    again = hilserver(*arguments, "--yes")
+    assert again.code == 2
+    assert "valves.A.nominal_flow is 57 l/min, but this was learned with 60 l/min" in again.err
+    shutil.move(old, file)
+
+
+def without_times(text: str) -> str:
+    """A text without dates, times and the width of its columns."""
+    return " ".join(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", "DATE", text).split())
+
+
+def test_without_a_server_it_says_what_to_do(kept: tuple[Path, Path], hilserver: Command) -> None:
+    found = hilserver("learned", str(kept[0]), "--broker", "127.0.0.1:1")
+    assert found.code != 0
+    assert "127.0.0.1:1" in found.err or "--log" in found.err
+
+
+def test_a_rig_without_that_valve_is_refused() -> None:
+    value = LearnedValue(
+        value=0.01, configured=0.0, minimum=-0.05, maximum=0.05, unit="", known=True, at_bound=False, state="tracked"
+    )
+    with pytest.raises(Exception, match='has no valve "C"'):
+        check_origin(load_rig(FILE), {"C": {"null": value}})
+    assert learned_fragment(load_rig(FILE), {"A": {"null": value}}) == "[valves.A]\nnull = 0.0100"
+    same = value.model_copy(update={"value": 0.00001})
+    assert learned_fragment(load_rig(FILE), {"A": {"null": same}}) == ""
+    assert in_file("nominal_flow", 9.5e-4) == "57 l/min"
+
+
+def test_status_shows_each_value_with_its_range_and_state() -> None:
+    value = LearnedValue(
+        value=1.5e-3, configured=1e-3, minimum=0.0, maximum=5e-3, unit="s", known=True, at_bound=False, state="tracked"
+    )
+    console = Console(record=True, width=120)
+    console.print(learned_table({"A": {"delay": value}}))
+    shown = " ".join(console.export_text().split())
+    assert "A delay 1 ms 1.5 ms 0 ms to 5 ms tracked" in shown
