@@ -89,10 +89,12 @@ def message_keys(schema: Json, whole: Json, prefix: str = "") -> Iterator[Row]:
 def inner_object(value: Json, whole: Json) -> tuple[Json | None, str]:
     """The schema of the object that a key holds, where it has keys of its own; the step to it: one, by name, a list."""
     for part in value.get("anyOf", [value]):
-        steps = ((part, "."), (part.get("additionalProperties"), ".<name>."), (part.get("items"), "[]."))
-        for found, step in steps:
-            if isinstance(found, dict) and "$ref" in found:
-                return whole["$defs"][found["$ref"].rpartition("/")[2]], step
+        if "$ref" in part:
+            return whole["$defs"][part["$ref"].rpartition("/")[2]], "."
+        for inner, step in ((part.get("additionalProperties"), ".<name>"), (part.get("items"), "[]")):
+            found, rest = inner_object(inner, whole) if isinstance(inner, dict) else (None, "")
+            if found is not None:
+                return found, step + rest
     return None, ""
 
 
