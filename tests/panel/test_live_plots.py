@@ -167,7 +167,7 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
                 window._signals.value = ["channel.p_A", "channel.x"]
             await view._show("panel", "/elsewhere/cuts/3_lab_panel.arrow")
             assert window._note.text.startswith("/elsewhere/cuts/3_lab_panel.arrow is not on this machine")
-            page.problem = "trigger: 20 triggers are armed"
+            page.problem = "trigger: 8 triggers are armed"
             view._followed = ""
             await view._arm(repeat=False)
             assert view._followed == "", "refused"
