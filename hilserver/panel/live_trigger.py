@@ -62,10 +62,12 @@ class LiveTriggerView:
             self._window = WindowView(recorded)
         self._show_kind()
         page.each_round(self._follow, "Plots")
+        page.when_units_change.append(self._show_units)
 
     def _add_condition(self) -> None:
         self._kind = ui.toggle(KINDS, value="when", on_change=self._show_kind).props("no-caps unelevated size=sm")
-        self._signal = ui.select({}, label="signal", with_input=True).props("outlined dense options-dense")
+        self._signal = ui.select({}, label="signal", with_input=True, on_change=self._show_units)
+        self._signal.props("outlined dense options-dense")
         self._signal.classes("w-56 trigger-signal")
         self._edge = ui.toggle(list(EDGES), value="rising").props("no-caps unelevated size=sm")
         self._level = self._text("level", "0").classes("trigger-level")
@@ -84,6 +86,13 @@ class LiveTriggerView:
         if channels != list(self._signal.options):
             value = self._signal.value if self._signal.value in channels else next(iter(channels), None)
             self._signal.set_options({name: label(name) for name in channels}, value=value)
+
+    def _show_units(self) -> None:
+        """Show the unit of level and hysteresis in their fields."""
+        unit = self.page.units.of(self.page.unit(str(self._signal.value or ""))).unit
+        for each in (self._level, self._hysteresis):
+            each.props["suffix"] = unit
+            each.update()
 
     def _show_kind(self) -> None:
         kind = self._kind.value

@@ -75,6 +75,9 @@ def test_tabs_and_plots_are_arranged_saved_and_found_again(tmp_path: Path) -> No
             tabs.change(name="second")
             assert [plot.given for plot in view.plots] == [[]]
             assert len(page._fast) == before - len(titles) + 1, "what was removed is not updated any more"
+            page.update()
+            assert [*page._message["charts"]] == [str(view.plots[0]._id)]
+            assert len(page._message["gone"]) >= len(titles), "the browser does not wait for it"
             menu = view._layouts
             assert menu.file == tmp_path / "lab.layout.toml"
             menu._save(menu.file)
