@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from log_bench import make_files
+from numpy.typing import NDArray
 from pages import only
 from service_harness import rig_text
 
@@ -229,7 +230,7 @@ def test_triggers_that_are_armed_later(run: Recorded, tmp_path: Path) -> None:
     assert states[760] == {}
 
 
-def with_joystick(run: Recorded, values: Floats) -> Floats:
+def with_joystick(run: Recorded, values: NDArray[Any]) -> Floats:
     rows = run.rows.copy()
     rows[:, run.header.columns.index("input.joystick")] = values
     return rows

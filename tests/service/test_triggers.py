@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from service_harness import rig_text
@@ -16,6 +18,9 @@ from hilserver.protocol.commands import ArmTrigger, EndTrigger
 from hilserver.realtime.reports import Orders
 from hilserver.record.cuts import CutTrigger
 from hilserver.rig.build import Rig, load_rig
+from hilserver.service.children import Child
+from hilserver.service.operator import RunningCircuit
+from hilserver.service.recording import RecorderProcess
 from hilserver.service.triggers import MOST_TRIGGERS, TriggerTable
 
 RATE = {"rate =": 'rate = "1 kHz"'}
@@ -153,6 +158,32 @@ def test_a_run_that_is_not_recorded_has_no_triggers(tmp_path: Path) -> None:
     rig = load_rig(tmp_path / "rig.toml")
     with pytest.raises(ConfigurationError, match="the run is not recorded"):
         TriggerTable(rig).arm(ArmTrigger(trigger="a", event="switch"), rig.packed)
+
+
+def test_a_trigger_that_is_armed_while_a_recorder_starts_reaches_it(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the new one was given on its command line is from before."""
+    sent: list[list[str]] = []
+    ring = SimpleNamespace(capacity=10, published=0, width=rig.layout.width, read=lambda *_: (0, 0, 0))
+    memory = cast("Any", SimpleNamespace(ring=ring, segment=SimpleNamespace(path=tmp_path / "segment")))
+    running = RunningCircuit(rig.circuit, rig.packed, 1, None)
+    recording = RecorderProcess(rig, memory, tmp_path, "", lambda _: running, cast("Any", SimpleNamespace()))
+
+    async def started(*arguments: str, **_: Any) -> Any:
+        recording.triggers.arm(ArmTrigger(trigger="late", event="switch"), rig.packed)
+        return SimpleNamespace(running=True, send=lambda triggers: sent.append([each["name"] for each in triggers]))
+
+    monkeypatch.setattr(Child, "start", started)
+    asyncio.run(recording.start())
+    assert sent[-1:] == [["fault", "late"]]
+
+
+def test_orders_of_nobody_end_no_recorder() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    os.close(read)
+    assert Orders(read).new() == []
 
 
 def test_orders_arrive_in_pieces() -> None:
