@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from hilserver.errors import HilserverError, problems_of
 from hilserver.panel.view import Page
 from hilserver.protocol.commands import Command
+from hilserver.viewer.trigger import level_text
 
 COMMON = ("id", "expires")
 """Fields of every command, which the connection fills in."""
@@ -95,21 +96,23 @@ def command_of(model: type[Command], entered: Mapping[str, object]) -> Command:
     for name, value in entered.items():
         text = value.strip() if isinstance(value, str) else value
         if text not in ("", None):
-            given[name] = _number(text, kind_of(model.model_fields[name].annotation))
+            given[name] = _number(name, text, kind_of(model.model_fields[name].annotation))
     try:
         return model.model_validate(given)
     except ValidationError as error:
         raise HilserverError("\n".join(map(str, problems_of(error, given, names=model.model_fields)))) from None
 
 
-def _number(text: object, kind: object) -> object:
+def _number(name: str, text: object, kind: object) -> object:
     """A text as the number that a field needs; as it is if it is none: the model says so."""
     if kind not in (int, float) or not isinstance(text, str):
         return text
     try:
-        return int(text) if kind is int else float(text.replace(",", "."))
+        return int(text) if kind is int else level_text(text, "", "")
     except ValueError:
         return text
+    except HilserverError as error:
+        raise HilserverError(f"{name}: {error}") from None
 
 
 def kind_of(annotation: object) -> object:

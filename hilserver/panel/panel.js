@@ -181,6 +181,7 @@ window.panel = (() => {
     if (message.texts) texts(message.texts);
     if (message.lines) lines(message.lines);
     if (message.bars) bars(message.bars);
+    for (const id of Object.keys(message.gone || {})) charts.delete(Number(id)); // else it is waited for
     for (const [id, chart] of Object.entries(message.charts || {})) extend(Number(id), chart);
   }
 

@@ -87,6 +87,7 @@ class Plot:
     def end(self) -> None:
         """The plot is removed."""
         self.page.forget(self._extend, self._show_values, self.restart)
+        self.page.forget_chart(str(self._id))
 
     def _of_two_units(self, channels: Sequence[str]) -> list[str]:
         units = {channel: self.page.units.of(self.page.unit(channel)).unit for channel in channels}

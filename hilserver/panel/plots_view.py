@@ -90,6 +90,7 @@ class PlotsView:
             self.shown.tabs.choose(signals(channels, self.page.connection.description))
         except HilserverError as error:
             refuse(str(error))
+            self._rebuild()  # what is shown is what is in the layout
 
     def _set_window(self) -> None:
         for plot in self.plots:

@@ -84,6 +84,12 @@ class Page:
         self._fast = [entry for entry in self._fast if entry[1] not in actions]
         self.when_units_change = [action for action in self.when_units_change if action not in actions]
 
+    def forget_chart(self, chart: str) -> None:
+        """Neither send nor draw this chart any more: its element is removed."""
+        self._message.get("charts", {}).pop(chart, None)
+        self._shown.get("charts", {}).pop(chart, None)
+        self._message.setdefault("gone", {})[chart] = True
+
     def show(self, kind: str, values: dict[str, Any]) -> None:
         """Set texts, lines, bars or charts by name; they are sent with this update if they changed."""
         known = self._shown.setdefault(kind, {})

@@ -21,7 +21,7 @@ class WindowView:
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
         self.overlay = Overlay()
-        self._name = ""
+        self._name, self._shows = "", 0
         self._setting = False
         with ui.column().classes("w-full gap-2 trigger-window") as self._box:
             with ui.row().classes("w-full items-center gap-3"):
@@ -41,15 +41,17 @@ class WindowView:
 
     async def show(self, file: str, signals: list[str]) -> None:
         """Show the window in this file, of the server; ``signals`` are drawn unless others were chosen before."""
-        self._name = f"{FOLDER}/{Path(file).name}"
-        path = self._recorded.offered().get(self._name)
+        self._shows += 1
+        mine, name = self._shows, f"{FOLDER}/{Path(file).name}"
+        path = self._recorded.offered().get(name)
         if path is None:
             self._say(f"{file} is not on this machine: run the panel on the PC of the rig, or specify the folder.")
             return
         try:
             opened = await run.io_bound(self._recorded.store.open, path)
-            if opened is None:  # the panel ends
+            if opened is None or mine != self._shows:  # the panel ends, or another one is to be shown meanwhile
                 return
+            self._name = name
             chosen = list(self.overlay.signals)
             overlay = Overlay([opened])
         except HilserverError as error:

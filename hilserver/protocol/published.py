@@ -218,6 +218,7 @@ class TriggerStatus(Published):
     once: bool = Field(default=False, description="whether it occurs only once")
     configured: bool = Field(default=False, description="whether it is in the rig file; else a command has armed it")
     file: str | None = Field(default=None, description="file with its last complete window; null: none yet")
+    trouble: str | None = Field(default=None, description="why it has no more windows, such as a full disk")
 
 
 class Utilisation(Published):

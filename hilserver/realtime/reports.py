@@ -37,20 +37,22 @@ def send_report(**content: Any) -> None:
 
 
 class Orders:
-    """What the supervisor sends to a child process while it runs: JSON lines on its standard input."""
+    """What the supervisor sends to a child process while it runs: JSON lines on its standard input.
+
+    The child goes on if the supervisor has ended, or there is none.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._begun = b""
-        os.set_blocking(descriptor, False)
+        with contextlib.suppress(OSError):  # it is closed
+            os.set_blocking(descriptor, False)
 
     def new(self) -> list[dict[str, Any]]:
         """The messages that have arrived since the last call; returns at once."""
-        try:
+        with contextlib.suppress(OSError):  # nothing more has arrived, or ever will
             while part := os.read(self._descriptor, 1 << 16):
                 self._begun += part
-        except BlockingIOError:
-            pass
         *lines, self._begun = self._begun.split(b"\n")
         return [json.loads(line) for line in lines]
 

@@ -1,15 +1,17 @@
 """Cuts: windows of a recording around triggers, each in a file of its own, while the recording itself goes on.
 
 A cut is a log like a later part of a recording: it begins with any row, names the file that it was taken from, and can
-be replayed on its own.
+be replayed on its own. Each trigger has cuts of its own, so that none disturbs another one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,13 @@ from hilserver.tick.row import header, headers
 FOLDER = "cuts"
 """Folder of the cuts, within that of the recordings: there, they do not count for `keep`."""
 MOST, LONGEST = 1000, 10
-"""Cuts of one recorder, and length of one in windows of its trigger; a condition that is met again and again must not
+"""Cuts of one trigger, and length of one in windows of its trigger; a condition that is met again and again must not
 fill the disk."""
+MOST_LEAVING = 8
+"""Cuts that may still be completed after their triggers have ended."""
+AT_ONCE = 10
+"""Cuts of one trigger that may begin one after the other; beyond them, one in a second may. Each costs the recorder
+some 30 ms, in which it does not write the log."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class CutTrigger:
 
     ``column``: of the row's fixed part, or ``circuit.<value>``; level and hysteresis (see `Crossings`) in SI.
     ``once``: it is disarmed when it has occurred. ``armed``: tells it from the one of this name that it replaces.
+    ``since``: the first tick in which it can occur; a recorder that replaces another one is given earlier rows, too.
     """
 
     name: str
@@ -49,6 +57,7 @@ class CutTrigger:
     event: str = ""
     once: bool = False
     armed: int = 0
+    since: int = 0
 
 
 @dataclass
@@ -68,95 +77,128 @@ class _Rows:
 
 @dataclass
 class _Open:
-    """A cut that is being written: the next row, the row behind the last one, and where that is at the latest."""
+    """A cut that is being written: the next row, the row behind the last one, and where that is at the latest.
+
+    ``marks``: the rows in which the trigger has occurred.
+    """
 
     writer: LogWriter
     next: int
     end: int
     latest: int
-    finders: list[_Finder]
-    """Those that it was written for."""
+    marks: list[int] = field(default_factory=list)
 
 
 class TriggeredCuts:
     """Looks for triggers in the rows of a recording, and writes the cuts to ``folder``.
 
     ``written`` are the files of the finished cuts since it was last emptied; ``news``: a cut was begun or finished, to
-    be reset by the caller. A cut that can't be written ends all cuts and is told in ``trouble``; it never raises: the
-    recording goes on.
+    be reset by the caller. ``hindrance`` is set by the caller: why no cut can be written at present; those that are
+    being written end then. A trigger whose cut can't be written has no more of them. Nothing is raised: the recording
+    goes on.
     """
 
     def __init__(self, folder: Path, first: LogHeader, triggers: Sequence[CutTrigger]) -> None:
         self.written: list[str] = []
-        self.trouble = ""
         self.news = False
+        self.hindrance = ""
         self._folder = folder
         self._header, self._circuit, self._row = first, first.first_circuit, first.first_row
         self._finders: list[_Finder] = []
+        self._leaving: list[_Finder] = []
+        """Those that are looked for no more, and whose cut is not complete yet."""
         self._past: deque[_Rows] = deque()
-        self._open: _Open | None = None
-        self._count = 0
         self.watch(triggers)
+
+    @property
+    def trouble(self) -> str:
+        """Why the cuts of a trigger, or all of them, are not written; empty if they are."""
+        if self.hindrance and self._finders:
+            return f"there are no triggered recordings at present: {self.hindrance}"
+        broken = (finder for finder in self._finders if finder.trouble)
+        return next((f"trigger {finder.trigger.name}: {finder.trouble}" for finder in broken), "")
 
     def watch(self, triggers: Sequence[CutTrigger]) -> None:
         """Look for these triggers from now on, and for no others. Those that it knows already go on as they are."""
         known = {finder.trigger: finder for finder in self._finders}
-        self._finders = [known.get(trigger) or _Finder(trigger, self._header.columns) for trigger in triggers]
+        self._finders = [
+            known.pop(trigger) if trigger in known else _Finder(trigger, self._header) for trigger in triggers
+        ]
+        self._leaving += [finder for finder in known.values() if finder.cut is not None]
+        for finder in self._leaving[:-MOST_LEAVING]:
+            with self._going_on(finder):
+                self._end(finder)
+        del self._leaving[:-MOST_LEAVING]
         self._kept = max((trigger.before for trigger in triggers), default=0)
         self.news = True
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """By trigger: as which it was ``armed``, how often it has occurred, whether its window is being written, and
-        the file of the last one that is complete."""
+        """By trigger: as which it was ``armed``, how often it has occurred, whether its window is being written, the
+        ``file`` of the last one that is complete, how many occurrences are in complete ones (``kept``), the tick
+        ``since`` which the others are, and the ``trouble`` for which it has no more windows."""
         return {
             finder.trigger.name: {
                 "armed": finder.trigger.armed,
                 "count": finder.count,
-                "writing": self._open is not None and finder in self._open.finders,
+                "writing": finder.cut is not None,
                 "file": finder.file,
+                "kept": finder.kept,
+                "since": finder.since,
+                "trouble": finder.trouble,
             }
             for finder in self._finders
         }
 
     def take(self, rows: Floats, events: Mapping[int, Sequence[Event]], source: Path) -> None:
         """Take the next rows of the recording, which are in the file ``source``, with their events."""
-        if self.trouble:
-            return
-        try:
-            for part in self._by_circuit(rows, events):
-                self._past.append(part)
-                found = [(row, finder) for finder in self._finders for row in finder.find(part)]
-                for row, finder in sorted(found, key=lambda occurrence: occurrence[0]):
-                    self._trigger(part, row, finder, source)
-                self._write()
-                while self._past and self._past[0].end <= self._row - self._kept:
-                    self._past.popleft()
-        except (RecordError, OSError) as error:
-            self.trouble = f"triggered recordings end here: {error}"
+        for part in self._by_circuit(rows, events):
+            self._past.append(part)
+            for finder in self._finders:
+                found = finder.find(part)
+                with self._going_on(finder):
+                    for row in found:
+                        self._trigger(part, row, finder, source)
+                    self._write(finder)
+            for finder in self._leaving:
+                with self._going_on(finder):
+                    self._write(finder)
+            self._leaving = [finder for finder in self._leaving if finder.cut is not None]
+            while self._past and self._past[0].end <= self._row - self._kept:
+                self._past.popleft()
+        if self.hindrance:
             self.close()
 
     def flush(self) -> None:
         """Hand what is pending to the operating system."""
-        if self._open is not None:
-            try:
-                self._open.writer.flush()
-            except (RecordError, OSError) as error:
-                self.trouble = f"triggered recordings end here: {error}"
-                self.close()
+        for finder in (*self._finders, *self._leaving):
+            with self._going_on(finder):
+                if finder.cut is not None:
+                    finder.cut.writer.flush()
 
     def close(self) -> None:
-        """End the cut that is being written, as far as it has come."""
-        if self._open is None:
-            return
-        done, self._open = self._open, None
+        """End the cuts that are being written, as far as they have come."""
+        for finder in (*self._finders, *self._leaving):
+            with self._going_on(finder):
+                self._end(finder)
+        self._leaving = []
+
+    @contextmanager
+    def _going_on(self, finder: _Finder) -> Iterator[None]:
+        """A failure ends the cuts of this trigger, and nothing else."""
         try:
-            done.writer.close()
-            self.written.append(str(done.writer.path))
+            yield
+        except (RecordError, OSError, ValueError) as error:
+            finder.trouble = finder.trouble or f"its recordings end here: {error}"
+            finder.cut, self.news = None, True
+
+    def _end(self, finder: _Finder) -> None:
+        """End the cut that is being written, if there is one."""
+        cut, finder.cut = finder.cut, None
+        if cut is not None:
+            cut.writer.close()
+            finder.keep(cut)
+            self.written.append(finder.file)
             self.news = True
-            for finder in done.finders:
-                finder.file = str(done.writer.path)
-        except (RecordError, OSError) as error:
-            self.trouble = f"triggered recordings end here: {error}"
 
     def _by_circuit(self, rows: Floats, events: Mapping[int, Sequence[Event]]) -> Iterator[_Rows]:
         """The rows, in parts of one circuit."""
@@ -174,28 +216,28 @@ class TriggeredCuts:
     def _trigger(self, part: _Rows, row: int, finder: _Finder, source: Path) -> None:
         """Begin a cut, or lengthen the one that is being written."""
         number, trigger = part.first + row, finder.trigger
-        if self._open is not None and number >= self._open.end:
-            self._write()
-        if self._open is None:
-            if self._count >= MOST:
-                self.trouble = f"{MOST} triggered recordings since the start: no further ones are written"
+        if finder.cut is not None and number >= finder.cut.end:
+            self._write(finder)
+        if finder.cut is None:
+            if self.hindrance or not finder.may_begin(number):
                 return
-            self._open = self._begin(max(number - trigger.before, self._past[0].first), part.rows[row], trigger, source)
-            self._count += 1
-            self.news = True
-        if finder not in self._open.finders:
-            self._open.finders.append(finder)
-        self._open.end = min(max(self._open.end, number + trigger.after + 1), self._open.latest)
-        part.events.setdefault(row, []).append({"kind": "trigger", "name": trigger.name, "text": trigger.text})
+            self._begin(number, part.rows[row], finder, source)
+        assert finder.cut is not None
+        finder.cut.end = min(max(finder.cut.end, number + trigger.after + 1), finder.cut.latest)
+        finder.cut.marks.append(number)
 
-    def _begin(self, first: int, row: Floats, trigger: CutTrigger, source: Path) -> _Open:
+    def _begin(self, number: int, row: Floats, finder: _Finder, source: Path) -> None:
+        """Begin a cut behind the one before: a trigger writes no row twice."""
+        trigger = finder.trigger
+        first = max(number - trigger.before, finder.written_to, self._past[0].first)
         self._folder.mkdir(exist_ok=True)
         start = next(part for part in self._past if part.end > first)
         place = {"part": 1, "first_row": first, "first_circuit": start.circuit, "previous": source.name}
         extra = {**start.header.extra, "cut": {"trigger": trigger.name, "tick": int(header(row).tick)}}
         path = self._free_name(float(header(row).utc), trigger.name)
         writer = LogWriter(path, start.header.model_copy(update={**place, "extra": extra}))
-        return _Open(writer, first, first, first + LONGEST * (trigger.before + trigger.after + 1), [])
+        finder.cut = _Open(writer, first, first, first + LONGEST * (trigger.before + trigger.after + 1))
+        self.news = True
 
     def _free_name(self, utc: float, trigger: str) -> Path:
         stamp = datetime.fromtimestamp(utc, UTC).strftime("%Y-%m-%dT%H-%M-%S")
@@ -205,35 +247,54 @@ class TriggeredCuts:
             free = self._folder / f"{stamp}-{number}_{self._header.rig}_{trigger}.arrow"
         return free
 
-    def _write(self) -> None:
+    def _write(self, finder: _Finder) -> None:
         """Write the rows that the open cut still lacks, and end it where it is complete."""
-        cut = self._open
+        cut = finder.cut
         if cut is None:
             return
-        for part in self._past:
+        lacking = [*takewhile(lambda part: part.end > cut.next, reversed(self._past))]
+        for part in reversed(lacking):
             begin, end = max(cut.next, part.first), min(cut.end, part.end)
-            if begin >= end:
-                continue
-            events = {
-                row - (begin - part.first): happened
-                for row, happened in part.events.items()
-                if begin <= part.first + row < end
-            }
-            if begin == cut.writer.header.first_row and 0 in events:
-                events[0] = [event for event in events[0] if not is_circuit(event)]  # it is that of the header
-            cut.writer.append(part.rows[begin - part.first : end - part.first], events)
-            cut.next = end
+            if begin < end:
+                cut.writer.append(part.rows[begin - part.first : end - part.first], _events(part, cut, finder.trigger))
+                cut.next = end
+        finder.written_to = cut.next
         if cut.next >= cut.end:
-            self.close()
+            self._end(finder)
+
+
+def _events(part: _Rows, cut: _Open, trigger: CutTrigger) -> dict[int, list[Event]]:
+    """The events of the next rows of a cut, from this part, with the occurrences of its trigger."""
+    begin, end = max(cut.next, part.first), min(cut.end, part.end)
+    events = {
+        part.first + row - begin: list(happened)
+        for row, happened in part.events.items()
+        if begin <= part.first + row < end
+    }
+    if begin == cut.writer.header.first_row and 0 in events:
+        events[0] = [event for event in events[0] if not is_circuit(event)]  # it is that of the header
+    for mark in (mark for mark in cut.marks if begin <= mark < end):
+        events.setdefault(mark - begin, []).append({"kind": "trigger", "name": trigger.name, "text": trigger.text})
+    return events
 
 
 class _Finder:
-    """Finds the rows in which a trigger occurs; the first row of a recording is none, whatever holds there."""
+    """Finds the rows in which a trigger occurs; the first row of a recording is none, whatever holds there.
 
-    def __init__(self, trigger: CutTrigger, columns: Sequence[str]) -> None:
-        self.trigger = trigger
-        self.count = 0
-        self.file = ""
+    ``cut`` is the one that is being written, ``written_to`` the row behind those that are in one.
+    """
+
+    def __init__(self, trigger: CutTrigger, first: LogHeader) -> None:
+        self.trigger, columns = trigger, first.columns
+        self.count = self.kept = 0
+        self.since = trigger.since
+        self.file = self.trouble = ""
+        self.cut: _Open | None = None
+        self.written_to = 0
+        self._last_tick = -1
+        self._cuts = 0
+        self._per_second = max(round(1.0 / first.period_s), 1)
+        self._due = 0
         self._crossings = Crossings(trigger.level, trigger.edge, trigger.hysteresis)
         self._column = columns.index(trigger.column) if trigger.column in columns else -1
         self._fixed = len(columns)
@@ -243,11 +304,29 @@ class _Finder:
 
     def find(self, part: _Rows) -> list[int]:
         """The rows of a part in which it occurs, unless it has done so and does it only once."""
-        found = self._find(part)
+        ticks = headers(part.rows)["tick"]
+        found = [row for row in self._find(part) if ticks[row] >= self.trigger.since]
         if self.trigger.once:
             found = found[: 1 - min(self.count, 1)]
         self.count += len(found)
+        if found:
+            self._last_tick = int(ticks[found[-1]])
         return found
+
+    def may_begin(self, number: int) -> bool:
+        """Whether a cut may begin for an occurrence in this row: not too many, nor too many at once."""
+        due = max(self._due, number)
+        if due - number >= AT_ONCE * self._per_second:
+            return False
+        self._due = due + self._per_second
+        self._cuts += 1
+        if self._cuts > MOST:
+            self.trouble = self.trouble or f"it has {MOST} recordings: no further ones are written"
+        return not self.trouble
+
+    def keep(self, cut: _Open) -> None:
+        """Note that this cut has ended: a recorder that replaces this one need not find what is in it."""
+        self.file, self.kept, self.since = str(cut.writer.path), self.count, self._last_tick + 1
 
     def _find(self, part: _Rows) -> list[int]:
         if self.trigger.event in (REACTION, "switch"):

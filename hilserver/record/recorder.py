@@ -49,6 +49,10 @@ STOPPING = 0.3
 """The same after a request to end, or if the process of the loop has disappeared."""
 CIRCUIT_VERSION = "circuit_version"
 """Key in the header's ``extra``: the version of the header's circuit, as counted in the rows."""
+ROOM_FOR_CUTS = 1.5
+"""Cuts end at this many times the free space at which the log ends: they must not take what is left for it."""
+MOST_BEHIND = 0.5
+"""Part of the ring that may wait to be written while there are cuts: the log comes first."""
 PREVIOUS_TICK = "previous_tick"
 """Key in the header's ``extra``: the last tick of the run that is in an earlier log, -1 for none."""
 
@@ -68,7 +72,8 @@ class LogRecorder:
     """Follows the ring and writes every row to the log.
 
     ``lost`` counts rows that were overwritten in the ring before they could be written, ``gap`` the ticks that are
-    neither in the log before this one nor in this one. Once a second the rows are flushed, and ``tell`` is called.
+    neither in the log before this one nor in this one. Once a second, and when a cut begins or ends, the rows are
+    flushed, and ``tell`` is called.
     """
 
     def __init__(
@@ -84,6 +89,8 @@ class LogRecorder:
         self._min_free = min_free
         self._tell = tell
         self._tick = -1
+        self._free: float | None = None
+        self._has_caught_up = False
         self._memory = memory
         self._writer = writer
         self._version = float(writer.header.extra[CIRCUIT_VERSION])
@@ -109,6 +116,7 @@ class LogRecorder:
                 events.setdefault(0, []).append({"kind": "lost", "rows": lost})
             events = with_row_events(events, self._reactions.find(rows, events))
             self._writer.append(rows, events)
+            self._cuts.hindrance = self._hindrance()
             self._cuts.take(rows, events, self._writer.file)
             self._tick = int(header(rows[-1]).tick)
         if time.monotonic() - self._flushed > FLUSH_EVERY or self._cuts.news:
@@ -151,8 +159,9 @@ class LogRecorder:
     def _keep_room(self) -> None:
         """End the log and raise RecordError if the disk is nearly full."""
         try:
-            free = shutil.disk_usage(self._writer.path.parent).free
+            self._free = free = shutil.disk_usage(self._writer.path.parent).free
         except OSError:  # unknown; a failing write will report it
+            self._free = None
             return self.report()
         if free < self._min_free:
             self._writer.close()
@@ -160,6 +169,15 @@ class LogRecorder:
         if free < self._min_free:
             raise RecordError(self._writer.path, f"ends here: {no_room(free, self._min_free)}.")
         return None
+
+    def _hindrance(self) -> str:
+        """Why no cuts can be written at present, other than that nothing can; empty if they can."""
+        behind, most = self._memory.ring.published - self._cursor, MOST_BEHIND * self._memory.ring.capacity
+        self._has_caught_up = self._has_caught_up or behind <= most
+        if self._has_caught_up and behind > most:
+            return "the disk or the processor is too slow, and the log comes first"
+        needed = ROOM_FOR_CUTS * self._min_free
+        return no_room(self._free, needed, "for the log") if self._free is not None and self._free < needed else ""
 
     def _gap_before(self, rows: Floats) -> int:
         """Ticks between the log that this one continues and the first of these rows."""
@@ -206,9 +224,9 @@ class LogRecorder:
         return message_events(message)
 
 
-def no_room(free: float, needed: float) -> str:
-    """The reason for not recording, in words; both in bytes."""
-    return f"only {free / 1e6:.0f} MB are free on its disk; {needed / 1e6:.0f} MB are left free (min_free_megabytes)"
+def no_room(free: float, needed: float, key: str = "min_free_megabytes") -> str:
+    """The reason for not recording, in words; both in bytes. ``key``: what leaves that much free, or for what."""
+    return f"only {free / 1e6:.0f} MB are free on its disk; {needed / 1e6:.0f} MB are left free ({key})"
 
 
 def message_events(message: Message) -> list[Event]:

@@ -144,7 +144,7 @@ class Operator:
         if row is None or self.triggers is None:
             raise HilserverError(NOT_RUNNING)
         if isinstance(command, ArmTrigger):
-            self.triggers.arm(command, self.running.packed)
+            self.triggers.arm(command, self.running.packed, int(header(row).tick))
         else:
             self.triggers.end(command)
         return {"mode": Mode(int(header(row).mode)).name, "tick": int(header(row).tick)}

@@ -191,6 +191,7 @@ class RecorderProcess:
         )
         self.log_file = log
         self._files = [*self._files[-FILES_KEPT:], _Written(log)]
+        self._send_triggers(self.triggers.wanted())  # one may have been armed meanwhile
         return self.recorder
 
     def _require_room(self, folder: Path) -> None:

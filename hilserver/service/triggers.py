@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,22 +28,29 @@ from hilserver.service.loop_commands import invalid
 from hilserver.tick.codes import Mode
 from hilserver.units import unit_of_value
 
-MOST_TRIGGERS = 20
-"""Triggers that commands may have armed at a time."""
+MOST_TRIGGERS = 8
+"""Triggers that commands may have armed at a time: the window of each is written beside the log."""
 TRIGGER = "trigger"
 """Key of the name in both commands."""
 
 
 @dataclass
 class _Armed:
-    """A trigger, and what its recorder has reported. ``before``: how often it occurred with earlier recorders."""
+    """A trigger, and what its recorder has reported.
+
+    ``kept``: how many of its occurrences are in complete windows; ``before``: the same of earlier recorders.
+    ``since``: the tick from which on a next recorder has to look for it.
+    """
 
     cut: CutTrigger
     is_configured: bool
     count: int = 0
+    kept: int = 0
     before: int = 0
+    since: int = 0
     is_writing: bool = False
     file: str | None = None
+    trouble: str = ""
 
     @property
     def total(self) -> int:
@@ -51,7 +58,12 @@ class _Armed:
 
     @property
     def is_done(self) -> bool:
-        return self.cut.once and self.total > 0
+        return bool(self.trouble) or (self.cut.once and self.total > 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to be looked for or written any more."""
+        return self.is_done and not self.is_writing
 
 
 class TriggerTable:
@@ -62,16 +74,19 @@ class TriggerTable:
         self._armed = {cut.name: _Armed(cut, is_configured=True) for cut in cut_triggers(rig)}
         self._number = 0
 
-    def arm(self, command: ArmTrigger, packed: PackedCircuit) -> None:
-        """Arm a trigger, in place of one of this name that a command has armed. Raises ConfigurationError."""
+    def arm(self, command: ArmTrigger, packed: PackedCircuit, tick: int = -1) -> None:
+        """Arm a trigger, in place of one of this name that a command has armed, for what happens after ``tick``.
+
+        Raises ConfigurationError.
+        """
         settings, name = self._rig.settings, command.trigger
         if not settings.recording.enabled:
             raise invalid(TRIGGER, "the run is not recorded: set [recording] enabled = true in the rig file.")
         known = self._armed.get(name)
         if known is not None and known.is_configured:
             raise invalid(TRIGGER, f"{name} is in the rig file and armed all the time: choose another name.")
-        live = [armed for armed in self._armed.values() if not armed.is_configured]
-        if known is None and len(live) >= MOST_TRIGGERS:
+        waiting = [key for key, each in self._armed.items() if not (each.is_configured or each.is_over or key == name)]
+        if len(waiting) >= MOST_TRIGGERS:
             raise invalid(TRIGGER, f"{MOST_TRIGGERS} triggers are armed: end one first (end_trigger).")
         wanted = _settings_of(command)
         _require_known(self._rig, wanted, packed)
@@ -79,7 +94,10 @@ class TriggerTable:
             raise invalid("before", problem.message)
         self._number += 1
         cut = cut_trigger(settings, name, wanted, once=not command.repeat, armed=self._number)
-        self._armed[name] = _Armed(cut, is_configured=False)
+        cut = replace(cut, since=tick + 1)
+        self._armed.pop(name, None)  # the latest is the last one
+        self._armed[name] = _Armed(cut, is_configured=False, since=cut.since)
+        self._forget_done()
         self._changed(self.wanted())
 
     def end(self, command: EndTrigger) -> None:
@@ -94,14 +112,25 @@ class TriggerTable:
             del self._armed[key]
         self._changed(self.wanted())
 
+    def _forget_done(self) -> None:
+        """Forget what was done first: those that are done are listed only as long as there is room for them."""
+        live = [key for key, armed in self._armed.items() if not armed.is_configured]
+        for key in [key for key in live if self._armed[key].is_over][: max(len(live) - MOST_TRIGGERS, 0)]:
+            del self._armed[key]
+
     def wanted(self) -> list[CutTrigger]:
-        """What the recorder must look for: not what has occurred with an earlier one, and does so only once."""
+        """What the recorder must look for: not what is complete from an earlier one, and occurs only once."""
         return [armed.cut for armed in self._armed.values() if not (armed.cut.once and armed.before)]
 
     def restart(self) -> list[CutTrigger]:
-        """The same for a new recorder."""
+        """The same for a new recorder, which is given rows that the one before has had.
+
+        It looks for what is in no complete window yet, which is then counted anew.
+        """
         for armed in self._armed.values():
-            armed.before, armed.count, armed.is_writing = armed.total, 0, False
+            armed.before += armed.kept
+            armed.cut = replace(armed.cut, since=armed.since)
+            armed.count, armed.kept, armed.is_writing, armed.trouble = 0, 0, False, ""
         return self.wanted()
 
     def hear(self, states: Mapping[str, Mapping[str, Any]]) -> None:
@@ -110,7 +139,8 @@ class TriggerTable:
             armed = self._armed.get(name)
             if armed is None or armed.cut.armed != state["armed"]:  # it was ended or armed anew meanwhile
                 continue
-            armed.count, armed.is_writing = int(state["count"]), bool(state["writing"])
+            armed.count, armed.kept, armed.since = int(state["count"]), int(state["kept"]), int(state["since"])
+            armed.is_writing, armed.trouble = bool(state["writing"]), str(state["trouble"])
             armed.file = state["file"] or armed.file
 
     def status(self) -> dict[str, TriggerStatus]:
@@ -126,6 +156,7 @@ def _status(armed: _Armed) -> TriggerStatus:
         once=armed.cut.once,
         configured=armed.is_configured,
         file=armed.file,
+        trouble=armed.trouble or None,
     )
 
 

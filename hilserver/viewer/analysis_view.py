@@ -100,7 +100,8 @@ class AnalysisView:
                 ui.button("Compute", icon="insights", on_click=lambda: self.compute()).props(
                     "outline no-caps dense"
                 ).classes("px-3")
-                self._save = ui.button(icon="download").props('flat dense round aria-label="Save this analysis"')
+                self._save = ui.button(icon="download")
+                self._save.props(f'flat dense round aria-label="Save analysis {place + 1}"')
                 with self._save, ui.menu():
                     for form in ("png", "svg"):
                         ui.menu_item(f"{form.upper()}: the picture", lambda form=form: self._save_picture(form))

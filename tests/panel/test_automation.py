@@ -90,7 +90,12 @@ def test_the_form_of_a_playout_gives_its_command() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "problem"),
-    [({"cycles": "many"}, "cycles: "), ({"drive": "0"}, "drive: "), ({"centre": "3 mm"}, "centre and centre_per")],
+    [
+        ({"cycles": "many"}, "cycles: "),
+        ({"mean": "1,000"}, "mean: 1,000: thousands are not separated"),
+        ({"drive": "0"}, "drive: "),
+        ({"centre": "3 mm"}, "centre and centre_per"),
+    ],
 )
 def test_what_is_wrong_in_a_form_is_said(wrong: dict[str, str], problem: str) -> None:
     right = {"playout": "a", "input": "b", "channel": "x", "amplitude": "1 mm", "frequency": "1 Hz", "cycles": "1"}

@@ -16,7 +16,7 @@ from panel_page import SilentPage, described, recorded
 from viewer_bench import record
 
 from hilserver.panel.live_layout import LiveLayout, channels_of, signals
-from hilserver.panel.live_trigger import LiveTriggerView
+from hilserver.panel.live_trigger import LiveTriggerView, is_watched
 from hilserver.panel.plots_view import PlotsView
 from hilserver.panel.settings import PanelSettings
 from hilserver.panel.wall import WallPlots
@@ -75,6 +75,9 @@ def test_tabs_and_plots_are_arranged_saved_and_found_again(tmp_path: Path) -> No
             tabs.change(name="second")
             assert [plot.given for plot in view.plots] == [[]]
             assert len(page._fast) == before - len(titles) + 1, "what was removed is not updated any more"
+            page.update()
+            assert [*page._message["charts"]] == [str(view.plots[0]._id)]
+            assert len(page._message["gone"]) >= len(titles), "the browser does not wait for it"
             menu = view._layouts
             assert menu.file == tmp_path / "lab.layout.toml"
             menu._save(menu.file)
@@ -167,18 +170,75 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
                 window._signals.value = ["channel.p_A", "channel.x"]
             await view._show("panel", "/elsewhere/cuts/3_lab_panel.arrow")
             assert window._note.text.startswith("/elsewhere/cuts/3_lab_panel.arrow is not on this machine")
-            page.problem = "trigger: 20 triggers are armed"
+            page.problem = "trigger: 8 triggers are armed"
             view._followed = ""
             await view._arm(repeat=False)
             assert view._followed == "", "refused"
             assert EndTrigger(trigger="panel") not in page.sent
-            buttons = (*view._operating, *view._ending)
+            buttons = (*view._operating, *(row.end for row in view._rows if row.end is not None))
             assert [button.text for button in buttons if button.enabled] == ["Single", "Normal", "End"]
             page.connection.role = "viewer"
             page.update()
             assert not any(button.enabled for button in buttons)
 
     asyncio.run(run())
+
+
+def test_two_pages_do_not_replace_each_others_triggers(tmp_path: Path) -> None:
+    """Nor does a window from before the arming pass for that of the trigger that was armed."""
+    (tmp_path / FOLDER).mkdir()
+    old = record(tmp_path / FOLDER / "1_lab_panel.arrow").path
+    armed = TriggerStatus(text="p_A > 0 bar", state="ARMED")
+
+    async def run() -> None:
+        async with bare_page():
+            one, two = SilentPage(), SilentPage()
+            first, second = (LiveTriggerView(page, recorded(tmp_path)) for page in (one, two))
+            one.tells()
+            await first._arm(repeat=False)
+            done = armed.model_copy(update={"state": "DONE", "file": str(old)})
+            for page in (one, two):
+                page.tells(triggers={"panel": done})
+            await eventually(lambda: bool(first._window._box.visible))
+            first._window._box.visible = False
+            await second._arm(repeat=False)
+            await first._arm(repeat=False)
+            assert [command.trigger for command in (*one.sent, *two.sent)] == ["panel", "panel", "panel-2"]  # type: ignore[attr-defined]
+            one.update()  # the state is still that from before
+            for page in (one, two):
+                page.tells(triggers={"panel": armed, "panel-2": armed})
+            await asyncio.sleep(0.1)
+            assert not first._window._box.visible
+            assert not second._window._box.visible
+            assert (first._name.value, second._name.value) == ("panel", "panel-2")
+
+    asyncio.run(run())
+
+
+def test_the_list_of_triggers_stays_in_place_while_they_occur() -> None:
+    async def run() -> None:
+        async with bare_page():
+            page = SilentPage()
+            view = LiveTriggerView(page, recorded(None))
+            swing = TriggerStatus(text="p_A > 0 bar", state="ARMED")
+            page.tells(triggers={"swing": swing})
+            (row,) = view._rows
+            assert not row._show.visible
+            page.tells(triggers={"swing": swing.model_copy(update={"count": 5, "file": "a.arrow"})})
+            assert view._rows == [row]
+            assert (row._words.text, row._show.visible) == ("waits, 5 so far", True)
+            full = {"count": 1000, "state": "DONE", "trouble": "it has 1000 recordings"}
+            page.tells(triggers={"swing": swing.model_copy(update=full)})
+            assert row._words.text == "ended: it has 1000 recordings"
+
+    asyncio.run(run())
+
+
+def test_triggers_can_wait_for_what_the_recorder_can_watch() -> None:
+    here = described()
+    watched = ("p_A", "valve.main.flow_virtual", "circuit.tank.p", "circuit.throttle.Q")
+    others = ("circuit.t", "tick", "loop.work", "device.io.errors", "valve.main.saturation", "gone")
+    assert [name for name in (*watched, *others) if is_watched(name, here)] == [*watched]
 
 
 def test_the_layout_of_the_wall_is_read_from_the_folder(tmp_path: Path) -> None:

@@ -9,17 +9,20 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from log_bench import make_files
+from numpy.typing import NDArray
 from pages import only
 from service_harness import rig_text
 
+import hilserver.record.cuts
 from hilserver.circuit.change import with_values
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
-from hilserver.record.cuts import FOLDER, CutTrigger, TriggeredCuts
+from hilserver.record.cuts import AT_ONCE, FOLDER, MOST_LEAVING, CutTrigger, TriggeredCuts
 from hilserver.record.folder import files_of
 from hilserver.record.format import Event, LogHeader
 from hilserver.record.reader import LogReader, LogTable
@@ -162,7 +165,7 @@ def test_a_cut_that_can_not_be_written_does_not_end_the_recording(run: Recorded,
     for rows, events in run.batches((100,)):
         cuts.take(rows, events, run.path)
     cuts.close()
-    assert cuts.trouble.startswith("triggered recordings end here: ")
+    assert cuts.trouble.startswith("trigger start: its recordings end here: ")
     assert cuts.written == []
 
 
@@ -219,10 +222,104 @@ def test_triggers_that_are_armed_later(run: Recorded, tmp_path: Path) -> None:
     assert [(log.columns["tick"][0], log.columns["tick"][-1]) for log in logs] == [
         (ticks[begin], ticks[end]) for begin, end in expected
     ]
-    assert states[310]["up"] == {"armed": 1, "count": 1, "writing": True, "file": ""}
-    assert states[590]["up"] == {"armed": 1, "count": 1, "writing": False, "file": cuts.written[0]}
+    begun = {"armed": 1, "count": 1, "writing": True, "file": "", "kept": 0, "since": 0, "trouble": ""}
+    after = int(ticks[300]) + 1
+    assert states[310]["up"] == begun
+    assert states[590]["up"] == {**begun, "writing": False, "file": cuts.written[0], "kept": 1, "since": after}
     assert states[590]["down"]["count"] == 0
     assert states[760] == {}
+
+
+def with_joystick(run: Recorded, values: NDArray[Any]) -> Floats:
+    rows = run.rows.copy()
+    rows[:, run.header.columns.index("input.joystick")] = values
+    return rows
+
+
+def joystick(name: str, before: int, after: int, **more: Any) -> CutTrigger:
+    """A trigger at each step of the joystick from 0 to 1."""
+    return CutTrigger(name, "", before, after, **{"column": "input.joystick", "level": 0.5, **more})
+
+
+def test_a_long_window_disturbs_no_other_trigger(run: Recorded, tmp_path: Path) -> None:
+    """Each trigger has its own window, also within that of another one; with its own event only."""
+    rows = with_joystick(run, np.arange(len(run.rows)) >= 300)
+    rows[:, run.header.columns.index("channel.p_A")] = np.arange(len(rows)) >= 200
+    long = CutTrigger("long", "", 10, 700, column="channel.p_A", level=0.5)
+    cuts = TriggeredCuts(tmp_path, run.header, [long, joystick("short", 150, 20)])
+    for begin in range(0, len(rows), 50):
+        cuts.take(rows[begin : begin + 50], {}, run.path)
+        if begin == 350:
+            (short,) = cuts.written
+    cuts.close()
+    ticks = run.log.columns["tick"]
+    for file, name, begin, at, end in ((short, "short", 150, 300, 320), (cuts.written[1], "long", 190, 200, 900)):
+        log = LogReader(Path(file)).read_all()
+        assert (log.columns["tick"][0], log.columns["tick"][-1]) == (ticks[begin], ticks[end])
+        assert [(row, event["name"]) for row, event in log.events] == [(at - begin, name)]
+        assert Path(file).name.endswith(f"_{name}.arrow")
+
+
+def test_a_trigger_writes_no_row_twice_and_not_too_many_files(run: Recorded, tmp_path: Path) -> None:
+    """A crossing in every second row, and a long time before each: as many files as the recorder can write."""
+    rows = with_joystick(run, np.arange(len(run.rows)) % 2)
+    cuts = TriggeredCuts(tmp_path, run.header, [joystick("chatter", 900, 0, hysteresis=0.1)])
+    cuts.take(rows, {}, run.path)
+    cuts.watch([joystick("tick", 0, 0)])
+    cuts.take(rows, {}, run.path)
+    cuts.close()
+    lengths = {
+        name: [len(LogReader(path).read_all().columns["tick"]) for path in tmp_path.glob(f"*_{name}.arrow")]
+        for name in ("chatter", "tick")
+    }
+    assert sum(lengths["chatter"]) <= len(rows)
+    assert AT_ONCE <= len(lengths["tick"]) <= AT_ONCE + 2, "in one second"
+    assert cuts.states()["tick"]["count"] == len(rows) // 2
+
+
+def test_one_trigger_that_has_enough_does_not_end_the_others(
+    run: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hilserver.record.cuts, "MOST", 2)
+    rows = with_joystick(run, np.arange(len(run.rows)) // 50 % 2)
+    rare = joystick("rare", 0, 0, edge="falling", once=True, since=int(run.log.columns["tick"][700]))
+    often = joystick("often", 0, 0)
+    cuts = TriggeredCuts(tmp_path, run.header, [often, rare])
+    for begin in range(0, 600, 50):
+        cuts.take(rows[begin : begin + 50], {}, run.path)
+    assert cuts.trouble == "trigger often: it has 2 recordings: no further ones are written"
+    assert (cuts.states()["often"]["trouble"], cuts.states()["rare"]["count"]) == (cuts.trouble[15:], 0)
+    cuts.watch([replace(often, armed=1), rare])
+    assert cuts.trouble == ""
+    cuts.take(rows[600:], {}, run.path)
+    assert [Path(file).name.split("_")[-1] for file in cuts.written] == [
+        f"{n}.arrow" for n in ("often",) * 4 + ("rare",)
+    ]
+
+
+def test_cuts_give_way_to_the_log(run: Recorded, tmp_path: Path) -> None:
+    """While something hinders them, the one that is being written ends, and none begins; then they go on."""
+    rows = with_joystick(run, np.arange(len(run.rows)) // 100 % 2)  # 1 from rows 100, 300, 500, …
+    cuts = TriggeredCuts(tmp_path, run.header, [joystick("up", 0, 50)])
+    for begin in range(0, 600, 20):
+        cuts.hindrance = "the disk is full" if 120 <= begin < 400 else ""
+        cuts.take(rows[begin : begin + 20], {}, run.path)
+        stopped = "there are no triggered recordings at present: the disk is full"
+        assert cuts.trouble == (stopped if cuts.hindrance else "")
+    counts = [len(LogReader(Path(file)).read_all().columns["tick"]) for file in cuts.written]
+    assert counts == [40, 51]
+    assert cuts.states()["up"]["count"] == 3
+
+
+def test_triggers_that_end_leave_few_windows_to_be_completed(run: Recorded, tmp_path: Path) -> None:
+    rows = with_joystick(run, np.arange(len(run.rows)) // 10 % 2)
+    cuts = TriggeredCuts(tmp_path, run.header, [])
+    for number in range(MOST_LEAVING + 4):
+        cuts.watch([joystick("again", 0, 900, armed=number)])
+        cuts.take(rows[20 * number : 20 * number + 20], {}, run.path)
+    assert len(cuts.written) == 3
+    cuts.close()
+    assert len(cuts.written) == MOST_LEAVING + 4
 
 
 # --- the rig file ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from service_bench import assert_no_gap
 from service_harness import Panel, Server, rig_text, talk
 
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.cuts import CutTrigger
 from hilserver.record.folder import files_of
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
@@ -48,12 +50,14 @@ class Ring:
             self.memory.ring.publish(self.row)
             self.tick += 1
 
-    def recorder(self, name: str, previous_tick: int | None = None, min_free: int = 0) -> tuple[LogRecorder, list[Any]]:
+    def recorder(
+        self, name: str, previous_tick: int | None = None, min_free: int = 0, triggers: Sequence[CutTrigger] = ()
+    ) -> tuple[LogRecorder, list[Any]]:
         told: list[Any] = []
         header = run_header(self.rig, "program", "real time")
         extra = {**header.extra, CIRCUIT_VERSION: 1, PREVIOUS_TICK: previous_tick}
         writer = LogWriter(self.folder / name, header.model_copy(update={"extra": extra}), max_rows=300)
-        return LogRecorder(self.memory, writer, min_free, told.append), told
+        return LogRecorder(self.memory, writer, min_free, told.append, triggers), told
 
 
 def step(recorder: LogRecorder) -> None:
@@ -113,6 +117,32 @@ def test_a_log_ends_whole_before_the_disk_is_full(rig: Rig, tmp_path: Path, monk
     assert told[-1]["free"] == 499e6
     assert check_log(tmp_path / "a.arrow").ok
     assert not LogReader(tmp_path / "a.arrow").read_all().torn
+
+
+def test_cuts_end_before_the_log_does(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk is nearly full, and where the rows wait to be written; but not because a recorder begins late."""
+    free = [1000e6]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=int(free[0])))
+    ring = Ring(rig, tmp_path)
+    ring.run(1500)
+    log, told = ring.recorder("a.arrow", min_free=500_000_000, triggers=[CutTrigger("a", "", 0, 0, event="limit")])
+    step(log)
+    assert told[-1]["cut_trouble"] == ""
+    for now, trouble in ((700e6, "700 MB are free on its disk; 750 MB are left free (for the log)"), (800e6, "")):
+        free[0] = now
+        for _ in range(2):
+            ring.run(10)
+            step(log)
+        assert trouble in told[-1]["cut_trouble"]
+        assert bool(trouble) == bool(told[-1]["cut_trouble"])
+    log._rows = log._rows[:100]
+    ring.run(900)
+    step(log)
+    assert told[-1]["cut_trouble"].endswith("too slow, and the log comes first")
+    for _ in range(9):
+        step(log)
+    assert (told[-1]["cut_trouble"], told[-1]["lost"]) == ("", 0)
+    log._writer.close()
 
 
 RECORDING = """

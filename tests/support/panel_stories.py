@@ -42,6 +42,8 @@ def keeps_the_layout(user: User, server: Server, url: str) -> None:
     page = user.page
     page.get_by_role("button", name="Add a tab").click()
     expect(page.locator(".live-plot")).to_have_count(1)
+    plots = """() => [...panel.charts.values()].filter((chart) => chart.group === "Plots").length"""
+    eventually(lambda: page.evaluate(plots) == 1, 60)  # those of the other tab are not waited for
     page.get_by_role("button", name="Layout").click()
     page.locator(".q-menu .q-item", has_text=f"Save {server.name}.layout.toml").click()
     file = server.logs[-1].parent / f"{server.name}.layout.toml"

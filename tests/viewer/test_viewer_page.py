@@ -258,7 +258,7 @@ def test_spectrum_bode_one_signal_over_another_and_minus_another(page: Page) -> 
     gain = np.array(page.evaluate(f"() => {options}.series[0].data"), dtype=float)
     np.testing.assert_allclose(gain[:, 1], 1.0, rtol=1e-9)
     for kind in ("csv", "svg", "png"):
-        page.get_by_role("button", name="Save this analysis").click()
+        page.get_by_role("button", name="Save analysis 1").click()
         with page.expect_download() as download:
             page.locator(".q-menu .q-item", has_text=f"{kind.upper()}:").click()
         assert download.value.suggested_filename == f"bode.{kind}"

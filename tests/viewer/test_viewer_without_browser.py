@@ -212,4 +212,4 @@ def test_the_buttons_of_an_analysis_say_what_they_do(log: Path) -> None:
             ]
             return [button.props["aria-label"] for button in buttons if "aria-label" in button.props]
 
-    assert asyncio.run(run()) == ["Move analysis 1 up", "Move analysis 1 down", "Remove analysis 1"]
+    assert asyncio.run(run()) == ["Save analysis 1", "Move analysis 1 up", "Move analysis 1 down", "Remove analysis 1"]
