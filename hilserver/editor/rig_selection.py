@@ -12,6 +12,7 @@ from hilserver.editor.parts import below
 from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, noun
 from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
 from hilserver.editor.rig_session import RigSession
+from hilserver.editor.rows import Rows
 
 
 class RigSelection:
@@ -27,20 +28,21 @@ class RigSelection:
         self._session, self._select, self._guarded, self._open = session, select, guarded, open_file
         self._entries = Entries(session, guarded)
         self._shown: object = None
+        self._circuits: Rows[tuple[str, Path]]
         self._content = ui.column().classes("card w-full gap-2 part-card no-wrap")
 
     def show(self, part: str) -> None:
         """Show a part, or ("") the rig itself; what is shown already stays, with what is being entered."""
         fields = self._session.fields.of(part)
-        before, self._shown = self._shown, (part, fields, self._session.circuits(part))
+        before, self._shown = self._shown, (part, fields)
         if self._shown == before or self._entries.busy:
+            self._circuits.show(self._files(part))
             return
         self._content.clear()
         with self._content:
             self._head(part)
-            for name, file in self._session.circuits(part).items():
-                button = ui.button(f"Open {name}", icon="schema", on_click=lambda file=file: self._show_circuit(file))
-                button.props("flat no-caps dense").classes("open-circuit")
+            self._circuits = Rows(ui.column().classes("w-full gap-0"), self._circuit)
+            self._circuits.show(self._files(part))
             path = path_of(part)
             stays, at = (1, path[:1]) if path[:1] == (PORTS,) else (len(path), path)
             first, others = first_and_others(fields)
@@ -68,6 +70,16 @@ class RigSelection:
         else:
             ui.label(section or "Rig").classes("text-lg font-bold")
         ui.label(about(part)).classes("text-sm text-slate-500")
+
+    def _files(self, part: str) -> list[tuple[str, Path]]:
+        """The circuit files that a part names, each with what can be done with it."""
+        named = self._session.circuits(part).items()
+        return [(f"{'Open' if file.is_file() else 'Draw'} {name}", file) for name, file in named]
+
+    def _circuit(self, shown: tuple[str, Path]) -> ui.button:
+        text, file = shown
+        button = ui.button(text, icon="schema", on_click=lambda: self._show_circuit(file))
+        return button.props("flat no-caps dense").classes("open-circuit")
 
     def _rename(self, section: str, name: str, box: ui.input) -> None:
         new = str(box.value or "").strip()
