@@ -28,22 +28,26 @@ class OpenFiles:
         self._unsaved: list[UnsavedChanges] = []
         self.followers: list[Callable[[], None]] = []
         """Called when the first file becomes that of a rig."""
-        self.first: FileSession = self.open(file)
+        path = _place(file)
+        self.first: FileSession = self._take(path, self._opened(path))
 
     def open(self, file: Path) -> FileSession:
         """The session of a file, which is opened if it is not yet. Raises HilserverError or ConfigurationError."""
-        path = Path(os.path.normpath(file.absolute()))  # as messages name it: links are kept
+        path = _place(file)
         if path not in self._sessions:
-            self._take(path, self._opened(path))
+            session = self._take(path, self._opened(path))
+            if isinstance(self.first, RigSession):
+                session.listeners.append(self.first.changed)  # it is checked with the circuits as they are drawn
         return self._sessions[path]
 
-    def _take(self, path: Path, session: FileSession) -> None:
+    def _take(self, path: Path, session: FileSession) -> FileSession:
         for earlier in kept_before(path):
             session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
         unsaved = UnsavedChanges(session.document)
         session.listeners.append(unsaved.keep)
         self._unsaved.append(unsaved)
         self._sessions[path] = session
+        return session
 
     @property
     def can_become_rig(self) -> bool:
@@ -86,3 +90,8 @@ class OpenFiles:
                 yield f"Not saved: your changes are kept in {unsaved.file}."
             if unsaved.problem:
                 yield f"Your last changes are lost: {unsaved.problem}"
+
+
+def _place(file: Path) -> Path:
+    """The file as messages name it: links are kept."""
+    return Path(os.path.normpath(file.absolute()))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nicegui import ui
 
+from hilserver.editor.edits import SetValue
 from hilserver.editor.entries import Entries, Guarded
 from hilserver.editor.parts import below
-from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, noun
+from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, RigEdit, noun
 from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
 from hilserver.editor.rig_session import RigSession
 from hilserver.editor.rows import Rows
+from hilserver.web.style import heading
 
 
 class RigSelection:
@@ -56,8 +58,9 @@ class RigSelection:
                 more = ui.expansion(f"{len(others)} more values", value=incomplete)
                 with more.classes("w-full more-values").props("dense"):
                     self._entries.show(part, at, others, stays=stays, where=where)
-            for key in self._session.fields.lists(part):
-                self._adder(path, key)
+            for key, names in self._session.fields.lists(part).items():
+                heading(key)
+                self._inner(path, key, names)
             self._foot(part)
 
     def _head(self, part: str) -> None:
@@ -90,19 +93,27 @@ class RigSelection:
         else:
             box.set_value(name)
 
-    def _adder(self, path: tuple[str, ...], key: str) -> None:
-        """A box for the name of a new entry of a table of this part."""
+    def _inner(self, path: tuple[str, ...], key: str, names: Sequence[str]) -> None:
+        """The entries of a table of this part, which can be removed, and a box for the name of a new one."""
+        with ui.row().classes("w-full items-center gap-1"):
+            for name in names:
+                remove = SetValue((*path, key, name), stays=len(path))
+                button = ui.button(name, icon="delete", on_click=lambda edit=remove: self._make(edit))
+                button.props("flat no-caps dense size=sm").props["aria-label"] = f"Remove {name} from {key}"
         with ui.row().classes("w-full items-center no-wrap gap-1"):
             box = ui.input(placeholder=f"new name in {key}").props("outlined dense").classes("grow")
             box.props.update({"data-new": key, "aria-label": f"New name in {key}"})
 
             def add() -> None:
                 if name := str(box.value or "").strip():
-                    self._guarded(self._session.make, AddInner((*path, key), name))
+                    self._make(AddInner((*path, key), name))
 
             box.on("keydown.enter", add)
             button = ui.button(icon="add", on_click=add).props("flat round dense size=sm")
             button.props["aria-label"] = f"Add to {key}"
+
+    def _make(self, edit: RigEdit) -> None:
+        self._guarded(self._session.make, edit)
 
     def _foot(self, part: str) -> None:
         section, _, name = part.partition(".")
@@ -118,7 +129,7 @@ class RigSelection:
 
     def _remove(self, section: str, name: str) -> None:
         if name in below(self._session.document.table, section):
-            self._guarded(self._session.make, RemoveEntry(section, name))
+            self._make(RemoveEntry(section, name))
 
     def _show_circuit(self, file: Path) -> None:
         self._guarded(self._open, file)
