@@ -14,7 +14,7 @@ from hilserver.editor.rig_session import RigDocument, RigSession
 from hilserver.editor.session import EditorSession
 from hilserver.errors import HilserverError
 from hilserver.rig.file_kinds import kind_of
-from hilserver.toml import read_plain_toml
+from hilserver.toml import is_there, read_plain_toml
 
 _NEW_RIG = 'name = "{name}"\n\n[loop]\nrate = "1 kHz"\n'
 """What a rig file begins with: enough to be known as one when it is opened again."""
@@ -69,7 +69,7 @@ class OpenFiles:
             follower()
 
     def _opened(self, path: Path) -> FileSession:
-        if path.suffix == ".toml" and path.is_file() and kind_of(read_plain_toml(path)) == "rig":
+        if path.suffix == ".toml" and is_there(path) and kind_of(read_plain_toml(path)) == "rig":
             return RigSession(RigDocument.open(path), self.texts)
         return EditorSession(open_circuit(path))
 

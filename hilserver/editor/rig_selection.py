@@ -14,6 +14,7 @@ from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, RigEd
 from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
 from hilserver.editor.rig_session import RigSession
 from hilserver.editor.rows import Rows
+from hilserver.toml import is_there
 from hilserver.web.style import heading
 
 
@@ -77,7 +78,7 @@ class RigSelection:
     def _files(self, part: str) -> list[tuple[str, Path]]:
         """The circuit files that a part names, each with what can be done with it."""
         named = self._session.circuits(part).items()
-        return [(f"{'Open' if file.is_file() else 'Draw'} {name}", file) for name, file in named]
+        return [(f"{'Open' if is_there(file) else 'Draw'} {name}", file) for name, file in named]
 
     def _circuit(self, shown: tuple[str, Path]) -> ui.button:
         text, file = shown

@@ -130,6 +130,17 @@ def test_a_circuit_that_is_not_there_yet_is_begun_from_the_rig_which_follows_it(
     assert [each.text for each in session.findings if each.file] != [f"{file}: no such file."]
 
 
+@pytest.mark.parametrize("name", [f"{'a' * 300}.toml", "a\0b.toml", ".", "/"])
+@pytest.mark.parametrize("key", ["circuit", "cycle", "library"])
+def test_names_that_no_file_can_have_are_problems_of_the_rig(tmp_path: Path, key: str, name: str) -> None:
+    files, session = begun(tmp_path)
+    session.make(SetValue((key,), [name] if key == "library" else name))
+    assert any("can't be read: " in each.text for each in session.findings)
+    for file in session.circuits("").values():
+        with pytest.raises(HilserverError):
+            files.open(file)
+
+
 def test_an_entry_of_a_device_is_removed_again_with_the_table_that_it_leaves_empty(tmp_path: Path) -> None:
     _, session = begun(tmp_path)
     added(session, "devices", "rig", driver="simulated")
