@@ -12,7 +12,7 @@ from nicegui import ui
 from hilserver.editor.checks import EditorFinding
 from hilserver.editor.edited_file import ChangedByOthersError
 from hilserver.editor.file_session import FileSession
-from hilserver.editor.rows import Rows, text_of
+from hilserver.editor.stable_rows import StableRows, text_of
 from hilserver.errors import HilserverError
 from hilserver.web.style import AppearanceChoice
 
@@ -85,7 +85,7 @@ class EditingPage(ABC):
     def _problems(self) -> None:
         """The verdict, and the list of problems."""
         self._verdict = ui.label().classes("text-sm verdict")
-        self._findings = Rows(ui.column().classes("w-full gap-0 findings no-wrap"), self._finding)
+        self._findings = StableRows(ui.column().classes("w-full gap-0 findings no-wrap"), self._finding)
 
     def _finding(self, finding: EditorFinding) -> ui.element:
         kind = "finding noted" if finding.is_note else "finding"

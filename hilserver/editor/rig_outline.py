@@ -8,7 +8,7 @@ from nicegui import ui
 
 from hilserver.editor.parts import Table, below
 from hilserver.editor.rig_fields import SECTIONS
-from hilserver.editor.rows import Rows, text_of
+from hilserver.editor.stable_rows import StableRows, text_of
 from hilserver.web.style import heading
 
 _TABLES = ("", *(key for key, section in SECTIONS.items() if not section.is_list))
@@ -21,7 +21,7 @@ class RigOutline:
     def __init__(self, select: Callable[[str], None], add: Callable[[str], None]) -> None:
         self._select = select
         self._tables = self._rows()
-        self._entries: dict[str, Rows[str]] = {}
+        self._entries: dict[str, StableRows[str]] = {}
         for key in (key for key, section in SECTIONS.items() if section.is_list):
             with ui.row().classes("w-full items-center no-wrap gap-1"):
                 heading(key).classes("grow")
@@ -29,8 +29,8 @@ class RigOutline:
                 button.props("flat round dense size=xs").props["aria-label"] = f"Add to {key}"
             self._entries[key] = self._rows()
 
-    def _rows(self) -> Rows[str]:
-        return Rows(ui.column().classes("w-full gap-0"), self._link)
+    def _rows(self) -> StableRows[str]:
+        return StableRows(ui.column().classes("w-full gap-0"), self._link)
 
     def _link(self, part: str) -> ui.element:
         with ui.element("button").classes("outline-part").on("click", lambda: self._select(part)) as button:
@@ -45,7 +45,7 @@ class RigOutline:
         for key, rows in self._entries.items():
             self._fill(rows, {f"{key}.{name}": str(name) for name in below(table, key)}, wrong, selected)
 
-    def _fill(self, rows: Rows[str], names: dict[str, str], wrong: Collection[str], selected: str) -> None:
+    def _fill(self, rows: StableRows[str], names: dict[str, str], wrong: Collection[str], selected: str) -> None:
         rows.show(list(names))
         for part, name in names.items():
             rows[part].classes("chosen") if part == selected else rows[part].classes(remove="chosen")

@@ -13,7 +13,7 @@ from hilserver.editor.parts import below
 from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, RigEdit, noun
 from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
 from hilserver.editor.rig_session import RigSession
-from hilserver.editor.rows import Rows
+from hilserver.editor.stable_rows import StableRows
 from hilserver.toml import is_there
 from hilserver.web.style import heading
 
@@ -31,7 +31,7 @@ class RigSelection:
         self._session, self._select, self._guarded, self._open = session, select, guarded, open_file
         self._entries = Entries(session, guarded)
         self._shown: object = None
-        self._circuits: Rows[tuple[str, Path]]
+        self._circuits: StableRows[tuple[str, Path]]
         self._content = ui.column().classes("card w-full gap-2 part-card no-wrap")
 
     def show(self, part: str) -> None:
@@ -44,7 +44,7 @@ class RigSelection:
         self._content.clear()
         with self._content:
             self._head(part)
-            self._circuits = Rows(ui.column().classes("w-full gap-0"), self._circuit)
+            self._circuits = StableRows(ui.column().classes("w-full gap-0"), self._circuit)
             self._circuits.show(self._files(part))
             path = path_of(part)
             stays, at = (1, path[:1]) if path[:1] == (PORTS,) else (len(path), path)

@@ -64,8 +64,8 @@ def devices_and_channels(session: RigSession) -> None:
         enter(session, "devices.rig", **{f"sensors__{name}__{key}": value for key, value in values.items()})
     for name in ("A", "B"):
         session.make(AddInner(("devices", "rig", "actuators"), f"valve_{name}"))
-        values = {"to": f"u_{name}", "raw": [-10, 10]}
-        enter(session, "devices.rig", **{f"actuators__valve_{name}__{key}": value for key, value in values.items()})
+        key = f"actuators__valve_{name}"
+        enter(session, "devices.rig", **{f"{key}__to": f"u_{name}", f"{key}__raw": [-10, 10]})
     for name in ("p_A", "p_B", "p_S", "p_T"):
         added(session, "channels", name, source=name, scale__raw=[0, 10], scale__value=["0 bar", "250 bar"])
 

@@ -15,7 +15,7 @@ from nicegui.element import Element
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Rows(Generic[Key]):
+class StableRows(Generic[Key]):
     """The rows of a container, one for each key; ``make`` makes the element of a key, in the present container."""
 
     def __init__(self, container: Element, make: Callable[[Key], Element]) -> None:
