@@ -31,12 +31,22 @@ def read_plain_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
     """Like `read_toml`, for files whose texts are words of a person: a ± in them means no tolerance."""
     name = shown_as or str(path)
     try:
-        return parse_toml(path.read_bytes(), name)
+        content = path.read_bytes()
     except FileNotFoundError:
         text = "no such file."
-    except OSError as error:
-        text = f"can't be read: {error}."
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        text = f"can't be read: {getattr(error, 'strerror', '') or error}."
+    else:
+        return parse_toml(content, name)
     raise ConfigurationError([Problem(text, file=name)])
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file of this name; not if no file can have it, or nothing can be known of it."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def parse_toml(content: bytes, name: str) -> dict[str, Any]:

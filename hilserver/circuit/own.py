@@ -35,8 +35,8 @@ class OwnFile:
             return cls(named, path.read_bytes().decode("utf-8-sig"))
         except FileNotFoundError:
             text = "no such file."
-        except (OSError, UnicodeDecodeError) as error:
-            text = f"can't be read: {error}."
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a null character in the name
+            text = f"can't be read: {getattr(error, 'strerror', '') or error}."
         raise ConfigurationError([Problem(text, file=named)])
 
     @classmethod

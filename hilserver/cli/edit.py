@@ -11,9 +11,7 @@ from hilserver.cli.switch import Broker
 
 
 def edit(
-    file: Annotated[
-        Path, typer.Argument(help="circuit or rig file (TOML); a new circuit if there is none of this name")
-    ],
+    file: Annotated[Path, typer.Argument(help="circuit or rig file (TOML); one that does not exist is begun")],
     port: Annotated[int, typer.Option(help="port; default: any free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open the page in the browser")] = True,
     rig: Annotated[str | None, typer.Option("--rig", "-r", help="rig to which the circuit can be applied")] = None,
@@ -22,7 +20,7 @@ def edit(
     """Draw a circuit in the browser, or edit a rig: its values are checked while you enter them.
 
     Of a circuit: components, lines, datasheet values. Of a rig file: channels, limits, valves and all other settings,
-    with a picture of the signals; its circuit opens from there.
+    with a picture of the signals; its circuit opens from there. An empty file can become either.
 
     The file keeps comments and order, and gets the places of the parts that you move. It is written when you save. The
     page is served on this machine only, until Ctrl-C. Neither a rig nor a network is needed.

@@ -6,7 +6,7 @@ and in the gap between two columns each source has a track of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -16,6 +16,8 @@ from hilserver.drawing.texts import LINE, NAME, text_width
 
 MARGIN, APART, PAD, TRACK, PASSAGE = 16.0, 14.0, 8.0, 9.0, 12.0
 """Of the drawing's edge, between blocks, inside a block, between two tracks, and the room of a line that passes."""
+NEAR = 3.0
+"""Level lines that are nearer to one another look like one."""
 HEAD = 20.0
 FLOW_STYLE = files("hilserver.drawing").joinpath("flow.css").read_text()
 """How blocks and lines look (CSS), beside `hilserver.drawing.schematic.STYLE`: for a page that shows such a picture."""
@@ -216,7 +218,7 @@ class _Flow:
 
     def _lead(self, picture: FlowPicture, column: int, x: float, width: float) -> float:
         """Draw the lines behind a column that begins at ``x``; returns where the next one begins."""
-        ends = sorted(self._ends(column), key=lambda each: self._height(each[0], column), reverse=True)
+        ends = _in_order(self._ends(column), lambda terminal: self._height(terminal, column))
         if column + 1 >= self.count:
             return x + width
         right = x + width + 2 * TRACK + TRACK * len(ends)
@@ -239,3 +241,31 @@ class _Flow:
                 branches = {*levels[1:-1], *({here} & set(heights))}
                 picture.dots += ((kind, (track, y)) for y in sorted(branches))
         return right
+
+
+_End = tuple[Terminal, str, list[float]]
+
+
+def _in_order(ends: Iterable[_End], height: Callable[[Terminal], float]) -> list[_End]:
+    """What leads through a gap, in the order of the tracks from left to right: without lines over one another, and
+    with few crossings.
+    """
+    left = sorted(ends, key=lambda end: height(end[0]), reverse=True)
+    found = []
+    while left:
+        costs = [
+            sum(_cost(end, other, height) - _cost(other, end, height) for other in left if other is not end)
+            for end in left
+        ]
+        found.append(left.pop(costs.index(min(costs))))
+    return found
+
+
+def _cost(left: _End, right: _End, height: Callable[[Terminal], float]) -> int:
+    """How bad it is if one line has a track to the left of that of another: lines over one another, then crossings."""
+    (here, ends), (there, others) = (height(left[0]), left[2]), (height(right[0]), right[2])
+    over = sum(abs(end - there) < NEAR for end in ends)
+    crossings = (min(here, *ends) < there < max(here, *ends)) + sum(
+        min(there, *others) < end < max(there, *others) for end in ends
+    )
+    return 1000 * over + crossings

@@ -34,7 +34,10 @@ class Rename:
 
 Change = Put | Drop | Rename
 WITH_HEADERS = ("components", "devices", "valves", "cylinders")
-"""The tables whose entries have many values, so that each gets a header of its own unless the others have none."""
+"""The tables whose entries have many values, so that each gets a header of its own unless the others have none.
+
+In such an entry, a table of entries gets one, too, such as the sensors of a device; these have a line each.
+"""
 
 
 def changed_table(table: Mapping[str, Any], change: Change) -> dict[str, Any]:
@@ -148,6 +151,8 @@ class _Text:
         home = next((section for section in self.sections if section.path == parent), None)
         if isinstance(value, Mapping) and (not parent or (path[0] == "components" and len(path) == 2)):
             self._add_section(path, value)
+        elif home is not None and home.header and path[0] in WITH_HEADERS and len(path) == 3 and _has_entries(value):
+            self._add_section(path, value)
         elif home is not None:
             self._append(home, path[len(parent) :], value)
         elif (dotted := self._dotted(parent)) is not None:
@@ -156,7 +161,7 @@ class _Text:
             self._add_section(path, value)
         elif self._has(parent):
             self._add_section(parent, {path[-1]: value})
-        elif isinstance(value, Mapping) and path[0] in WITH_HEADERS:
+        elif isinstance(value, Mapping) and path[0] in WITH_HEADERS and len(path) == 2:
             self._add_section(path, value)
         else:
             self.put(parent, {path[-1]: value})
@@ -180,7 +185,8 @@ class _Text:
 
     def _add_section(self, path: Path, value: Mapping[str, Any]) -> None:
         """Write a table below a header of its own: behind the others of its kind, else at the end."""
-        alike = [k for k, section in enumerate(self.sections) if section.path[:1] == path[:1] and section.header]
+        headed = [(k, section.path) for k, section in enumerate(self.sections) if section.header]
+        alike = [k for k, of in headed if _starts(of, path[:2])] or [k for k, of in headed if _starts(of, path[:1])]
         after = alike[-1] if alike and len(path) > 1 else len(self.sections) - 1
         new = TomlSection(path, [], f"[{key_text(path)}]{self.end}")
         for name, each in value.items():
@@ -209,6 +215,10 @@ class _Text:
         if k == len(self.sections):
             while before.tail and not before.tail[-1].strip():
                 before.tail.pop()
+
+
+def _has_entries(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(each, Mapping) for each in value.values())
 
 
 def _starts(path: Path, with_: Path) -> bool:

@@ -11,6 +11,7 @@ from hilserver.editor.edits import Edit
 from hilserver.editor.parts import Parts
 from hilserver.errors import HilserverError
 from hilserver.rig.file_kinds import kind_of
+from hilserver.toml import is_there
 
 
 @dataclass
@@ -30,7 +31,7 @@ def open_circuit(file: Path) -> CircuitDocument:
         raise HilserverError(f"{file.parent} is not a folder: create it, or choose another place for the file.")
     if file.suffix != ".toml":
         raise HilserverError(f"{file}: the name of a circuit file ends with .toml.")
-    library = circuit_library(file) if file.exists() else standard_library()
+    library = circuit_library(file) if is_there(file) else standard_library()
     document = CircuitDocument.open(file, Parts(library, file.parent))
     if (kind := kind_of(document.table)) not in ("", "circuit", "sub-circuit"):
         raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as a text.")

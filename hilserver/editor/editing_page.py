@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nicegui import ui
@@ -11,6 +12,7 @@ from nicegui import ui
 from hilserver.editor.checks import EditorFinding
 from hilserver.editor.edited_file import ChangedByOthersError
 from hilserver.editor.file_session import FileSession
+from hilserver.editor.stable_rows import StableRows, text_of
 from hilserver.errors import HilserverError
 from hilserver.web.style import AppearanceChoice
 
@@ -83,7 +85,13 @@ class EditingPage(ABC):
     def _problems(self) -> None:
         """The verdict, and the list of problems."""
         self._verdict = ui.label().classes("text-sm verdict")
-        self._findings = ui.column().classes("w-full gap-0 findings no-wrap")
+        self._findings = StableRows(ui.column().classes("w-full gap-0 findings no-wrap"), self._finding)
+
+    def _finding(self, finding: EditorFinding) -> ui.element:
+        kind = "finding noted" if finding.is_note else "finding"
+        with ui.element("button").classes(kind).on("click", lambda: self._go_to(finding)) as button:
+            ui.label()
+        return button
 
     # --- what is shown -----------------------------------------------------------------------------------------------
 
@@ -114,12 +122,10 @@ class EditingPage(ABC):
         wrong = sum(not each.is_note for each in found)
         count = f"{wrong} problem{'s' if wrong != 1 else ''}"
         self._verdict.set_text(count if wrong else self._no_problems)
-        self._findings.clear()
-        with self._findings:
-            for each in found:
-                button = ui.element("button").classes("finding noted" if each.is_note else "finding")
-                with button.on("click", lambda each=each: self._go_to(each)):
-                    ui.label(f"Note: {each.sentence}" if each.is_note else each.sentence)
+        said = {replace(each, line=0): each.sentence for each in found}  # one that only moves stays the same row
+        self._findings.show(list(said))
+        for each, sentence in said.items():
+            text_of(self._findings[each]).set_text(f"Note: {sentence}" if each.is_note else sentence)
 
     def _go_to(self, finding: EditorFinding) -> None:
         """Show what a problem is about."""

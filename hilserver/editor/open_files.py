@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hilserver.editor.document import open_circuit
@@ -11,8 +12,12 @@ from hilserver.editor.file_session import FileSession
 from hilserver.editor.kept import UnsavedChanges, kept_before
 from hilserver.editor.rig_session import RigDocument, RigSession
 from hilserver.editor.session import EditorSession
+from hilserver.errors import HilserverError
 from hilserver.rig.file_kinds import kind_of
-from hilserver.toml import read_plain_toml
+from hilserver.toml import is_there, read_plain_toml
+
+_NEW_RIG = 'name = "{name}"\n\n[loop]\nrate = "1 kHz"\n'
+"""What a rig file begins with: enough to be known as one when it is opened again."""
 
 
 class OpenFiles:
@@ -21,23 +26,50 @@ class OpenFiles:
     def __init__(self, file: Path) -> None:
         self._sessions: dict[Path, FileSession] = {}
         self._unsaved: list[UnsavedChanges] = []
-        self.first = self.open(file)
+        self.followers: list[Callable[[], None]] = []
+        """Called when the first file becomes that of a rig."""
+        path = _place(file)
+        self.first: FileSession = self._take(path, self._opened(path))
 
     def open(self, file: Path) -> FileSession:
         """The session of a file, which is opened if it is not yet. Raises HilserverError or ConfigurationError."""
-        path = Path(os.path.normpath(file.absolute()))  # as messages name it: links are kept
+        path = _place(file)
         if path not in self._sessions:
-            session = self._opened(path)
-            for earlier in kept_before(path):
-                session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
-            unsaved = UnsavedChanges(session.document)
-            session.listeners.append(unsaved.keep)
-            self._unsaved.append(unsaved)
-            self._sessions[path] = session
+            session = self._take(path, self._opened(path))
+            if isinstance(self.first, RigSession):
+                session.listeners.append(self.first.changed)  # it is checked with the circuits as they are drawn
         return self._sessions[path]
 
+    def _take(self, path: Path, session: FileSession) -> FileSession:
+        for earlier in kept_before(path):
+            session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
+        unsaved = UnsavedChanges(session.document)
+        session.listeners.append(unsaved.keep)
+        self._unsaved.append(unsaved)
+        self._sessions[path] = session
+        return session
+
+    @property
+    def can_become_rig(self) -> bool:
+        """Whether there is nothing yet in the file that was named."""
+        return isinstance(self.first, EditorSession) and not self.first.document.text.strip()
+
+    def begin_rig(self) -> None:
+        """Make the file that was named a rig file, unless there is something in it."""
+        if not self.can_become_rig:
+            raise HilserverError(f"{self.first.document.file.name} is not empty: begin the rig in a file of its own.")
+        path, before = next((path, each) for path, each in self._sessions.items() if each is self.first)
+        document = RigDocument(before.document.file, before.document.text, before.document.saved)
+        name = re.sub(r"[^A-Za-z0-9_-]|^(?![A-Za-z_])", "_", path.stem)[:40]
+        document.replace(_NEW_RIG.format(name=name), "begin a rig")
+        self.first = RigSession(document, self.texts)
+        self._take(path, self.first)
+        self.first.changed()
+        for follower in list(self.followers):
+            follower()
+
     def _opened(self, path: Path) -> FileSession:
-        if path.suffix == ".toml" and path.is_file() and kind_of(read_plain_toml(path)) == "rig":
+        if path.suffix == ".toml" and is_there(path) and kind_of(read_plain_toml(path)) == "rig":
             return RigSession(RigDocument.open(path), self.texts)
         return EditorSession(open_circuit(path))
 
@@ -58,3 +90,8 @@ class OpenFiles:
                 yield f"Not saved: your changes are kept in {unsaved.file}."
             if unsaved.problem:
                 yield f"Your last changes are lost: {unsaved.problem}"
+
+
+def _place(file: Path) -> Path:
+    """The file as messages name it: links are kept."""
+    return Path(os.path.normpath(file.absolute()))

@@ -23,7 +23,10 @@ from hilserver.web.style import heading
 
 
 class EditorPage(EditingPage):
-    """A page with a circuit that is being edited; ``link``: to the rig to which it can be applied."""
+    """A page with a circuit that is being edited; ``link``: to the rig to which it can be applied.
+
+    ``begin_rig``: makes the file that of a rig, as long as it is empty.
+    """
 
     session: EditorSession
     _no_problems = "No problems: hilserver check accepts this circuit."
@@ -33,8 +36,9 @@ class EditorPage(EditingPage):
         session: EditorSession,
         link: RigLink | None = None,
         leave: tuple[str, Callable[[], None]] | None = None,
+        begin_rig: Callable[[], None] | None = None,
     ) -> None:
-        self._link = link
+        self._link, self._begin_rig = link, begin_rig
         super().__init__(session, leave)
 
     def _content(self) -> None:
@@ -43,6 +47,9 @@ class EditorPage(EditingPage):
         self._selection = Selection(self.session, self.select, self.guarded)
 
     def _more_buttons(self) -> None:
+        begin = ui.button("Begin a rig instead", icon="alt_route", on_click=lambda: self.guarded(self._begin_rig))
+        begin.props("flat no-caps dense").tooltip("Make this empty file a rig file: sensors, channels, valves.")
+        self._begin = begin
         keep = ui.button("Keep places", icon="push_pin", on_click=lambda: self.guarded(self.session.keep_places))
         keep.props("flat no-caps dense").tooltip("Write the places of all parts into the file, as they are now.")
         self._live = LiveView(self.session, self._link) if self._link is not None else None
@@ -80,6 +87,7 @@ class EditorPage(EditingPage):
         return name in (*tables(document.table, "components"), *nodes, *mechanisms)
 
     def _show(self) -> None:
+        self._begin.set_visibility(self._begin_rig is not None and not self.session.document.text.strip())
         self._draw()
         self._trial.refresh()
         if self._live is not None:

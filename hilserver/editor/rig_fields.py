@@ -113,15 +113,21 @@ class RigFields:
             found = [_optional(field) for field in found]
         return sorted(found, key=lambda field: (not field.info.required, not field.given, field.key != "description"))
 
-    def lists(self, part: str) -> list[str]:
-        """The tables of a part whose entries have names that the user gives, such as the sensors of a device."""
+    def lists(self, part: str) -> dict[str, list[str]]:
+        """The tables of a part whose entries have names that the user gives, such as the sensors of a device.
+
+        By key, the names of the entries that there are.
+        """
         path = path_of(part)
-        model = SECTIONS[path[0]].model if path else None
+        model, given = SECTIONS[path[0]].model if path else None, self.table
+        for key in path:
+            given = below(given, key)
         if path[:1] == (DEVICES,):
-            driver = _driver(below(below(self.table, DEVICES), path[1]))
+            driver = _driver(given)
             model = driver.Config if driver is not None else None
         fields = model.model_fields if model is not None else {}
-        return [key for key, info in fields.items() if get_origin(info.annotation) is dict and _model(info.annotation)]
+        lists = (k for k, info in fields.items() if get_origin(info.annotation) is dict and _model(info.annotation))
+        return {key: list(below(given, key)) for key in lists}
 
     # --- values of a model -------------------------------------------------------------------------------------------
 
@@ -144,12 +150,15 @@ class RigFields:
                 yield DatasheetField(name, "" if value is None else as_text(value), about, _is_text(info))
 
     def _entries(self, name: str, info: FieldInfo, value: object) -> Iterator[DatasheetField]:
-        """The values of a table whose keys are names; one that is not there is entered as a whole."""
-        about = DatasheetPart(description=info.description or "", required=False)
+        """The values of a table whose keys are names.
+
+        One that is not there is entered as a whole, unless its entries are tables: these are added by name.
+        """
+        about, model = DatasheetPart(description=info.description or "", required=False), _model(info.annotation)
         if not isinstance(value, Mapping) or not value:
-            yield DatasheetField(name, "" if value in (None, {}) else as_text(value), about)
+            if model is None or value not in (None, {}):
+                yield DatasheetField(name, "" if value in (None, {}) else as_text(value), about)
             return
-        model = _model(info.annotation)
         for key, each in value.items():
             if model is not None and isinstance(each, Mapping):
                 yield from self._values(model.model_fields, each, f"{name}.{key}.")

@@ -11,13 +11,12 @@ from nicegui import ui
 
 from hilserver.editor.checks import EditorFinding
 from hilserver.editor.editing_page import EditingPage
-from hilserver.editor.parts import below
 from hilserver.editor.rig_edits import RemoveEntry
-from hilserver.editor.rig_fields import SECTIONS, parts_of
+from hilserver.editor.rig_fields import parts_of
 from hilserver.editor.rig_flow import CIRCUIT
+from hilserver.editor.rig_outline import RigOutline
 from hilserver.editor.rig_selection import RigSelection
 from hilserver.editor.rig_session import RigSession
-from hilserver.web.style import heading
 
 
 class OpensCircuits(Protocol):
@@ -43,8 +42,7 @@ class RigPage(EditingPage):
 
     def _content(self) -> None:
         with ui.column().classes("card w-full gap-0 rig-outline"):
-            self._outline = ui.column().classes("w-full gap-0")
-            self._outlined: object = None
+            self._outline = RigOutline(self.select, self._add)
         with ui.column().classes("card w-full gap-2 min-w-0"):
             about = "Signals lead from the sensors to the valves. Click a block to see its values."
             ui.label(about).classes("text-xs text-slate-500")
@@ -62,7 +60,8 @@ class RigPage(EditingPage):
 
     def _show(self) -> None:
         self._draw()
-        self._list_parts()
+        wrong = {each.part for each in self.session.findings if not each.is_note}
+        self._outline.show(self.session.document.table, wrong, self.selected)
         self._selection.show(self.selected)
 
     def _draw(self) -> None:
@@ -84,34 +83,6 @@ class RigPage(EditingPage):
                     f'<g class="problem" data-part="{escape(block.part)}"><title>{title}</title><circle cx="{right:g}" '
                     f'cy="{y:g}" r="8"/><text x="{right:g}" y="{y + 4:g}" text-anchor="middle">!</text></g>'
                 )
-
-    def _list_parts(self) -> None:
-        """The tables of the file and their entries, as buttons."""
-        table = self.session.document.table
-        parts = {key: tuple(map(str, below(table, key))) if each.is_list else None for key, each in SECTIONS.items()}
-        wrong = {each.part for each in self.session.findings if not each.is_note}
-        before, self._outlined = self._outlined, (parts, wrong, self.selected)
-        if before == self._outlined:
-            return
-        self._outline.clear()
-        with self._outline:
-            self._link("", "Rig", wrong)
-            for key in (key for key, names in parts.items() if names is None):
-                self._link(key, key, wrong)
-            for key, names in ((key, names) for key, names in parts.items() if names is not None):
-                with ui.row().classes("w-full items-center no-wrap gap-1"):
-                    heading(key).classes("grow")
-                    add = ui.button(icon="add", on_click=lambda key=key: self._add(key))
-                    add.props("flat round dense size=xs").props["aria-label"] = f"Add to {key}"
-                for name in names:
-                    self._link(f"{key}.{name}", name, wrong)
-
-    def _link(self, part: str, text: str, wrong: set[str]) -> None:
-        button = ui.element("button").classes("outline-part").on("click", lambda: self.select(part))
-        button.props["data-entry"] = part
-        button.classes("chosen" if part == self.selected else "", remove="")
-        with button:
-            ui.label(f"{text} !" if part in wrong else text)
 
     def select(self, name: str) -> None:
         """Show a part, such as ``channels.p_A``; nothing, or the virtual circuit: the rig itself."""

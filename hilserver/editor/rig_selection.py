@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nicegui import ui
 
+from hilserver.editor.edits import SetValue
 from hilserver.editor.entries import Entries, Guarded
 from hilserver.editor.parts import below
-from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, noun
+from hilserver.editor.rig_edits import AddInner, RemoveEntry, RenameEntry, RigEdit, noun
 from hilserver.editor.rig_fields import PORTS, SECTIONS, about, first_and_others, path_of
 from hilserver.editor.rig_session import RigSession
+from hilserver.editor.stable_rows import StableRows
+from hilserver.toml import is_there
+from hilserver.web.style import heading
 
 
 class RigSelection:
@@ -27,20 +31,21 @@ class RigSelection:
         self._session, self._select, self._guarded, self._open = session, select, guarded, open_file
         self._entries = Entries(session, guarded)
         self._shown: object = None
+        self._circuits: StableRows[tuple[str, Path]]
         self._content = ui.column().classes("card w-full gap-2 part-card no-wrap")
 
     def show(self, part: str) -> None:
         """Show a part, or ("") the rig itself; what is shown already stays, with what is being entered."""
         fields = self._session.fields.of(part)
-        before, self._shown = self._shown, (part, fields, self._session.circuits(part))
+        before, self._shown = self._shown, (part, fields)
         if self._shown == before or self._entries.busy:
+            self._circuits.show(self._files(part))
             return
         self._content.clear()
         with self._content:
             self._head(part)
-            for name, file in self._session.circuits(part).items():
-                button = ui.button(f"Open {name}", icon="schema", on_click=lambda file=file: self._show_circuit(file))
-                button.props("flat no-caps dense").classes("open-circuit")
+            self._circuits = StableRows(ui.column().classes("w-full gap-0"), self._circuit)
+            self._circuits.show(self._files(part))
             path = path_of(part)
             stays, at = (1, path[:1]) if path[:1] == (PORTS,) else (len(path), path)
             first, others = first_and_others(fields)
@@ -54,8 +59,9 @@ class RigSelection:
                 more = ui.expansion(f"{len(others)} more values", value=incomplete)
                 with more.classes("w-full more-values").props("dense"):
                     self._entries.show(part, at, others, stays=stays, where=where)
-            for key in self._session.fields.lists(part):
-                self._adder(path, key)
+            for key, names in self._session.fields.lists(part).items():
+                heading(key)
+                self._inner(path, key, names)
             self._foot(part)
 
     def _head(self, part: str) -> None:
@@ -69,6 +75,16 @@ class RigSelection:
             ui.label(section or "Rig").classes("text-lg font-bold")
         ui.label(about(part)).classes("text-sm text-slate-500")
 
+    def _files(self, part: str) -> list[tuple[str, Path]]:
+        """The circuit files that a part names, each with what can be done with it."""
+        named = self._session.circuits(part).items()
+        return [(f"{'Open' if is_there(file) else 'Draw'} {name}", file) for name, file in named]
+
+    def _circuit(self, shown: tuple[str, Path]) -> ui.button:
+        text, file = shown
+        button = ui.button(text, icon="schema", on_click=lambda: self._show_circuit(file))
+        return button.props("flat no-caps dense").classes("open-circuit")
+
     def _rename(self, section: str, name: str, box: ui.input) -> None:
         new = str(box.value or "").strip()
         if new == name or box.is_deleted:
@@ -78,19 +94,27 @@ class RigSelection:
         else:
             box.set_value(name)
 
-    def _adder(self, path: tuple[str, ...], key: str) -> None:
-        """A box for the name of a new entry of a table of this part."""
+    def _inner(self, path: tuple[str, ...], key: str, names: Sequence[str]) -> None:
+        """The entries of a table of this part, which can be removed, and a box for the name of a new one."""
+        with ui.row().classes("w-full items-center gap-1"):
+            for name in names:
+                remove = SetValue((*path, key, name), stays=len(path))
+                button = ui.button(name, icon="delete", on_click=lambda edit=remove: self._make(edit))
+                button.props("flat no-caps dense size=sm").props["aria-label"] = f"Remove {name} from {key}"
         with ui.row().classes("w-full items-center no-wrap gap-1"):
             box = ui.input(placeholder=f"new name in {key}").props("outlined dense").classes("grow")
             box.props.update({"data-new": key, "aria-label": f"New name in {key}"})
 
             def add() -> None:
                 if name := str(box.value or "").strip():
-                    self._guarded(self._session.make, AddInner((*path, key), name))
+                    self._make(AddInner((*path, key), name))
 
             box.on("keydown.enter", add)
             button = ui.button(icon="add", on_click=add).props("flat round dense size=sm")
             button.props["aria-label"] = f"Add to {key}"
+
+    def _make(self, edit: RigEdit) -> None:
+        self._guarded(self._session.make, edit)
 
     def _foot(self, part: str) -> None:
         section, _, name = part.partition(".")
@@ -106,7 +130,7 @@ class RigSelection:
 
     def _remove(self, section: str, name: str) -> None:
         if name in below(self._session.document.table, section):
-            self._guarded(self._session.make, RemoveEntry(section, name))
+            self._make(RemoveEntry(section, name))
 
     def _show_circuit(self, file: Path) -> None:
         self._guarded(self._open, file)

@@ -109,14 +109,9 @@ class RigSession(FileSession):
         return f"{section}.{name}"
 
     def circuits(self, part: str) -> dict[str, Path]:
-        """The circuit files that a part names, by how it names them: the rig's own, those of simulated devices."""
-        table, folder = self.document.table, self.document.file.parent
-        named = circuit_files(table).get(part, ())
-        return {name: folder / name for name in named if _is_file(folder / name)}
+        """The circuit files that a part names, by how it names them: the rig's own, those of simulated devices.
 
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except ValueError:  # a null character in the name
-        return False
+        One that does not exist yet can be begun.
+        """
+        named = circuit_files(self.document.table).get(part, ())
+        return {name: self.document.file.parent / name for name in named if "\0" not in name}

@@ -36,7 +36,8 @@ class EditorWindow:
         self.page: EditingPage | None = None
         self._show(files.first)
         ui.on("circuit-edit", self._edit)
-        ui.context.client.on_delete(self._close)
+        files.followers.append(self._show_first)
+        ui.context.client.on_delete(self._end)
 
     def open(self, file: Path, part: str = "") -> None:
         """Show a circuit file, with a part selected, if there is one of this name. Raises HilserverError."""
@@ -47,6 +48,13 @@ class EditorWindow:
         if part and self.page is not None:
             self.page.select(part)
 
+    def _show_first(self) -> None:
+        self._show(self._files.first)
+
+    def _end(self) -> None:
+        self._files.followers.remove(self._show_first)
+        self._close()
+
     def _close(self) -> None:
         if self.page is not None:
             self.page.close()
@@ -56,12 +64,13 @@ class EditorWindow:
         self._content.clear()
         first = self._files.first
         session.look()  # a file that it names may have been edited meanwhile
-        leave = None if session is first else (first.document.file.name, lambda: self._show(first))
+        leave = None if session is first else (first.document.file.name, self._show_first)
         with self._content:
             if isinstance(session, RigSession):
                 self.page = RigPage(session, self.open)
             elif isinstance(session, EditorSession):
-                self.page = EditorPage(session, self._link, leave)
+                begin = self._files.begin_rig if self._files.can_become_rig and self._link is None else None
+                self.page = EditorPage(session, self._link, leave, begin)
 
     async def _edit(self, event: GenericEventArguments) -> None:
         if self.page is not None and isinstance(event.args, Mapping):

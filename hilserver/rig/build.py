@@ -35,7 +35,7 @@ from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.rig.trust import remember
 from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
-from hilserver.toml import parse_with_tolerances, read_toml
+from hilserver.toml import is_there, parse_with_tolerances, read_toml
 
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
@@ -150,7 +150,7 @@ def load_rig(path: Path | str, library: Library | None = None, *, texts: Mapping
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
             read_into(sources, key, name)
-    if isinstance(name := rig_source.get("calibration"), str) and (file.parent / name).exists():
+    if isinstance(name := rig_source.get("calibration"), str) and is_there(file.parent / name):
         read_into(sources, "calibration", name)  # before the first calibration there is none
     sources["devices"] = {}
     for name, table in _plant_tables(rig_source):

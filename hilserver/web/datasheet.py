@@ -48,8 +48,8 @@ class DatasheetField:
             return f"in {shown_value(0.0, info.unit)[2:]}" if info.unit else ""
         if info.minimum is None or info.maximum is None:
             bound = info.maximum if info.minimum is None else info.minimum
-            return f"at {'most' if info.minimum is None else 'least'} {shown_value(float(bound or 0.0), info.unit)}"
-        return f"{shown_value(info.minimum, info.unit).split(' ')[0]} … {shown_value(info.maximum, info.unit)}"
+            return f"at {'most' if info.minimum is None else 'least'} {_shown(float(bound or 0.0), info.unit)}"
+        return f"{_shown(info.minimum, info.unit).split(' ')[0]} … {_shown(info.maximum, info.unit)}"
 
     def problem(self, entry: str) -> str:
         """What is wrong with an entry as far as unit and range tell; empty if nothing is. The server checks the rest.
@@ -86,6 +86,11 @@ class DatasheetField:
         if isinstance(value, str):
             return to_si(value, self.info.unit)
         raise ValueError(f"{entry} has no unit")
+
+
+def _shown(bound: float, unit: str) -> str:
+    """A bound with all its digits: 65535, not 6.554e+04."""
+    return shown_value(bound, unit, digits=7)
 
 
 def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[DatasheetField]:

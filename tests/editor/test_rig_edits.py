@@ -111,8 +111,8 @@ def test_a_channel_that_is_entered_value_by_value_is_one_that_hilserver_check_ac
 
 def test_a_simulated_device_gets_a_sensor() -> None:
     session = rig()
-    assert session.fields.lists("devices.rig") == ["sensors", "actuators"]
-    assert (session.fields.lists("recording"), session.fields.lists("loop")) == (["triggers"], [])
+    assert [*session.fields.lists("devices.rig")] == ["sensors", "actuators"]
+    assert (session.fields.lists("recording"), session.fields.lists("loop")) == ({"triggers": []}, {})
     session.make(AddInner(("devices", "rig", "sensors"), "speed"))
     assert "speed = {}" in session.document.text
     for key, value in (("of", "rod.v"), ("value", ["-1 m/s", "1 m/s"])):

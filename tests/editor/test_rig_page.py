@@ -121,3 +121,35 @@ def the_circuit_is_opened_from_the_rig(page: Page, circuit: Path) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".editor-state")).to_have_text("saved")
     assert circuit.read_text() == before
+
+
+def test_a_rig_is_begun_in_an_empty_file_and_clicks_are_not_lost(browser: Browser, tmp_path: Path) -> None:
+    with local_page(tmp_path, "edit", "new.toml") as url, opened(browser, url, 1500) as page:
+        page.wait_for_function("window.did_handshake")
+        with opened(browser, url, 1500) as other:
+            other.wait_for_function("window.did_handshake")
+            page.get_by_role("button", name="Begin a rig").click()
+            expect(other.locator('[data-entry="loop"]')).to_be_visible()
+        page.get_by_label("Add to inputs").click()
+        expect(page.locator(".part-name input")).to_have_value("input")
+        page.locator(".part-name input").fill("joystick")
+        page.get_by_label("Add to channels").click(delay=300)  # the box loses the focus, the list changes
+        expect(page.locator(".part-name input")).to_have_value("channel")
+        enter(page, "value", "3 bar")
+        page.locator('[data-entry="inputs.joystick"]').click(delay=300)
+        expect(page.locator(".part-name input")).to_have_value("joystick")
+        page.locator('[data-entry=""]').click()
+        enter(page, "circuit", "circuit.toml")
+        page.locator(".open-circuit", has_text="Draw circuit.toml").click()
+        expect(page.locator(".leave")).to_be_visible()
+        page.locator('.palette-item[data-kind="tank"]').click()
+        page.keyboard.press("Control+s")
+        eventually((tmp_path / "circuit.toml").exists, 60)
+        page.locator(".leave").click()
+        expect(page.locator(".open-circuit", has_text="Open circuit.toml")).to_be_visible()
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".editor-state")).to_have_text("saved")
+    assert (tmp_path / "new.toml").read_text() == (
+        'name = "new"\ncircuit = "circuit.toml"\n\n[loop]\nrate = "1 kHz"\n\n'
+        '[inputs]\njoystick = {}\n\n[channels]\nchannel = { value = "3 bar" }\n'
+    )
