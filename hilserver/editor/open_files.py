@@ -54,6 +54,14 @@ class OpenFiles:
         """Whether there is nothing yet in the file that was named."""
         return isinstance(self.first, EditorSession) and not self.first.document.text.strip()
 
+    def is_of_rig(self, session: EditorSession) -> bool:
+        """Whether a circuit is what a rig runs, and not the machine of one of its devices."""
+        rig = self.first
+        if not isinstance(rig, RigSession):
+            return session is rig
+        named = rig.document.table.get("circuit")
+        return isinstance(named, str) and self._sessions.get(_place(rig.document.file.parent / named)) is session
+
     def begin_rig(self) -> None:
         """Make the file that was named a rig file, unless there is something in it."""
         if not self.can_become_rig:

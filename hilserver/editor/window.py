@@ -70,7 +70,8 @@ class EditorWindow:
                 self.page = RigPage(session, self.open)
             elif isinstance(session, EditorSession):
                 begin = self._files.begin_rig if self._files.can_become_rig and self._link is None else None
-                self.page = EditorPage(session, self._link, leave, begin)
+                link = self._link if self._files.is_of_rig(session) else None
+                self.page = EditorPage(session, link, leave, begin)
 
     async def _edit(self, event: GenericEventArguments) -> None:
         if self.page is not None and isinstance(event.args, Mapping):

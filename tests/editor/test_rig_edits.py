@@ -228,6 +228,10 @@ def test_the_rig_is_checked_with_its_circuit_as_that_is_being_edited(tmp_path: P
     circuit = files.open(file)
     assert isinstance(circuit, EditorSession)
     assert files.open(tmp_path / "circuits/lift.toml") is circuit
+    machine = files.open(tmp_path / "circuits/lift_machine.toml")
+    assert isinstance(machine, EditorSession)
+    assert files.is_of_rig(circuit)  # what may be applied to the running rig
+    assert not files.is_of_rig(machine)
     circuit.make(SetValue(("components", "relief", "opening_pressure"), "150 kg"))
     session.look()
     [wrong] = [each for each in session.findings if not each.is_note]
