@@ -16,7 +16,6 @@ CONFIG = Path(__file__).parents[2] / "config"
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("rig.toml", '[channels.p_A]\nunit = "Pa"\n', "is a rig, not a circuit"),
         ("cycle.toml", 'description = "x"\n[inputs.work]\npoints = []\n', "is a work cycle, not a circuit"),
         ("broken.toml", "[components\n", "is not valid TOML"),
         ("text.toml", b"\xff\xfe", "can't be read"),
