@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import inspect
 import os
+import re
 import signal
 import sys
 import threading
@@ -52,10 +54,17 @@ def program(only: str | None = None) -> typer.Typer:
         module, function = ELSEWHERE.get(name, (name, name))
         command = getattr(importlib.import_module(f"hilserver.cli.{module}"), function)
         if isinstance(command, typer.Typer):
+            for each in command.registered_commands:
+                each.help = _unwrapped(each.help or inspect.getdoc(each.callback))
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, help=_unwrapped(inspect.getdoc(command)))(command)
     return app
+
+
+def _unwrapped(text: str | None) -> str:
+    """Paragraphs in one line each: the terminal wraps them where it ends."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text or "")
 
 
 def _print_version(wanted: bool) -> None:

@@ -179,7 +179,7 @@ def _compact(grid: Grid, title: str) -> TerminalTable:
 
     table = TerminalTable(title=title, caption=grid.caption, box=None, pad_edge=False)
     for number, head in enumerate(grid.head):
-        table.add_column(head, justify="right" if number > 1 else "left", no_wrap=not number)
+        table.add_column(head, justify="right" if number > 1 else "left")
     for row in grid.rows:
         table.add_row(*row)
     return table

@@ -222,7 +222,7 @@ def grid_table(grid: Grid, title: str, compact: bool = False) -> TerminalTable:
     if compact:
         table.box = None
     for number, head in enumerate(grid.head):
-        table.add_column(head, justify="right" if number else "left", no_wrap=not number)
+        table.add_column(head, justify="right" if number else "left")
     for row in grid.rows:
         table.add_row(*row)
     return table

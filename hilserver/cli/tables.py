@@ -42,7 +42,7 @@ class TerminalTable(rich.table.Table):
             yield from self._as_list()
             return
         for column, width in zip(self.columns, fitted(least, most, room), strict=True):
-            column.width = width
+            column.width, column.no_wrap = width, False
         yield from super().__rich_console__(console, options)
 
     def _widths(self, measure: Callable[[str], int]) -> list[int]:

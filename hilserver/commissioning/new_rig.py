@@ -45,7 +45,7 @@ A test rig for hilserver, made from the template `{template}` ({text}).
     hilserver check rig.toml       # what is configured, and every problem in it
 {trial}
     hilserver run rig.toml         # in real time, until Ctrl-C
-    hilserver panel rig.toml       # in a second terminal: operate it in the browser
+    hilserver panel                # in a second terminal: operate it in the browser
 
 The virtual circuit is `{circuit}`. `hilserver components` lists the component types that it may contain.
 

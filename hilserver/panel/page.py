@@ -44,7 +44,7 @@ def build(
     Header(page, log_out)
     with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1700px] mx-auto"):
         Notes(page)
-        with ui.tabs().props("dense no-caps inline-label align=left").classes("w-full text-slate-600") as tabs:
+        with ui.tabs().props("dense no-caps inline-label align=left").classes("views w-full text-slate-600") as tabs:
             operate = ui.tab("Operate", icon="account_tree")
             plots = ui.tab("Plots", icon="show_chart")
             timing = ui.tab("Timing", icon="timer")

@@ -130,8 +130,11 @@ window.panel = (() => {
   }
 
   // Limits of an axis: chosen by the chart, except for a signal that hardly moves, whose noise should look like noise.
+  // They are round, since the chart writes them.
   function atLeast(span) {
-    const end = (side) => ({ min, max }) => (max - min < span ? (min + max + side * span) / 2 : null);
+    const step = 10 ** Math.floor(Math.log10(span / 5));
+    const round = (limit) => Number((Math.ceil(limit / step) * step).toPrecision(9));
+    const end = (side) => ({ min, max }) => (max - min < span ? side * round((side * (min + max) + span) / 2) : null);
     return { min: end(-1), max: end(1) };
   }
 

@@ -34,9 +34,9 @@ class SchematicView:
         self._source: Mapping[str, Any] | None = None
         self._dialog = ComponentDialog(page)
         with ui.column().classes("card w-full gap-1"):
-            with ui.row().classes("w-full items-baseline no-wrap"):
+            with ui.row().classes("about-circuit w-full items-baseline no-wrap"):
                 heading("Virtual circuit").classes("whitespace-nowrap")
-                self._about = ui.label().classes("text-sm text-slate-500 truncate grow")
+                self._about = ui.label().classes("description text-sm text-slate-500 truncate grow")
                 self._version = ui.label().classes("text-sm text-slate-500 whitespace-nowrap circuit-version")
                 for name, icon in _ZOOM.items():
                     button = ui.button(icon=icon).props(f"flat round dense size=sm aria-label='{name}'")

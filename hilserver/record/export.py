@@ -52,9 +52,10 @@ def export(
     Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
     value that any circuit of the run has, empty if the circuit of a row lacks it; ``events``: JSON list, mostly
     empty (in MDF4 an attachment, in MAT a structure, in Excel a sheet). Notes on the log are among the events, at
-    the first row at or after their time. ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept,
-    with the events of the omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the
-    ``unit`` if the log contains it, and the file carries the log's header under ``hilserver`` (not MAT or Excel).
+    the first row at or after their time. ``columns`` are patterns like ``"raw.*"``; ``time`` is there in any case. One
+    row of ``every`` is kept, with the events of the omitted rows after it. Packed arrays of circuits stay in the log.
+    Fields carry the ``unit`` if the log contains it, and the file carries the log's header under ``hilserver`` (not MAT
+    or Excel).
     The log is read twice and never held in memory. An existing ``out`` is replaced when the export is complete.
 
     Raises `HilserverError` if the log or its notes can't be read, ``out`` can't be written, or a pattern matches no
@@ -70,7 +71,7 @@ def export(
         raise RecordError(target, "is the log itself: choose another name for the export.")
     names, events = _survey(source, every)
     wanted = _matching(source.path, names, columns)
-    if format == "mf4" and TIME not in wanted:  # MDF4 requires a time base
+    if TIME not in wanted:  # without it, nobody can plot the others
         wanted = [TIME, *wanted]
     schema = _schema(source, wanted)
     partial = target.with_name(target.name + ".part")

@@ -28,7 +28,7 @@ from hilserver.report.event_list import EventList, Kind, Listed
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, ResultCode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
-from hilserver.tick.row import RowHeader, command_in
+from hilserver.tick.row import HEADER_CELLS, RowHeader, command_in, headers
 from hilserver.units import shown_unit
 
 FAULTS = (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED)
@@ -143,8 +143,11 @@ class _Run:
         self.rows, self.last = self.rows + len(batch), float(time[-1])
         self.missed += int(column["missed"].sum())
         self.envelope.add(np.stack([self._sampled(column, name) for name in self.shown], axis=1))
-        nothing = np.zeros(len(batch))
-        self.timing.add(np.stack([column.get(name, nothing) for name in RowHeader.names()], axis=1))
+        rows = np.zeros((len(batch), HEADER_CELLS))
+        heads: Any = headers(rows)  # whose whole numbers are none of the floats that stand in the log's columns
+        for name in set(RowHeader.names()) & column.keys():
+            heads[name] = column[name]
+        self.timing.add(rows)
         running = column["mode"] == Mode.RUNNING
         if running.any():
             for name, valve in self.valves.items():

@@ -27,6 +27,7 @@ from hilserver.rig.checks import (
     unresolved_in_rig,
 )
 from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.file_kinds import kind_of
 from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import subtables, unresolved
@@ -132,6 +133,10 @@ class Rig:
         return read_circuit(source, self.library, file, self.circuit_folder)
 
 
+OTHER_FILES = ("circuit", "sub-circuit", "work cycle", "sequence", "mechanism", "study", "layout")
+"""Kinds of files that are easily given instead of a rig file; their keys would all be called unknown."""
+
+
 def load_rig(path: Path | str, library: Library | None = None, *, texts: Mapping[Path, str] | None = None) -> Rig:
     """Load and check a rig. Raises ConfigurationError with every problem of the rig file and all files it names.
 
@@ -140,6 +145,8 @@ def load_rig(path: Path | str, library: Library | None = None, *, texts: Mapping
     """
     file, given = Path(path), texts or {}
     rig_source = _read(file, str(file), given)
+    if (kind := kind_of(rig_source)) in OTHER_FILES:
+        raise ConfigurationError([Problem(f"is a {kind}, not a rig file", "", str(file))])
     problems: list[Problem] = []
     sources: dict[str, Any] = {"rig": rig_source}
 

@@ -16,6 +16,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems
 from hilserver.protocol.commands import BeginPlayout, Command, React
 from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.rig.cycle import CycleInput
+from hilserver.rig.file_kinds import kind_of
 from hilserver.sequences.table import read_csv
 from hilserver.tick.codes import Mode
 from hilserver.toml import read_toml
@@ -219,6 +220,8 @@ def load_sequence(path: Path) -> Sequence:
     try:
         settings = SequenceFile.model_validate(source)
     except ValidationError as error:
+        if (kind := kind_of(source)) in ("rig", "circuit"):
+            raise ConfigurationError([Problem(f"is a {kind} file, not a test sequence", "", file)]) from None
         problems += problems_of(error, source, file=file, names=SequenceFile.model_fields)
     steps, tables = list[Step](), source.get("step", ())
     for number, table in enumerate(tables if isinstance(tables, list | tuple) else ()):

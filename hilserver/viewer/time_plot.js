@@ -3,6 +3,7 @@ import { echarts } from "nicegui-echart";
 
 const CURSORS = ["#be185d", "#0f4c81"];
 const MARKS = { fault: "#b91c1c", lost: "#b91c1c", switch: "#7c3aed", note: "#c2410c", trigger: "#0e7490", mode: "#15803d", command: "#586579" };
+const LETTER = 13; // pixels that the words beside a line need
 const GRIP = 6; // pixels beside a cursor at which it can be taken
 const PANE = { left: 70, right: 18, first: 30, gap: 26 };
 
@@ -18,6 +19,9 @@ function clock(time, span) {
   const two = (number) => String(number).padStart(2, "0");
   return `${sign}${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
 }
+
+// Whether the words of a moment stand on the right of its line.
+const below = (kind) => kind === "command" || kind === "note";
 
 export default {
   template: "<div></div>",
@@ -197,13 +201,28 @@ export default {
       };
     },
 
+    // Which moments have room for their words, so that none lie on one another: faults first, then the earlier one.
+    readable(moments) {
+      if (!moments.length) return new Set();
+      const [begin, end] = this.section(), space = this.chart.getWidth() - PANE.left - PANE.right;
+      const place = ({ time, kind }) => ((time - begin) / (end - begin)) * space + (below(kind) ? LETTER : 0);
+      const ranks = Object.keys(MARKS), rank = ({ kind }) => (ranks.indexOf(kind) + ranks.length + 1) % (ranks.length + 1);
+      const order = moments.map((_, k) => k).sort((a, b) => rank(moments[a]) - rank(moments[b]) || moments[a].time - moments[b].time);
+      const places = [];
+      return new Set(order.filter((k) => {
+        const here = place(moments[k]);
+        return places.every((other) => Math.abs(other - here) >= LETTER) && places.push(here);
+      }));
+    },
+
     // What happened, and the cursors, as vertical lines in all panes; their words in the first.
     marks(moments, cursors) {
       const room = Math.floor((this.height || 200) / 6); // letters beside a line
+      const readable = this.readable(moments);
       const lines = [
-        ...moments.map(({ time, kind, text }) => ({
+        ...moments.map(({ time, kind, text }, k) => ({
           xAxis: time, lineStyle: { color: MARKS[kind] || "#586579", type: "dashed", width: 1 }, name: text,
-          label: { color: MARKS[kind] || "#586579", fontSize: 10, position: kind === "command" || kind === "note" ? "insideEndBottom" : "insideEndTop", formatter: text.slice(0, room) },
+          label: { color: MARKS[kind] || "#586579", fontSize: 10, position: below(kind) ? "insideEndBottom" : "insideEndTop", formatter: readable.has(k) ? text.slice(0, room) : "" },
         })),
         ...cursors.map((time, k) => ({
           xAxis: time, lineStyle: { color: CURSORS[k], type: "solid", width: 1.6 },

@@ -81,6 +81,12 @@ def test_every_command_has_help(name: str, hilserver: Command) -> None:
     assert len(said.out.splitlines()) > 8
 
 
+def test_help_breaks_lines_only_where_the_terminal_ends(hilserver: Command) -> None:
+    """Not where the source of the program does."""
+    lines = [line.strip() for line in hilserver("demo", "--help").out.splitlines()]
+    assert any("are switched live over MQTT" in line for line in lines)
+
+
 def test_check_shows_the_rig(hilserver: Command) -> None:
     said = hilserver("check", DEMO)
     assert (said.code, said.err) == (0, "")
@@ -450,6 +456,17 @@ def test_every_command_refuses_a_bad_rig(hilserver: Command, files: Files) -> No
         assert (said.code, said.out) == (2, "")
         assert re.search(r"rig\.toml:\d+: loop\.rate", said.err)
     assert sorted(path.name for path in files.folder.iterdir()) == ["circuit.toml", "cycle.toml", "rig.toml"]
+
+
+def test_a_file_of_another_kind_is_called_so(hilserver: Command) -> None:
+    config = Path(__file__).parents[2] / "config"
+    for command, file, said in (
+        ("simulate", "cycles/lift.toml", "is a work cycle, not a rig file"),
+        ("run", "circuits/lift.toml", "is a circuit, not a rig file"),
+        ("test", "rigs/lift.toml", "is a rig file, not a test sequence"),
+    ):
+        answer = hilserver(command, config / file)
+        assert (answer.code, answer.err.splitlines()[0]) == (2, f"{config / file}: {said}")
 
 
 def test_check_reports_wrong_values_and_unknown_names_together(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def printed(table: TerminalTable, width: int) -> str:
 
 def table_of(rows: list[list[str]], boxed: bool = True) -> TerminalTable:
     table = TerminalTable(*(f"head {n}" for n in range(len(rows[0]))), title="a title")
+    table.columns[0].no_wrap = True  # which would cut its cells
     if not boxed:
         table.box = None
     for row in rows:

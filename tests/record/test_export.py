@@ -117,6 +117,7 @@ def test_an_export_is_written_in_chunks(tmp_path: Path) -> None:
     export(tmp_path / "run.arrow", tmp_path / "run.parquet", columns=["raw.*"])
     file = pa.parquet.ParquetFile(tmp_path / "run.parquet")
     assert file.num_row_groups == 3
+    assert file.schema_arrow.names[0] == "time"
     assert_same_bits(file.read()["raw.p_A"].to_numpy(), rows[:, 2])
 
 

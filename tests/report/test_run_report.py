@@ -22,6 +22,7 @@ from hilserver.report.run_report import run_report, write_run_report
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
+from hilserver.tick.row import headers
 from hilserver.toml import read_toml
 
 RIG = Path(__file__).parents[2] / "config/rigs/demo.toml"
@@ -72,6 +73,18 @@ def test_figures_are_those_of_the_log(log: Path) -> None:
     assert f"{ticks} ticks of 1 ms, 0 missed, 1 switches of the circuit" in page.markdown(
         {"signals": "", "circuit-0": ""}
     )
+
+
+def test_the_timing_is_that_of_the_log_also_with_missed_ticks(log: Path, tmp_path: Path) -> None:
+    def in_real_time(values: np.ndarray[Any, Any], row: int) -> None:
+        heads: Any = headers(values[np.newaxis])
+        heads["wake_error"], heads["compute_time"], heads["missed"] = 20e-6, 100e-6, 3 if row == 700 else 0
+
+    page = run_report(rewritten(log, tmp_path / "late.arrow", rows=in_real_time))
+    timing = {row[0].strip(): row for row in grids(page)["µs"].rows}
+    assert timing["wake-up after the deadline"][1] == "20.0"
+    assert timing["wake-up after the deadline"][-1] == "3020.0"
+    assert "3 ticks missed; time synchronisation error 3020 µs, minimum step 100 µs of 1000 µs." in page.blocks
 
 
 def test_events_are_listed_in_order(log: Path) -> None:
