@@ -59,7 +59,7 @@ def new(
     if ask or answers is not None or answer:
         if template is not None:
             raise HilserverError("--template is for a rig without questions: the answers choose the template.")
-        named = {"name": rig_name} if name or answers is None else {}
+        named = {"name": name} if name else {}
         known = _known(answers, named | valve | dict(map(_pair, answer or [])), catalogue_valves(catalogue), rig_name)
         written = _from_answers(folder, known, ask)
     else:
@@ -72,12 +72,13 @@ def new(
 
 
 def _known(file: Path | None, options: Mapping[str, str], catalogue: Catalogue, name: str) -> Answers:
-    """The answers of options, and before them of a file."""
-    from hilserver.commissioning.questions import given_answers
+    """The answers of options, and before them of a file; without a name there, ``name``: that of the folder."""
+    from hilserver.commissioning.questions import FOLDER, given_answers
 
-    read = answers_in(file) if file else {}
-    found = given_answers(read, catalogue, str(file or ""))
-    given = given_answers(({} if "name" in read else {"name": name}) | dict(options), catalogue)
+    found = given_answers(answers_in(file) if file else {}, catalogue, str(file or ""))
+    given = given_answers(options, catalogue)
+    if "name" not in found.texts | given.texts:
+        found.texts["name"], found.origins["name"] = name, FOLDER
     found.texts |= given.texts
     found.origins |= given.origins
     for key in given.texts:
