@@ -103,7 +103,7 @@ def answers_in(file: Path) -> dict[str, Any]:
 
 def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
     """Create the folder from the answers, and with ``ask`` from what the user says to the other questions."""
-    from hilserver.cli.dialogue import asked
+    from hilserver.cli.dialogue import asked, say
     from hilserver.cli.examples import example
     from hilserver.commissioning.new_rig import answered_rig, refuse_impossible, refuse_used
     from hilserver.commissioning.questions import QUESTIONS, completed
@@ -115,7 +115,7 @@ def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
     examples = example("rigs/demo.toml").parent
     if not ask:
         return answered_rig(folder, examples, completed(answers))
-    typer.echo("Enter takes the value in brackets; Ctrl-C ends it, and nothing is created.")
+    say("Enter takes the value in brackets. Write values with their units. Ctrl-C ends it, and nothing is created.")
     while True:
         answers = asked(answers, lambda so_far: refuse_impossible(so_far, examples))
         try:
@@ -124,7 +124,7 @@ def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
             again = {problem.key for problem in error.problems} & QUESTIONS.keys()
             if not again:
                 raise
-            typer.echo("\n".join(f"Not possible: {problem.message}" for problem in error.problems))
+            say("\n".join(f"Not possible: {problem.message}" for problem in error.problems), 2)
             for key in again:
                 answers.texts.pop(key)
 

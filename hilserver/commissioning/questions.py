@@ -233,7 +233,8 @@ def _choice(choices: Mapping[str, str]) -> dict[str, Any]:
 
 def _valves(answers: Answers) -> dict[str, str]:
     return {OWN: "your own valve, with the values of its datasheet"} | {
-        name: f"{valve['source']}" for name, valve in answers.catalogue.items()
+        name: ", ".join(f"{key} {text}" for key, text in valve.items() if key != "source")
+        for name, valve in answers.catalogue.items()
     }
 
 
