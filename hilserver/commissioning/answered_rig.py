@@ -13,17 +13,13 @@ from tomlkit.items import InlineTable
 
 from hilserver.commissioning.questions import (
     ANSWERED,
-    AT_B,
     CURRENT,
     QUESTIONS,
     TABLE,
-    USUAL_DROP,
     Answers,
     has_current_output,
-    load_pressure,
-    load_problem,
-    piston_areas,
 )
+from hilserver.commissioning.usual_values import AT_B, USUAL_DROP, load_pressure, load_problem, piston_areas
 from hilserver.units import shown_value
 
 TEMPLATES = {"one": "demo", "two": "lift"}

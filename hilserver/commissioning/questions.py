@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import pi, sqrt
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError, create_model
 
+from hilserver.commissioning.usual_values import (
+    FALLS,
+    HIGHEST_F3,
+    rounded,
+    usual_damping,
+    usual_flow,
+    usual_mass,
+    usual_pressure_range,
+)
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.driver import SlowDriverConfig, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import RigSettings, SimulationSettings, ValveSettings
-from hilserver.units import BAR, Flow, Length, Number, Pressure, shown_unit
+from hilserver.units import Flow, Length, Number, Pressure
 
 Catalogue = Mapping[str, Mapping[str, str]]
 """Valves by name: answers to the questions about a valve, as far as the datasheet states them, and their ``source``."""
@@ -47,19 +55,6 @@ COMMANDS = {
 CURRENT = (0.004, 0.020)
 """Live zero: output at command -1 and +1, A."""
 PER = {"edge": "over one edge, P to A", "loop": "over both, P to A and B to T, with A connected to B"}
-HIGHEST_F3 = sqrt(1.0 + sqrt(2.0))
-"""Ratio of the -3 dB and -90° frequencies of a second-order spool without damping."""
-GRAVITY = 9.80665
-RANGES = (60.0, 100.0, 160.0, 250.0, 400.0, 600.0, 1000.0)
-"""Usual ranges of pressure sensors, bar."""
-AT_B = 10.0 * BAR
-"""Pressure at port B of the resting load, Pa gauge."""
-LIFTED = 0.8
-"""Share of the supply pressure that the load may take at port A: the rest moves it."""
-FALLS = {"range": 1.5, "limit": 0.96, "load": 0.3, "virtual": 2.0 / 3.0}
-"""Defaults as shares: sensor range of supply pressure, limit of range, load of supply, virtual of real flow."""
-USUAL_DROP = 35.0 * BAR
-"""Pressure drop over an edge at which flows of servo valves are compared, Pa."""
 
 
 class OwnAnswers(Datasheet):
@@ -312,48 +307,6 @@ def _full(text: str, answers: Answers) -> float:
 # --- defaults --------------------------------------------------------------------------------------------------------
 
 
-def piston_areas(answers: Answers) -> tuple[float, float]:
-    """Areas at A and B, m²."""
-    bore, rod = answers.value("bore"), answers.value("rod_diameter")
-    return 0.25 * pi * bore**2, 0.25 * pi * (bore**2 - rod**2)
-
-
-def load_pressure(answers: Answers) -> float:
-    """Pressure at A at which the load rests, Pa gauge, with `AT_B` at B."""
-    area_A, area_B = piston_areas(answers)
-    return float((GRAVITY * answers.value("mass") + AT_B * area_B) / area_A)
-
-
-def usual_flow(answers: Answers) -> float:
-    """Flow of an edge of the real valve at 35 bar, m³/s."""
-    point = NominalFlow(flow=answers["flow"], drop=answers["drop"], per=answers["per"])
-    return point.coefficient() * sqrt(USUAL_DROP)
-
-
-def _mass(answers: Answers) -> str:
-    area_A, area_B = piston_areas(answers)
-    room = (FALLS["load"] * answers.value("supply_pressure") * area_A - AT_B * area_B) / GRAVITY
-    return f"{float(f'{min(1000.0, max(room, 1.0)):.1g}'):g} kg"
-
-
-def _damping(answers: Answers) -> str:
-    """Of a second-order spool with the frequencies f3 and f90: at r = f3/f90, (1 - r²)² + (2·d·r)² = 2."""
-    if (f3 := answers.value("f3") if "f3" in answers.texts else None) is None:
-        return "0.8"
-    ratio = f3 / answers.value("f90")
-    return f"{sqrt(2.0 - (1.0 - ratio**2) ** 2) / (2.0 * ratio):.3g}"
-
-
-def _pressure_range(answers: Answers) -> str:
-    least = FALLS["range"] * max(answers.value("supply_pressure"), answers.value("virtual_pressure")) / BAR
-    return f"{next((each for each in RANGES if each >= least), float(f'{least:.2g}')):g} bar"
-
-
-def _round(value: float, unit: str, digits: int = 2) -> str:
-    name, factor = shown_unit(unit)
-    return f"{float(f'{factor * value:.{digits}g}'):g} {name}"
-
-
 def _always(text: str) -> Callable[[Answers], str]:
     return lambda answers: text
 
@@ -388,7 +341,7 @@ def _about_the_valve() -> Iterator[Question]:
     own: Callable[[Answers], bool] = lambda answers: answers["servo_valve"] == OWN  # noqa: E731
     yield Question("f3", text, _always(NONE), _or_none(_f3), own)
     text = "Damping ratio of the spool, without a unit: 0.6 to 1 for servo valves; the default fits f3, if known."
-    yield Question("damping", text, _damping, _of(ValveSettings, "damping", number=True))
+    yield Question("damping", text, usual_damping, _of(ValveSettings, "damping", number=True))
     text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if it is not known."
     yield Question("leakage", text, _always("1.2 l/min"), _of(Leakage, "flow"))
     text = "Pressure from P to T at which the datasheet states the leakage, in bar."
@@ -399,7 +352,7 @@ def _about_the_valve() -> Iterator[Question]:
 
 def _about_the_machine() -> Iterator[Question]:
     yield Question("bore", "Diameter of the cylinder's piston, in mm.", _always("63 mm"), _of(CylinderSettings, "bore"))
-    default: Callable[[Answers], str] = lambda answers: _round(0.57 * answers.value("bore"), "m")  # noqa: E731
+    default: Callable[[Answers], str] = lambda answers: rounded(0.57 * answers.value("bore"), "m")  # noqa: E731
     text = "Diameter of the piston rod, in mm."
     yield Question("rod_diameter", text, default, _of(CylinderSettings, "rod_diameter"))
     yield Question("stroke", "Stroke of the cylinder, in mm.", _always("1 m"), _of(CylinderSettings, "stroke"))
@@ -408,12 +361,12 @@ def _about_the_machine() -> Iterator[Question]:
     text = "Real supply pressure at the servo valve, in bar."
     yield Question("supply_pressure", text, _always("140 bar"), _of(SimulationSettings, "supply_pressure"))
     text = "Moving mass with the load, in kg; the rod lifts it, vertically."
-    yield Question("mass", text, _mass, _of(CylinderSettings, "mass"))
+    yield Question("mass", text, usual_mass, _of(CylinderSettings, "mass"))
 
 
 def _about_the_virtual() -> Iterator[Question]:
     text = "Nominal flow of the virtual 4/3 valve at 35 bar per edge, in l/min: less than that of the real valve."
-    default: Callable[[Answers], str] = lambda a: _round(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
+    default: Callable[[Answers], str] = lambda a: rounded(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
     yield Question("virtual_flow", text, default, _of(OwnAnswers, "virtual_flow"))
     text = "Pressure of the virtual pump, in bar. With one valve it should equal the real supply."
     yield Question("virtual_pressure", text, lambda a: a["supply_pressure"], _of(OwnAnswers, "virtual_pressure"))
@@ -422,11 +375,11 @@ def _about_the_virtual() -> Iterator[Question]:
 def _about_the_sensors() -> Iterator[Question]:
     text = "Range of the pressure sensors at A, B and the supply, in bar, from 0 to this value."
     rule = _range_of("pressure_range", "supply_pressure")
-    yield Question("pressure_range", text, _pressure_range, rule)
+    yield Question("pressure_range", text, usual_pressure_range, rule)
     text = "Range of the pressure sensor at the tank port, in bar, from 0 to this value."
     yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
     text = "Pressure at A or B at which the rig trips, in bar: what cylinder and hoses withstand."
-    limit: Callable[[Answers], str] = lambda a: _round(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
+    limit: Callable[[Answers], str] = lambda a: rounded(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
     yield Question("pressure_limit", text, limit, _pressure_limit)
     text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
     yield Question("position_range", text, lambda a: a["stroke"], _range_of("position_range", "stroke"))
@@ -492,15 +445,3 @@ QUESTIONS: Mapping[str, Question] = {
     for question in part()
 }
 """All questions by their keys, in their order."""
-
-
-def load_problem(answers: Answers) -> None:
-    """Raise ConfigurationError where the load can't be lifted."""
-    needed = load_pressure(answers)
-    for key in ("supply_pressure", "virtual_pressure", "pressure_limit"):
-        if needed > LIFTED * answers.value(key):
-            text = (
-                f"the load of {answers['mass']} takes {_round(needed, 'Pa', 3)} at port A of this cylinder, more than "
-                f"{100 * LIFTED:.0f} % of {key} ({answers[key]}): it could not be moved."
-            )
-            raise ConfigurationError([Problem(text, "mass")])
