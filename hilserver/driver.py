@@ -36,7 +36,7 @@ class DriverConfig(BaseModel):
 class SlowDriverConfig(DriverConfig):
     """Base of a slow driver's settings (``pace = Pace.SLOW``): settings of its I/O process."""
 
-    rate: Frequency = Field(default="100 Hz", gt=0, le=10_000, description="how often the device is read and written")
+    rate: Frequency = Field(default="100 Hz", ge=1, le=10_000, description="how often the device is read and written")
     watchdog: Time = Field(
         default="100 ms",
         gt=0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ def asked(given: Answers, judge: Callable[[Answers], None]) -> Answers:
     answers = Answers(given.catalogue)
     for question in open_questions(answers):
         if answers.settle(question, given):
-            typer.echo(f"{question.key} = {answers[question.key]}  ({answers.origins[question.key]})")
+            say(f"{question.key} = {answers[question.key]} ({answers.origins[question.key]})", 2)
         else:
             _ask(question, answers, judge)
     return answers
@@ -32,9 +34,9 @@ def _ask(question: Question, answers: Answers, judge: Callable[[Answers], None])
     from hilserver.errors import ConfigurationError
 
     choices, default = list(question.choices(answers).items()), question.default(answers)
-    typer.echo(f"\n{question.text}")
+    say(f"\n{question.text}")
     for number, (name, text) in enumerate(choices, 1):
-        typer.echo(f"  {number}  {name}: {text}")
+        say(f"  {number}  {name}: {text}", 5)
     while True:
         said = str(typer.prompt(question.key, default=default)).strip()
         if choices and said.isdigit() and 1 <= int(said) <= len(choices):
@@ -47,4 +49,10 @@ def _ask(question: Question, answers: Answers, judge: Callable[[Answers], None])
         except ConfigurationError as error:
             answers.texts.pop(question.key, None)
             for message in dict.fromkeys(problem.message for problem in error.problems):
-                typer.echo(f"  Not possible: {message}")
+                say(f"  Not possible: {message}", 2)
+
+
+def say(text: str, indent: int = 0) -> None:
+    """Show a text, wrapped at the width of the terminal; ``indent``: columns before its further lines."""
+    width = shutil.get_terminal_size().columns
+    typer.echo("\n".join(textwrap.fill(line, width, subsequent_indent=" " * indent) for line in text.split("\n")))

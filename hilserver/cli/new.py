@@ -59,7 +59,7 @@ def new(
     if ask or answers is not None or answer:
         if template is not None:
             raise HilserverError("--template is for a rig without questions: the answers choose the template.")
-        named = {"name": rig_name} if name or answers is None else {}
+        named = {"name": name} if name else {}
         known = _known(answers, named | valve | dict(map(_pair, answer or [])), catalogue_valves(catalogue), rig_name)
         written = _from_answers(folder, known, ask)
     else:
@@ -72,12 +72,13 @@ def new(
 
 
 def _known(file: Path | None, options: Mapping[str, str], catalogue: Catalogue, name: str) -> Answers:
-    """The answers of options, and before them of a file."""
-    from hilserver.commissioning.questions import given_answers
+    """The answers of options, and before them of a file; without a name there, ``name``: that of the folder."""
+    from hilserver.commissioning.questions import FOLDER, given_answers
 
-    read = answers_in(file) if file else {}
-    found = given_answers(read, catalogue, str(file or ""))
-    given = given_answers(({} if "name" in read else {"name": name}) | dict(options), catalogue)
+    found = given_answers(answers_in(file) if file else {}, catalogue, str(file or ""))
+    given = given_answers(options, catalogue)
+    if "name" not in found.texts | given.texts:
+        found.texts["name"], found.origins["name"] = name, FOLDER
     found.texts |= given.texts
     found.origins |= given.origins
     for key in given.texts:
@@ -102,7 +103,7 @@ def answers_in(file: Path) -> dict[str, Any]:
 
 def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
     """Create the folder from the answers, and with ``ask`` from what the user says to the other questions."""
-    from hilserver.cli.dialogue import asked
+    from hilserver.cli.dialogue import asked, say
     from hilserver.cli.examples import example
     from hilserver.commissioning.new_rig import answered_rig, refuse_impossible, refuse_used
     from hilserver.commissioning.questions import QUESTIONS, completed
@@ -114,7 +115,7 @@ def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
     examples = example("rigs/demo.toml").parent
     if not ask:
         return answered_rig(folder, examples, completed(answers))
-    typer.echo("Enter takes the value in brackets; Ctrl-C ends it, and nothing is created.")
+    say("Enter takes the value in brackets. Write values with their units. Ctrl-C ends it, and nothing is created.")
     while True:
         answers = asked(answers, lambda so_far: refuse_impossible(so_far, examples))
         try:
@@ -123,7 +124,7 @@ def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
             again = {problem.key for problem in error.problems} & QUESTIONS.keys()
             if not again:
                 raise
-            typer.echo("\n".join(f"Not possible: {problem.message}" for problem in error.problems))
+            say("\n".join(f"Not possible: {problem.message}" for problem in error.problems), 2)
             for key in again:
                 answers.texts.pop(key)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from math import sqrt
 from pathlib import Path
@@ -12,15 +13,13 @@ from tomlkit.items import InlineTable
 
 from hilserver.commissioning.questions import (
     ANSWERED,
-    AT_B,
+    CURRENT,
     QUESTIONS,
     TABLE,
-    USUAL_DROP,
     Answers,
-    load_pressure,
-    load_problem,
-    piston_areas,
+    has_current_output,
 )
+from hilserver.commissioning.usual_values import AT_B, USUAL_DROP, load_pressure, load_problem, piston_areas
 from hilserver.units import shown_value
 
 TEMPLATES = {"one": "demo", "two": "lift"}
@@ -35,6 +34,8 @@ STEP, CERTAIN = 0.4, 0.2
 """The test sequence's command, and the share of its expected travel that must be reached."""
 PUMP = 1.5
 """Flow of the virtual pump by the nominal flow of the virtual valve."""
+LINE, LEAST_LINE = 3.0, 2e-3
+"""Volume of the virtual line by the nominal flow of the virtual valve, s, and the least, m³."""
 SIMULATED_CARD, CARD = "the device: here a simulation of rig and I/O card ", "the device: the I/O card of the rig "
 """What the example's comment says of its device, and that of a real one."""
 COLUMN = 46
@@ -48,9 +49,18 @@ class Edited:
         self.document: Any = tomlkit.parse(text)
         self._answers = answers
         self._lines: dict[tuple[str, ...], list[str]] = {}
+        self._calculated: set[tuple[str, ...]] = set()
 
     def put(self, path: str, value: Any, *keys: str) -> None:
-        """Set the value at a dotted path, which comes from the answers ``keys``."""
+        """Set the value at a dotted path, which consists of the answers ``keys``."""
+        self._set(path, value, keys)
+
+    def calculate(self, path: str, value: Any, *keys: str) -> None:
+        """Set the value at a dotted path, which is calculated from the answers ``keys``."""
+        self._calculated.add(self._set(path, value, keys))
+
+    def _set(self, path: str, value: Any, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Set a value; returns the path of its line."""
         *tables, last = path.split(".")
         table, line = self.document, tuple[str, ...]()
         for name in tables:
@@ -58,8 +68,10 @@ class Edited:
                 line = (*line, name)
             table = table[name]
         table[last] = value
-        used = self._lines.setdefault(line if isinstance(table, InlineTable) else (*line, last), [])
+        line = line if isinstance(table, InlineTable) else (*line, last)
+        used = self._lines.setdefault(line, [])
         used += [key for key in keys if key not in used]
+        return line
 
     def drop(self, path: str) -> None:
         """Remove a key, if it is there."""
@@ -75,7 +87,10 @@ class Edited:
             table = self.document
             for name in tables:
                 table = table[name]
-            _note(table, last, answers_of(self._answers, keys, last))
+            if (*tables, last) in self._calculated:
+                _note(table, last, f"calculated from {answers_of(self._answers, keys)}")
+            else:
+                _note(table, last, answers_of(self._answers, keys, last))
         return str(tomlkit.dumps(self.document))
 
 
@@ -109,7 +124,7 @@ def answered_texts(texts: Mapping[Path, str], rig: Path, answers: Answers) -> di
         if path == rig:
             found[path] = _rig(text, answers)
         elif path.as_posix() not in _OF_THE_SIMULATED or answers["driver"] == "simulated":
-            edited = Edited(text, answers)
+            edited = Edited(_with_room(text), answers)
             _FILES[path.as_posix()](edited, answers)
             found[path] = edited.text()
     return found
@@ -138,9 +153,21 @@ def _speed(answers: Answers) -> float:
 # --- the rig file ----------------------------------------------------------------------------------------------------
 
 
+def _with_room(text: str) -> str:
+    """The text with lines for the values of a servo valve that the example leaves out, after its damping."""
+    tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+    for number, table in enumerate(tables):
+        lines = "".join(f"{key} = {{}}\n" for key in ("leakage", "overlap") if f"\n{key} = " not in table)
+        tables[number] = re.sub(r"(\ndamping = .*\n)", rf"\1{lines}", table)
+    return "".join(tables)
+
+
 def _rig(text: str, answers: Answers) -> str:
+    text = _with_room(text)
+    if "\nstroke = {" not in text:
+        text = re.sub(r"(\np_B_high = .*\n)", r"\1stroke = {}\n", text)
     if "Q_A" in answers.channels and "\nQ_A = " not in text:
-        text = text.replace("\nx = {", "\nQ_A = {}\nx = {")
+        text = text.replace("\nx = {", "\nQ_A = {}\nx = {").replace('\ntank = "p_T"', '\ntank = "p_T"\nflow = ""', 1)
     if answers["driver"] != "simulated":
         start, end = text.index("[devices.rig]"), text.index("[channels]")
         end = text.rfind("\n# ---", start, end) + 1 or end
@@ -192,10 +219,15 @@ def _device(answers: Answers) -> str:
     lines += ["", "[devices.rig.outputs]"]
     for output in answers.outputs:
         place = answers.value(key := f"at_{output}")
-        if is_ni:
-            line(f'{output} = {{ channel = "{place}", safe = 0.0 }}', key)
+        safe = 0.5 * sum(_raw(answers)[0])
+        if has_current_output(answers):
+            current = f'signal = "current", range = [0, 0.02], safe = {safe:g}'
+            line(f'{output} = {{ channel = "{place}", {current} }}', key, "valve_signal")
+        elif is_ni:
+            line(f'{output} = {{ channel = "{place}", safe = {safe:.1f} }}', key)
         else:
-            line(f'{output} = {{ table = "holding", address = {place}, type = "int16", safe = 0 }}', key)
+            table = f'table = "holding", address = {place}, type = "int16", safe = {round(safe)}'
+            line(f"{output} = {{ {table} }}", key, "valve_signal")
     return "\n".join([*lines, ""])
 
 
@@ -224,12 +256,13 @@ def _simulated_sensors(edited: Edited, answers: Answers) -> None:
     sensors = edited.document["devices"]["rig"]["sensors"]
     if "Q_A" not in answers.channels:
         sensors.pop("Q_A", None)
-    else:
-        first = next(iter(VALVES[answers["servo_valves"]].values()))
-        sensors["Q_A"] |= {"of": f"{first}.q_A", "raw": [-10, 10]}
     for channel in answers.channels:
         ends, key = _range(channel, answers)
-        edited.put(f"devices.rig.sensors.{channel}.value", ends, key)
+        settings = dict(sensors[channel])
+        if channel == "Q_A":
+            first = next(iter(VALVES[answers["servo_valves"]].values()))
+            settings = {"of": f"{first}.q_A", "raw": [-10, 10]} | settings
+        edited.put(f"devices.rig.sensors.{channel}", _inline(settings | {"value": ends}), key)
 
 
 def _channels(edited: Edited, answers: Answers) -> None:
@@ -244,26 +277,32 @@ def _channels(edited: Edited, answers: Answers) -> None:
             keys, scale = [key, "counts"], {"raw": [full * low, full], "value": ends}
         elif answers["driver"] == "ni" and answers["signal"] == "current":
             keys, scale = [key, "signal"], {"current": ends}
-        edited.put(f"channels.{channel}.device", "rig", *keys)
-        edited.put(f"channels.{channel}.source", channel, *keys)
-        edited.put(f"channels.{channel}.scale", _inline(scale), *keys)
-        if answers["driver"] != "simulated":
-            edited.drop(f"channels.{channel}.delay")
+        kept = edited.document["channels"][channel]
+        others = ("filter",) if answers["driver"] != "simulated" else ("filter", "delay")
+        others_kept = {key: kept[key] for key in others if key in kept}
+        settings = {"device": "rig", "source": channel, "scale": scale} | others_kept
+        edited.put(f"channels.{channel}", _inline(settings), *keys)
 
 
 def _inline(table: Mapping[str, Any]) -> Any:
     """An inline table with spaces as in the examples."""
-    items = ", ".join(f"{key} = {tomlkit.item(value).as_string()}" for key, value in table.items())
-    return tomlkit.value(f"{{ {items} }}")
+    return tomlkit.value(_inline_text(table))
+
+
+def _inline_text(table: Mapping[str, Any]) -> str:
+    items = (
+        f"{key} = {_inline_text(value) if isinstance(value, Mapping) else tomlkit.item(value).as_string()}"
+        for key, value in table.items()
+    )
+    return f"{{ {', '.join(items)} }}"
 
 
 def _limits(edited: Edited, answers: Answers) -> None:
     for port in ("A", "B"):
         edited.put(f"limits.p_{port}_high.max", answers["pressure_limit"], "pressure_limit")
-    if "stroke" in edited.document["limits"]:
-        stroke = answers.value("stroke")
-        edited.put("limits.stroke.min", f"{1e3 * 0.02 * stroke:.4g} mm", "stroke")
-        edited.put("limits.stroke.max", f"{1e3 * 0.98 * stroke:.4g} mm", "stroke")
+    low, high = (f"{1e3 * share * answers.value('stroke'):.4g} mm" for share in (0.02, 0.98))
+    limit = _inline({"channel": "x", "min": low, "max": high, "action": "warn"})
+    edited.calculate("limits.stroke", limit, "stroke")
 
 
 def _cylinder(edited: Edited, answers: Answers) -> None:
@@ -281,10 +320,18 @@ def _valve(edited: Edited, answers: Answers, name: str) -> None:
     elif name in ("main", "A"):
         edited.document["valves"][name]["flow"] = "Q_A"
     if answers["driver"] != "simulated":
-        full = answers.value("valve_full")
-        full = int(full) if full == int(full) else full
-        edited.put(f"{table}.raw", [-full, full], "valve_full")
+        raw, keys = _raw(answers)
+        edited.put(f"{table}.raw", raw, *keys)
         edited.drop(f"{table}.delay")
+
+
+def _raw(answers: Answers) -> tuple[list[float], tuple[str, ...]]:
+    """The output at command -1 and +1, with 0 (the safe command) in the middle, and the keys of its answers."""
+    if has_current_output(answers):
+        return list(CURRENT), ("valve_signal",)
+    full = answers.value("valve_full")
+    full = int(full) if full == int(full) else full
+    return [0 if answers["valve_signal"] == "live_zero" else -full, full], ("valve_signal", "valve_full")
 
 
 def _datasheet(edited: Edited, answers: Answers, table: str) -> None:
@@ -306,13 +353,13 @@ def _machine(edited: Edited, answers: Answers) -> None:
     moved = 0.015 * mass
     for key in ("bore", "rod_diameter", "stroke"):
         edited.put(f"components.cylinder.{key}", answers[key], key)
-    edited.put("components.cylinder.moving_mass", f"{moved:.4g} kg", "mass")
+    edited.calculate("components.cylinder.moving_mass", f"{moved:.4g} kg", "mass")
     for side in ("A", "B"):
         edited.put(f"components.cylinder.dead_volume_{side}", answers["dead_volume"], "dead_volume")
-    edited.put("components.load.mass", f"{mass - float(f'{moved:.4g}'):.6g} kg", "mass")
-    edited.put("nodes.A.pressure", shown_value(load_pressure(answers), "Pa"), "mass", "bore", "rod_diameter")
+    edited.calculate("components.load.mass", f"{mass - float(f'{moved:.4g}'):.6g} kg", "mass")
+    edited.calculate("nodes.A.pressure", shown_value(load_pressure(answers), "Pa"), "mass", "bore", "rod_diameter")
     edited.document["nodes"]["B"]["pressure"] = shown_value(AT_B, "Pa")
-    edited.put("nodes.rod.position", f"{1e3 * START * answers.value('stroke'):.4g} mm", "stroke")
+    edited.calculate("nodes.rod.position", f"{1e3 * START * answers.value('stroke'):.4g} mm", "stroke")
     edited.document["description"] = f"A cylinder lifting {answers['mass']}. Nodes A and B are the ports of the rig."
 
 
@@ -325,13 +372,14 @@ def _drive(edited: Edited, answers: Answers) -> None:
 def _virtual(edited: Edited, answers: Answers) -> None:
     flow, pressure = answers.value("virtual_flow"), answers.value("virtual_pressure")
     most = PUMP * flow
-    edited.put("components.pump.max_flow", shown_value(most, "m^3/s"), "virtual_flow")
+    edited.calculate("components.pump.max_flow", shown_value(most, "m^3/s"), "virtual_flow")
     edited.put("components.pump.set_pressure", answers["virtual_pressure"], "virtual_pressure")
-    edited.put("components.relief.opening_pressure", shown_value(1.07 * pressure, "Pa", 3), "virtual_pressure")
+    edited.calculate("components.relief.opening_pressure", shown_value(1.07 * pressure, "Pa", 3), "virtual_pressure")
+    edited.calculate("components.line.volume", shown_value(max(LEAST_LINE, flow * LINE), "m^3", 2), "virtual_flow")
     points = [["5 bar", shown_value(most / 3.0, "m^3/s")], ["15 bar", shown_value(most, "m^3/s")]]
-    edited.put("components.relief.override", points, "virtual_flow")
+    edited.calculate("components.relief.override", points, "virtual_flow")
     edited.put("components.main_valve.nominal_flow.flow", answers["virtual_flow"], "virtual_flow")
-    edited.put("components.main_valve.leakage.flow", shown_value(0.005 * flow, "m^3/s", 2), "virtual_flow")
+    edited.calculate("components.main_valve.leakage.flow", shown_value(0.005 * flow, "m^3/s", 2), "virtual_flow")
     edited.put("nodes.supply.pressure", answers["virtual_pressure"], "virtual_pressure")
 
 
@@ -341,7 +389,7 @@ def _cycle(edited: Edited, answers: Answers) -> None:
     for point in points:
         point[1] = float(f"{share * point[1]:.3g}")
     edited.document["inputs"]["joystick"]["shape"].comment(
-        f"cubic STEP between the points; commands: {share:g} of the template's, for the stroke"
+        f"cubic STEP between the points; commands: {share:g} of the template's, which keeps the rod within its stroke"
     )
 
 

@@ -131,7 +131,7 @@ def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -
     """
 
     def texts() -> dict[Path, str]:
-        found = _example(template)
+        found = example_texts(template)
         found[RIG] = found[RIG].replace(f'name = "{template.stem}"', f'name = "{name}"', 1)
         return {path: _with_valve(text, valve) if valve else text for path, text in found.items()}
 
@@ -167,7 +167,7 @@ def refuse_impossible(answers: Answers, examples: Path) -> None:
 
 def _write_answered(folder: Path, examples: Path, answers: Answers) -> list[Path]:
     template = TEMPLATES_BY_VALVES[answers["servo_valves"]]
-    texts = answered_texts(_example(examples / f"{template}.toml"), RIG, answers)
+    texts = answered_texts(example_texts(examples / f"{template}.toml"), RIG, answers)
     return _write(folder, texts, template, raised(answers), amplitude(answers))
 
 
@@ -196,7 +196,7 @@ def _created(folder: Path, write: Callable[[Path], list[Path]]) -> list[Path]:
     return [folder / path for path in written]
 
 
-def _example(template: Path) -> dict[Path, str]:
+def example_texts(template: Path) -> dict[Path, str]:
     """The texts of an example rig and of all files that it refers to, as they are named in a folder of their own."""
     template = template.resolve()
     base = template.parents[1]

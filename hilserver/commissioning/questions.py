@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import pi, sqrt
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError, create_model
 
+from hilserver.commissioning.usual_values import (
+    FALLS,
+    HIGHEST_F3,
+    rounded,
+    usual_damping,
+    usual_flow,
+    usual_mass,
+    usual_pressure_range,
+)
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.driver import SlowDriverConfig, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import RigSettings, SimulationSettings, ValveSettings
-from hilserver.units import BAR, Flow, Length, Number, Pressure, shown_unit
+from hilserver.units import Flow, Length, Number, Pressure
 
 Catalogue = Mapping[str, Mapping[str, str]]
 """Valves by name: answers to the questions about a valve, as far as the datasheet states them, and their ``source``."""
 OWN = "own"
+ANSWER = "answer"
+"""Name of the only field of the model that judges an answer."""
 TABLE = "answers"
 """The table of a file of answers."""
-ANSWERED, ASSUMED = "answered", "assumed"
-"""Origins of answers: by the user, and by default."""
+ANSWERED, ASSUMED, FOLDER = "answered", "assumed", "name of the folder"
+"""Origins of answers: by the user, by default, and from the folder to be created."""
+NONE = "none"
+"""The answer where there is no such thing."""
 DRIVERS = {
     "simulated": "no hardware yet: machine and card are simulated",
     "ni": "a card of National Instruments (NI-DAQmx)",
@@ -35,16 +47,14 @@ VALVES = {
     "two": "two servo valves, one for each port of the cylinder",
 }
 SIGNALS = {"voltage": "0 to 10 V, flow -10 to 10 V", "current": "4 to 20 mA at a current input"}
+COMMANDS = {
+    "bipolar": "from minus to plus, 0 at null: -10 to 10 V, or -10 to 10 mA of an amplifier behind such an output",
+    "live_zero": "4 to 20 mA, 12 mA at null",
+}
+"""Command signals of servo valves."""
+CURRENT = (0.004, 0.020)
+"""Live zero: output at command -1 and +1, A."""
 PER = {"edge": "over one edge, P to A", "loop": "over both, P to A and B to T, with A connected to B"}
-GRAVITY = 9.80665
-AT_B = 10.0 * BAR
-"""Pressure at port B of the resting load, Pa gauge."""
-LIFTED = 0.8
-"""Share of the supply pressure that the load may take at port A: the rest moves it."""
-FALLS = {"range": 1.7, "limit": 0.96, "load": 0.3, "virtual": 2.0 / 3.0}
-"""Defaults as shares: sensor range of supply pressure, limit of range, load of supply, virtual of real flow."""
-USUAL_DROP = 35.0 * BAR
-"""Pressure drop over an edge at which flows of servo valves are compared, Pa."""
 
 
 class OwnAnswers(Datasheet):
@@ -101,7 +111,7 @@ class Answers:
     @property
     def channels(self) -> tuple[str, ...]:
         """The measured channels."""
-        return ("p_A", "p_B", "p_S", "p_T", "x", *(() if self.texts.get("flow_range") == "none" else ("Q_A",)))
+        return ("p_A", "p_B", "p_S", "p_T", "x", *(() if self.texts.get("flow_range") == NONE else ("Q_A",)))
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -128,7 +138,7 @@ class Question:
         try:
             return self.rule(text, answers)
         except ValidationError as error:
-            found = problems_of(error, {self.key: text})
+            found = problems_of(error, {self.key: text, ANSWER: text})
             raise ConfigurationError(Problem(each.message, self.key) for each in found) from None
         except ValueError as error:
             raise ConfigurationError([Problem(str(error), self.key)]) from None
@@ -189,8 +199,8 @@ def _of(model: type[BaseModel], key: str, number: bool = False) -> Rule:
     def rule(text: str, answers: Answers) -> Any:
         info = model.model_fields[key]
         field: Any = (info.annotation, info)
-        alone = create_model("Answer", __base__=Datasheet, answer=field)
-        return alone.model_validate({"answer": _number(text) if number else text}).model_dump()["answer"]
+        alone: Any = create_model("Answer", __base__=Datasheet, **{ANSWER: field})
+        return alone.model_validate({ANSWER: _number(text) if number else text}).model_dump()[ANSWER]
 
     return rule
 
@@ -218,29 +228,69 @@ def _choice(choices: Mapping[str, str]) -> dict[str, Any]:
 
 def _valves(answers: Answers) -> dict[str, str]:
     return {OWN: "your own valve, with the values of its datasheet"} | {
-        name: f"{valve['source']}" for name, valve in answers.catalogue.items()
+        name: ", ".join(f"{key} {text}" for key, text in valve.items() if key != "source")
+        for name, valve in answers.catalogue.items()
     }
 
 
-def _flow_range(text: str, answers: Answers) -> float | None:
-    return None if text == "none" else _of(OwnAnswers, "flow_range")(text, answers)
+def _or_none(rule: Rule) -> Rule:
+    return lambda text, answers: None if text == NONE else rule(text, answers)
+
+
+def _f3(text: str, answers: Answers) -> float:
+    f3, f90 = float(_of(ValveSettings, "f90")(text, answers)), answers.value("f90")
+    if not f3 < HIGHEST_F3 * f90:
+        raise ValueError(
+            f"{shown(text)} is too far above f90 ({answers['f90']}): no second-order spool has both frequencies."
+        )
+    return f3
+
+
+def _range_of(key: str, covers: str) -> Rule:
+    """The rule of a sensor's range: it must cover another answer."""
+
+    def rule(text: str, answers: Answers) -> float:
+        value = float(_of(OwnAnswers, key)(text, answers))
+        if value < answers.value(covers):
+            raise ValueError(f"{shown(text)} does not cover {covers} ({answers[covers]}).")
+        return value
+
+    return rule
+
+
+def _pressure_limit(text: str, answers: Answers) -> float:
+    value = float(_of(OwnAnswers, "pressure_limit")(text, answers))
+    if value > answers.value("pressure_range"):
+        raise ValueError(
+            f"{shown(text)} is beyond the range of the sensors ({answers['pressure_range']}): it would never trip."
+        )
+    return value
 
 
 def _device(text: str, answers: Answers) -> str:
+    if "/" in text:
+        raise ValueError(f"{shown(text)}: name only the card, without a terminal.")
     return str(_of(driver_named(answers["driver"]).Config, "device")(text, answers))
 
 
 def _host(text: str, answers: Answers) -> str:
+    if text.count(":") == 1:
+        raise ValueError(f"{shown(text)}: without a port. Where it is not 502, enter tcp.port in rig.toml afterwards.")
     config: Any = driver_named("modbus").Config.model_validate({"tcp": {"host": text}})
     return str(config.tcp.host)
 
 
-def _place(group: Literal["inputs", "outputs"]) -> Rule:
+def _place(key: str, group: Literal["inputs", "outputs"]) -> Rule:
     """The rule of a terminal of an NI card, or of a register."""
 
     def rule(text: str, answers: Answers) -> str | int:
         if answers["driver"] == "modbus":
-            return int(_of(OwnAnswers, "register_", number=True)(text, answers))
+            register = int(_of(OwnAnswers, "register_", number=True)(text, answers))
+            others = (key for key in CONNECTIONS if key.startswith("valve") == (group == "outputs"))
+            for other in (f"at_{key}" for key in others):
+                if other in answers.texts and other != key and _number(answers[other]) == register:
+                    raise ValueError(f"register {register} is already {other}.")
+            return register
         config = driver_named("ni").Config
         config.model_validate({"device": answers["device"], group: {"it": {"channel": text}}})
         if not text.lower().rpartition("/")[2].startswith("ai" if group == "inputs" else "ao"):
@@ -255,35 +305,6 @@ def _full(text: str, answers: Answers) -> float:
 
 
 # --- defaults --------------------------------------------------------------------------------------------------------
-
-
-def piston_areas(answers: Answers) -> tuple[float, float]:
-    """Areas at A and B, m²."""
-    bore, rod = answers.value("bore"), answers.value("rod_diameter")
-    return 0.25 * pi * bore**2, 0.25 * pi * (bore**2 - rod**2)
-
-
-def load_pressure(answers: Answers) -> float:
-    """Pressure at A at which the load rests, Pa gauge, with `AT_B` at B."""
-    area_A, area_B = piston_areas(answers)
-    return float((GRAVITY * answers.value("mass") + AT_B * area_B) / area_A)
-
-
-def usual_flow(answers: Answers) -> float:
-    """Flow of an edge of the real valve at 35 bar, m³/s."""
-    point = NominalFlow(flow=answers["flow"], drop=answers["drop"], per=answers["per"])
-    return point.coefficient() * sqrt(USUAL_DROP)
-
-
-def _mass(answers: Answers) -> str:
-    area_A, area_B = piston_areas(answers)
-    room = (FALLS["load"] * answers.value("supply_pressure") * area_A - AT_B * area_B) / GRAVITY
-    return f"{float(f'{min(1000.0, max(room, 1.0)):.1g}'):g} kg"
-
-
-def _round(value: float, unit: str, digits: int = 2) -> str:
-    name, factor = shown_unit(unit)
-    return f"{float(f'{factor * value:.{digits}g}'):g} {name}"
 
 
 def _always(text: str) -> Callable[[Answers], str]:
@@ -316,8 +337,11 @@ def _about_the_valve() -> Iterator[Question]:
     yield Question("per", text, _always("edge"), **_choice(PER))
     text = "Frequency at which the spool lags by 90°, in Hz (Bode plot of the datasheet)."
     yield Question("f90", text, _always("80 Hz"), _of(ValveSettings, "f90"))
-    text = "Damping ratio of the spool, without a unit: 0.6 to 1 for servo valves."
-    yield Question("damping", text, _always("0.8"), _of(ValveSettings, "damping", number=True))
+    text = "Frequency at which the spool's amplitude has fallen by 3 dB, in Hz; none if it is not known."
+    own: Callable[[Answers], bool] = lambda answers: answers["servo_valve"] == OWN  # noqa: E731
+    yield Question("f3", text, _always(NONE), _or_none(_f3), own)
+    text = "Damping ratio of the spool, without a unit: 0.6 to 1 for servo valves; the default fits f3, if known."
+    yield Question("damping", text, usual_damping, _of(ValveSettings, "damping", number=True))
     text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if it is not known."
     yield Question("leakage", text, _always("1.2 l/min"), _of(Leakage, "flow"))
     text = "Pressure from P to T at which the datasheet states the leakage, in bar."
@@ -328,7 +352,7 @@ def _about_the_valve() -> Iterator[Question]:
 
 def _about_the_machine() -> Iterator[Question]:
     yield Question("bore", "Diameter of the cylinder's piston, in mm.", _always("63 mm"), _of(CylinderSettings, "bore"))
-    default: Callable[[Answers], str] = lambda answers: _round(0.57 * answers.value("bore"), "m")  # noqa: E731
+    default: Callable[[Answers], str] = lambda answers: rounded(0.57 * answers.value("bore"), "m")  # noqa: E731
     text = "Diameter of the piston rod, in mm."
     yield Question("rod_diameter", text, default, _of(CylinderSettings, "rod_diameter"))
     yield Question("stroke", "Stroke of the cylinder, in mm.", _always("1 m"), _of(CylinderSettings, "stroke"))
@@ -337,12 +361,12 @@ def _about_the_machine() -> Iterator[Question]:
     text = "Real supply pressure at the servo valve, in bar."
     yield Question("supply_pressure", text, _always("140 bar"), _of(SimulationSettings, "supply_pressure"))
     text = "Moving mass with the load, in kg; the rod lifts it, vertically."
-    yield Question("mass", text, _mass, _of(CylinderSettings, "mass"))
+    yield Question("mass", text, usual_mass, _of(CylinderSettings, "mass"))
 
 
 def _about_the_virtual() -> Iterator[Question]:
     text = "Nominal flow of the virtual 4/3 valve at 35 bar per edge, in l/min: less than that of the real valve."
-    default: Callable[[Answers], str] = lambda a: _round(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
+    default: Callable[[Answers], str] = lambda a: rounded(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
     yield Question("virtual_flow", text, default, _of(OwnAnswers, "virtual_flow"))
     text = "Pressure of the virtual pump, in bar. With one valve it should equal the real supply."
     yield Question("virtual_pressure", text, lambda a: a["supply_pressure"], _of(OwnAnswers, "virtual_pressure"))
@@ -350,19 +374,17 @@ def _about_the_virtual() -> Iterator[Question]:
 
 def _about_the_sensors() -> Iterator[Question]:
     text = "Range of the pressure sensors at A, B and the supply, in bar, from 0 to this value."
-    pressure: Callable[[Answers], str] = lambda a: _round(  # noqa: E731
-        FALLS["range"] * max(a.value("supply_pressure"), a.value("virtual_pressure")), "Pa"
-    )
-    yield Question("pressure_range", text, pressure, _of(OwnAnswers, "pressure_range"))
+    rule = _range_of("pressure_range", "supply_pressure")
+    yield Question("pressure_range", text, usual_pressure_range, rule)
     text = "Range of the pressure sensor at the tank port, in bar, from 0 to this value."
     yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
     text = "Pressure at A or B at which the rig trips, in bar: what cylinder and hoses withstand."
-    limit: Callable[[Answers], str] = lambda a: _round(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
-    yield Question("pressure_limit", text, limit, _of(OwnAnswers, "pressure_limit"))
+    limit: Callable[[Answers], str] = lambda a: rounded(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
+    yield Question("pressure_limit", text, limit, _pressure_limit)
     text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
-    yield Question("position_range", text, lambda a: a["stroke"], _of(OwnAnswers, "position_range"))
+    yield Question("position_range", text, lambda a: a["stroke"], _range_of("position_range", "stroke"))
     text = "Range of a flow sensor at port A, in l/min, from minus to plus this value; none without one."
-    yield Question("flow_range", text, _always("none"), _flow_range)
+    yield Question("flow_range", text, _always(NONE), _or_none(_of(OwnAnswers, "flow_range")))
 
 
 CONNECTIONS = {
@@ -389,18 +411,28 @@ def _about_the_card() -> Iterator[Question]:
     )
     text = "How often the coupler is read and written, in Hz; each read or write takes about 1 ms."
     yield Question("rate", text, _always("200 Hz"), _of(SlowDriverConfig, "rate"), _driven_by("modbus"))
-    yield Question("signal", "Signal of the sensors.", _always("voltage"), when=_driven_by("ni"), **_choice(SIGNALS))
+    text = "Signal of the sensors; where one differs, adapt its lines in rig.toml afterwards."
+    yield Question("signal", text, _always("voltage"), when=_driven_by("ni"), **_choice(SIGNALS))
     text = "Register value of a sensor at the end of its range, a whole number; it starts at 0."
     rule = _of(OwnAnswers, "counts", number=True)
     yield Question("counts", text, _always("27648"), rule, _driven_by("modbus"))
     for key, (what, number) in CONNECTIONS.items():
         is_output = key.startswith("valve")
         terminal, register = (f"ao{number}", "holding") if is_output else (f"ai{number}", "input")
-        text = f"Where the {what} is connected: terminal of the card, or {register} register on Modbus."
-        rule = _place("outputs" if is_output else "inputs")
+        text = f"Where the {what} is connected: terminal of the card, or {register} register, from 0, on Modbus."
+        rule = _place(f"at_{key}", "outputs" if is_output else "inputs")
         yield Question(f"at_{key}", text, _by_driver(terminal, str(number)), rule, _connected(key))
-    text = "Output at full command, in V or as register value: from minus this to plus this."
-    yield Question("valve_full", text, _by_driver("10", "27648"), _full, _driven_by("ni", "modbus"))
+    real = _driven_by("ni", "modbus")
+    text = "Command signal of the servo valve, as the output of card or coupler gives it."
+    yield Question("valve_signal", text, _always("bipolar"), when=real, **_choice(COMMANDS))
+    text = "Output at full command: V or register value, from minus this; 4 to 20 mA: register value at 20 mA, from 0."
+    asked: Callable[[Answers], bool] = lambda a: real(a) and not has_current_output(a)  # noqa: E731
+    yield Question("valve_full", text, _by_driver("10", "27648"), _full, asked)
+
+
+def has_current_output(answers: Answers) -> bool:
+    """Whether the card itself gives the valve a current with a live zero, in A."""
+    return answers["driver"] == "ni" and answers["valve_signal"] == "live_zero"
 
 
 def _connected(key: str) -> Callable[[Answers], bool]:
@@ -413,15 +445,3 @@ QUESTIONS: Mapping[str, Question] = {
     for question in part()
 }
 """All questions by their keys, in their order."""
-
-
-def load_problem(answers: Answers) -> None:
-    """Raise ConfigurationError where the load can't be lifted."""
-    needed = load_pressure(answers)
-    for key in ("supply_pressure", "virtual_pressure", "pressure_limit"):
-        if needed > LIFTED * answers.value(key):
-            text = (
-                f"the load of {answers['mass']} takes {_round(needed, 'Pa', 3)} at port A of this cylinder, more than "
-                f"{100 * LIFTED:.0f} % of {key} ({answers[key]}): it could not be moved."
-            )
-            raise ConfigurationError([Problem(text, "mass")])

@@ -9,7 +9,10 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
+import tomllib
+from math import log10
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,8 @@ from command_line import Command
 from random_answers import random_answers
 
 from hilserver.cli.new import answers_in, catalogue_valves
-from hilserver.commissioning.new_rig import refuse_impossible
+from hilserver.commissioning.answered_rig import TEMPLATES, answered_texts
+from hilserver.commissioning.new_rig import RIG, example_texts, refuse_impossible
 from hilserver.commissioning.questions import OWN, QUESTIONS, Answers, completed, given_answers
 from hilserver.toml import read_toml
 
@@ -31,6 +35,7 @@ class Terminal:
 
     def __init__(self, *arguments: str | Path) -> None:
         self._own, its = pty.openpty()
+        termios.tcsetwinsize(its, (24, 80))
         command = (sys.executable, "-c", "from hilserver.cli import main; main()", *map(str, arguments))
         self._process = subprocess.Popen(
             command, stdin=its, stdout=its, stderr=its, start_new_session=True, preexec_fn=self._take_terminal
@@ -41,18 +46,18 @@ class Terminal:
     @staticmethod
     def _take_terminal() -> None:
         import fcntl
-        import termios
 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def until(self, wanted: str) -> str:
-        """Read until this is shown; returns what has been shown since the last time, up to it."""
+        """Read until this is shown; returns what has been shown since the last time, up to it, as one line."""
         end = time.monotonic() + PATIENCE
         while wanted not in self.shown:
             assert select.select([self._own], [], [], max(end - time.monotonic(), 0.0))[0], self.shown
             self.shown += os.read(self._own, 4096).decode().replace("\r\n", "\n")
         found, _, self.shown = self.shown.partition(wanted)
-        return found
+        assert all(len(line) <= 80 or line.startswith("Written: ") for line in found.splitlines()), found
+        return " ".join(found.split())
 
     def enter(self, text: str) -> None:
         """Type a line."""
@@ -79,25 +84,28 @@ class Terminal:
         os.close(self._own)
 
 
+def written(answers: Answers) -> dict[Path, str]:
+    """The texts of the files of a rig from these answers."""
+    return answered_texts(example_texts(EXAMPLES / f"{TEMPLATES[answers['servo_valves']]}.toml"), RIG, answers)
+
+
 def prompt(key: str, default: str) -> str:
     return f"{key} [{default}]: "
 
 
-def test_the_dialogue_asks_again_with_the_reason_until_an_answer_is_possible(
-    tmp_path: Path, hilserver: Command
-) -> None:
+def test_the_dialogue_asks_again_with_the_reason_until_an_answer_is_possible(tmp_path: Path) -> None:
     terminal = Terminal("new", tmp_path / "lab", "--ask", "--answer", "driver=simulated")
     try:
         said = terminal.until(prompt("servo_valves", "one"))
         assert "name = lab" in said  # that of the folder
-        assert "2  two: two servo valves, one for each port" in said
+        assert "2 two: two servo valves, one for each port" in said
         terminal.enter("2")
         said = terminal.until(prompt("servo_valve", OWN))
-        number = re.search(r"(\d+)  Moog G772, 38 l/min", said)
+        number = re.search(r"(\d+) Moog G772, 38 l/min: flow 38 l/min, drop 35 bar", said)
         assert number is not None, said
         terminal.enter(number[1])
         said = terminal.until(prompt("damping", "0.8"))
-        assert "flow = 38 l/min  (data sheet of Moog G772, 38 l/min)" in said  # what the catalogue states is not asked
+        assert "flow = 38 l/min (data sheet of Moog G772, 38 l/min)" in said  # what the catalogue states is not asked
         for _ in ("damping", "leakage", "leakage_drop", "overlap"):
             terminal.enter("")
         terminal.until(prompt("bore", "63 mm"))
@@ -126,7 +134,7 @@ def test_the_dialogue_asks_again_with_the_reason_until_an_answer_is_possible(
     assert re.search(r'\nbore = "80 mm" +# answered\n', text)
     assert re.search(r'\nstroke = "1 m" +# assumed\n', text)
     assert "# flow, drop, per: data sheet of Moog G772, 38 l/min" in text
-    assert hilserver("check", tmp_path / "lab/rig.toml").code == 0
+    assert 'name = "lab"                                  # name of the folder\n' in text
 
 
 def test_an_interrupted_dialogue_creates_nothing(tmp_path: Path) -> None:
@@ -147,11 +155,20 @@ def test_without_a_terminal_it_says_what_to_use(tmp_path: Path, hilserver: Comma
     assert not list(tmp_path.iterdir())
 
 
-def test_answers_of_a_file_and_options_make_the_rig_and_the_file_makes_it_again(
+def test_answers_of_a_file_and_options_make_the_rig_and_its_own_file_makes_it_again(
     tmp_path: Path, hilserver: Command
 ) -> None:
     (tmp_path / "mine.toml").write_text('[answers]\ndriver = "ni"\nsignal = "current"\nat_x = "ai7"\nvalve_full = 5\n')
-    given = ("--answers", tmp_path / "mine.toml", "--answer", "flow_range=80 l/min", "--flow", "30 l/min")
+    given = (
+        "--name",
+        "lab",
+        "--answers",
+        tmp_path / "mine.toml",
+        "--answer",
+        "flow_range=80 l/min",
+        "--flow",
+        "30 l/min",
+    )
     said = hilserver("new", tmp_path / "lab", *given)
     assert said.code == 0, said.err
     rig = read_toml(tmp_path / "lab/rig.toml")
@@ -160,12 +177,11 @@ def test_answers_of_a_file_and_options_make_the_rig_and_the_file_makes_it_again(
     assert rig["channels"]["Q_A"]["scale"] == {"current": ["-80 l/min", "80 l/min"]}
     assert rig["valves"]["main"]["nominal_flow"]["flow"] == "30 l/min"
     assert rig["valves"]["main"]["raw"] == [-5, 5]
-    assert hilserver("check", tmp_path / "lab/rig.toml", tmp_path / "lab/test.toml").code == 0
+    assert hilserver("check", tmp_path / "lab/test.toml").code == 0
     assert "hilserver channels rig.toml" in (tmp_path / "lab/README.md").read_text()
     assert "| 5 | answered |" in (tmp_path / "lab/README.md").read_text()
-    assert hilserver("new", tmp_path / "again", "--answers", tmp_path / "lab/answers.toml").code == 0
-    for file in (tmp_path / "lab").rglob("*.*"):
-        assert (tmp_path / "again" / file.relative_to(tmp_path / "lab")).read_text() == file.read_text()
+    again = written(completed(given_answers(answers_in(tmp_path / "lab/answers.toml"), catalogue_valves(None))))
+    assert {path: (tmp_path / "lab" / path).read_text() for path in again} == again
 
 
 def test_the_test_sequence_of_a_rig_from_answers_passes(tmp_path: Path, hilserver: Command) -> None:
@@ -186,12 +202,23 @@ def test_the_test_sequence_of_a_rig_from_answers_passes(tmp_path: Path, hilserve
         ("drop=0.5 bar", "below the transition_pressure of 1 bar"),
         ("mass=80 t", "it could not be moved"),
         ("bore", "write KEY=VALUE"),
+        ("flow=-5 l/min", 'flow: "-5 l/min" is out of range'),
+        ("pressure_limit=300 bar", "beyond the range of the sensors (250 bar): it would never trip"),
+        ("pressure_range=100 bar", "does not cover supply_pressure (140 bar)"),
+        ("position_range=500 mm", "does not cover stroke (1 m)"),
+        ("f3=200 Hz", "too far above f90 (80 Hz)"),
+        ("driver=modbus at_p_A=1", "at_p_B: register 1 is already at_p_A"),
+        ("driver=modbus host=192.168.0.20:502", "without a port"),
+        ("driver=modbus rate=0.001Hz", "rate: "),
+        ("driver=ni device=Dev1/ai0", "name only the card"),
+        ("driver=ni valve_signal=live_zero valve_full=10", "valve_full: is no question here"),
     ],
 )
 def test_an_answer_that_is_not_possible_creates_nothing(
     answer: str, reason: str, tmp_path: Path, hilserver: Command
 ) -> None:
-    said = hilserver("new", tmp_path / "lab", "--answer", answer)
+    each = re.split(r" (?=\w+=)", answer)
+    said = hilserver("new", tmp_path / "lab", *(word for one in each for word in ("--answer", one)))
     assert said.code == 2
     assert reason in said.err
     assert not list(tmp_path.iterdir())
@@ -202,6 +229,40 @@ def test_a_device_that_is_too_slow_is_refused_as_by_check(tmp_path: Path, hilser
     assert said.code == 2
     assert "rate: rig (20 Hz) is too slow for this circuit" in said.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("driver", "raw", "safe"), [("ni", [0.004, 0.02], 0.012), ("modbus", [0, 27648], 13824)], ids=["ni", "modbus"]
+)
+@pytest.mark.parametrize("valves", ["one", "two"])
+def test_a_command_of_4_to_20_ma_is_12_ma_where_it_is_safe(
+    driver: str, raw: list[float], safe: float, valves: str
+) -> None:
+    answers = completed(given_answers({"driver": driver, "valve_signal": "live_zero", "servo_valves": valves}, {}))
+    rig = tomllib.loads(written(answers)[RIG])
+    assert [valve["raw"] for valve in rig["valves"].values()] == [raw] * len(answers.outputs)
+    outputs = rig["devices"]["rig"]["outputs"].values()
+    assert [output["safe"] for output in outputs] == [safe] * len(answers.outputs)
+    assert [output.get("signal") for output in outputs] == ["current" if driver == "ni" else None] * len(outputs)
+
+
+def test_the_damping_follows_from_the_two_frequencies_of_the_bode_plot() -> None:
+    """A second-order spool with this damping ratio has fallen by 3 dB at f3."""
+    answers = completed(given_answers({"f90": "100 Hz", "f3": "60 Hz"}, {}))
+    damping, ratio = answers.value("damping"), 0.6
+    assert answers.origins["damping"] == "assumed"
+    assert 20 * log10(abs(1 / (1 - ratio**2 + 2j * damping * ratio))) == pytest.approx(-3.01, abs=0.05)
+
+
+@pytest.mark.parametrize("driver", ["simulated", "ni", "modbus"])
+@pytest.mark.parametrize("valves", ["one", "two"])
+def test_the_rig_file_is_laid_out_as_a_person_would(driver: str, valves: str) -> None:
+    answers = completed(given_answers({"driver": driver, "servo_valves": valves, "flow_range": "90 l/min"}, {}))
+    texts = written(answers)
+    for text in texts.values():
+        assert not re.search(r"\} {2,}\}|\{\w|= *\{ *\}|,\w", text)
+    assert re.search(r"\ndamping = .*\n(overlap|leakage) = .*\n(overlap|leakage) = ", texts[RIG])
+    assert re.search(r"\np_B_high = .*\nstroke = .* # calculated from stroke: assumed\n", texts[RIG])
 
 
 def test_random_answers_make_rigs_without_problems() -> None:

@@ -45,6 +45,8 @@ def _random(key: str, default: str, answers: Answers, chance: random.Random) -> 
         return f"{low + (high - low) * chance.random() ** 2:.4g} {unit}".strip()
     if key == "rod_diameter":
         return f"{1e3 * answers.value('bore') * chance.uniform(0.3, 0.85):.4g} mm"
+    if key == "f3":
+        return f"{answers.value('f90') * chance.uniform(0.4, 1.4):.4g} Hz"
     if key == "flow_range":
         return f"{chance.uniform(10.0, 200.0):.3g} l/min"
     number, _, unit = default.partition(" ")
@@ -58,6 +60,6 @@ NEAR = {
     "virtual_flow": (0.3, 1.2),
     "virtual_pressure": (0.8, 1.2),
     "pressure_limit": (0.8, 1.0),
-    "pressure_range": (0.9, 1.5),
+    "pressure_range": (1.0, 1.5),
 }
 """Shares of the default within which the load can still be lifted."""
