@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from hilserver.errors import shown
+from hilserver.errors import did_you_mean, shown
 from hilserver.unit_spellings import ABSOLUTE, plain_unit
 
 if TYPE_CHECKING:
@@ -140,7 +140,25 @@ def parse(text: str, *others: str) -> Any:
         units = registry(unit, *others)
         return units.Quantity(value, units.parse_units(unit))
     except Exception as error:  # pint raises many kinds of exceptions, including tokenizer errors
-        raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
+        unknown = next(iter(getattr(error, "unit_names", ())), "")
+        reason = f"{unknown} is unknown.{_meant(unknown, unit, *others)}".rstrip(".") if unknown else error
+        raise ValueError(f"{shown(text)} has no unit that can be read ({reason})") from None
+
+
+def _meant(word: str, unit: str, wanted: str = "") -> str:
+    """The unit that may be meant by an unknown word in a unit, to be one of the quantity ``wanted``; or nothing."""
+    units = _common_units()
+    meant = {name: re.sub(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", name, unit) for name in COMMON_UNITS}
+    choices = [name for name, said in meant.items() if not wanted or _compatible(units, said, wanted)]
+    hint = did_you_mean(word, choices)
+    return hint if wanted or not hint.startswith(" Allowed") else ""
+
+
+def _compatible(units: pint.UnitRegistry[Any], unit: str, wanted: str) -> bool:
+    try:
+        return bool(units.parse_units(unit).is_compatible_with(wanted))
+    except Exception:  # another word that is unknown, or not a common one
+        return False
 
 
 def _product_of_units(text: str) -> str | None:
