@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hilserver import units
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, dotted, problems_of, shown
+from hilserver.unit_spellings import COMMON_UNITS
 from hilserver.units import (
     SI_UNITS,
     AnyQuantity,
@@ -413,7 +414,7 @@ def test_a_configuration_error_lists_all_its_problems() -> None:
     assert len(error.problems) == 2
 
 
-@pytest.mark.parametrize("word", units.COMMON_UNITS)
+@pytest.mark.parametrize("word", COMMON_UNITS)
 def test_the_common_units_are_those_of_pint(word: str) -> None:
     """The small registry, which loads in a fraction of the time, gives the same numbers, bit for bit."""
     usual, every = units._common_units(), units._all_units()
