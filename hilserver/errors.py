@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -208,16 +209,40 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
 
 
+_AMOUNT = re.compile(r"\s*([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*(.*)")
+
+
+def _limit(limit: float, value: object, si: object) -> str:
+    """A limit in the unit in which the user wrote the value, of which ``si`` is the value in SI units."""
+    written = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
+    if written is None or not isinstance(si, float):
+        return f"{limit:g}"
+    number, unit = written.groups()
+    if limit and not si:
+        return f"{limit:g} (SI unit)"
+    return f"{limit and limit * float(number) / si:.6g} {unit.strip()}".rstrip()
+
+
+def _is_table(field: object) -> bool:
+    if not isinstance(field, FieldInfo):
+        return False
+    kind: Any = get_origin(field.annotation) or field.annotation
+    return isinstance(kind, type) and issubclass(kind, BaseModel | Mapping)
+
+
 def _sentence(entry: Any, value: object, names: Iterable[str]) -> str:
     kind, context = entry["type"], entry.get("ctx", {})
     if kind == "extra_forbidden":
         return "unknown key." + did_you_mean(str(entry["loc"][-1]), names)
     if kind == "missing":
+        name = str(entry["loc"][-1])
+        if isinstance(names, Mapping) and _is_table(names.get(name)):
+            return f"missing: the table {name} must be given."
         return "missing: this value has no default and must be given."
     bounds = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
     if kind in bounds:
         limit = context[{">": "gt", ">=": "ge", "<": "lt", "<=": "le"}[bounds[kind]]]
-        return f"{shown(value)} is out of range: must be {bounds[kind]} {limit:g} (SI unit)."
+        return f"{shown(value)} is out of range: must be {bounds[kind]} {_limit(limit, value, entry['input'])}."
     if kind in ("literal_error", "enum"):
         return f"{shown(value)} is not one of {context['expected']}."
     if kind == "finite_number":

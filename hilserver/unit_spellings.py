@@ -1,9 +1,30 @@
-"""Units as people write them in datasheets: ``350 Bar``, ``1500 min⁻¹``, ``28 cm³/U``, ``30 °``."""
+"""The usual units, and units as people write them in datasheets: ``350 Bar``, ``1500 min⁻¹``, ``28 cm³/U``."""
 
 from __future__ import annotations
 
+import math
 import re
 
+COMMON_UNITS = {
+    "m": "[length]", "km": "1000 m", "cm": "0.01 m", "mm": "0.001 m", "µm": "1e-6 m",
+    "s": "[time]", "ms": "0.001 s", "µs": "1e-6 s", "us": "1e-6 s", "ns": "1e-9 s", "min": "60 s", "h": "3600 s",
+    "Hz": "1 / s", "kHz": "1000 Hz", "MHz": "1e6 Hz",
+    "kg": "[mass]", "g": "0.001 kg", "t": "1000 kg",
+    "K": "[temperature]; offset: 0",
+    "N": "kg m / s ** 2", "kN": "1000 N", "MN": "1e6 N",
+    "Pa": "N / m ** 2", "kPa": "1000 Pa", "MPa": "1e6 Pa", "GPa": "1e9 Pa", "bar": "1e5 Pa", "mbar": "100 Pa",
+    "l": "0.001 m ** 3", "L": "0.001 m ** 3", "ml": "1e-6 m ** 3",
+    "J": "N m", "W": "J / s", "kW": "1000 W", "MW": "1e6 W",
+    "A": "[current]", "mA": "0.001 A", "V": "W / A", "mV": "0.001 V", "ohm": "V / A",
+    "in": "0.0254 m", "gpm": "231 in ** 3 / min", "lpm": "l / min", "cc": "cm ** 3", "cSt": "0.01 cm ** 2 / s",
+    "barg": "bar", "percent": "0.01 = %",
+    "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "rps": "rev / s",
+}  # fmt: skip
+"""The units in nearly all files, each word with its definition for pint.
+
+Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, like all pressures here. (``psi`` is not among
+them: pint's own differs in the last digits, which logs of earlier versions contain.)
+"""
 _BY_UNIT = {
     "bar": "Bar BAR", "barg": "Barg BARG", "MPa": "Mpa", "psi": "Psi PSI", "psig": "Psig PSIG", "kgf": "kp",
     "l": "Liter Litre ltr Ltr", "cc": "ccm", "lpm": "Lpm LPM", "gpm": "Gpm GPM usgpm USGPM", "cSt": "cst CST",

@@ -19,8 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from hilserver.errors import shown
-from hilserver.unit_spellings import ABSOLUTE, plain_unit
+from hilserver.errors import did_you_mean, shown
+from hilserver.unit_spellings import ABSOLUTE, COMMON_UNITS, plain_unit
 
 if TYPE_CHECKING:
     import pint
@@ -37,28 +37,6 @@ PSI = 6894.757293168
 """A pound-force per square inch, Pa; exact to the digits given."""
 RPM = 1.0 / 60.0
 """A revolution per minute, 1/s."""
-
-
-COMMON_UNITS = {
-    "m": "[length]", "km": "1000 m", "cm": "0.01 m", "mm": "0.001 m", "µm": "1e-6 m",
-    "s": "[time]", "ms": "0.001 s", "µs": "1e-6 s", "us": "1e-6 s", "ns": "1e-9 s", "min": "60 s", "h": "3600 s",
-    "Hz": "1 / s", "kHz": "1000 Hz", "MHz": "1e6 Hz",
-    "kg": "[mass]", "g": "0.001 kg", "t": "1000 kg",
-    "K": "[temperature]; offset: 0",
-    "N": "kg m / s ** 2", "kN": "1000 N", "MN": "1e6 N",
-    "Pa": "N / m ** 2", "kPa": "1000 Pa", "MPa": "1e6 Pa", "GPa": "1e9 Pa", "bar": "1e5 Pa", "mbar": "100 Pa",
-    "l": "0.001 m ** 3", "L": "0.001 m ** 3", "ml": "1e-6 m ** 3",
-    "J": "N m", "W": "J / s", "kW": "1000 W", "MW": "1e6 W",
-    "A": "[current]", "mA": "0.001 A", "V": "W / A", "mV": "0.001 V", "ohm": "V / A",
-    "in": "0.0254 m", "gpm": "231 in ** 3 / min", "lpm": "l / min", "cc": "cm ** 3", "cSt": "0.01 cm ** 2 / s",
-    "barg": "bar", "percent": "0.01 = %",
-    "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "rps": "rev / s",
-}  # fmt: skip
-"""The units in nearly all files, each word with its definition for pint.
-
-Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, like all pressures here. (``psi`` is not among
-them: pint's own differs in the last digits, which logs of earlier versions contain.)
-"""
 _NOT_IN_PINT = ("rev", "rpm", "rps", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")
 _COMMON_WORDS = {*COMMON_UNITS, "%", "dimensionless"}
@@ -140,7 +118,25 @@ def parse(text: str, *others: str) -> Any:
         units = registry(unit, *others)
         return units.Quantity(value, units.parse_units(unit))
     except Exception as error:  # pint raises many kinds of exceptions, including tokenizer errors
-        raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
+        unknown = next(iter(getattr(error, "unit_names", ())), "")
+        reason = f"{unknown} is unknown.{_meant(unknown, unit, *others)}".rstrip(".") if unknown else error
+        raise ValueError(f"{shown(text)} has no unit that can be read ({reason})") from None
+
+
+def _meant(word: str, unit: str, wanted: str = "") -> str:
+    """The unit that may be meant by an unknown word in a unit, to be one of the quantity ``wanted``; or nothing."""
+    units = _common_units()
+    meant = {name: re.sub(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", name, unit) for name in COMMON_UNITS}
+    choices = [name for name, said in meant.items() if not wanted or _compatible(units, said, wanted)]
+    hint = did_you_mean(word, choices)
+    return hint if wanted or not hint.startswith(" Allowed") else ""
+
+
+def _compatible(units: pint.UnitRegistry[Any], unit: str, wanted: str) -> bool:
+    try:
+        return bool(units.parse_units(unit).is_compatible_with(wanted))
+    except Exception:  # another word that is unknown, or not a common one
+        return False
 
 
 def _product_of_units(text: str) -> str | None:

@@ -20,6 +20,7 @@ from typing import Annotated
 
 import typer
 
+from hilserver.cli.prose import say
 from hilserver.errors import ConfigurationError, HilserverError, with_lines
 
 COMMANDS = (
@@ -135,5 +136,10 @@ def no_interrupt_lost() -> Iterator[None]:
 
 def fail(text: str) -> None:
     """Exit with code 2 and a message to the user."""
-    print(text, file=sys.stderr)
+    if sys.stderr.isatty():
+        from hilserver.cli.tables import new_console
+
+        say(text, new_console(stderr=True))
+    else:  # without Rich, which takes a moment to load
+        print(text, file=sys.stderr)
     sys.exit(2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hilserver.cli.output import never_waiting
+from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,7 @@ def _print_comparison(changes: Sequence[Change], old: str, differences: Sequence
     console = new_console()
     console.print(_changes_table(changes, old))
     for line in differences:
-        console.print(f"Note: {line}", soft_wrap=True)
+        say(f"Note: {line}", console)
 
 
 def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[TerminalTable | str]:

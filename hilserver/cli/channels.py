@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -33,7 +35,7 @@ def channels(
         from hilserver.commissioning.discovery import described
 
         for line in described():
-            console.print(line, soft_wrap=True)
+            say(line, console)
         return
     from hilserver.commissioning.live import live
     from hilserver.rig.build import load_rig

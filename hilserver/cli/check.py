@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -129,7 +131,7 @@ def _file(console: Console, file: Path, out: Path) -> list[str]:
     kind = kind_of_file(file)
     if kind in FILE_CHECKS:
         for line in FILE_CHECKS[kind](file):
-            console.print(line, soft_wrap=True)
+            say(line, console)
         return []
     return _circuit(console, file, out) if kind in ("circuit", "mechanism") else _rig(console, file, out)
 
@@ -137,12 +139,12 @@ def _file(console: Console, file: Path, out: Path) -> list[str]:
 def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> bool:
     """Print the notes and the verdict; whether there are notes that count as problems, which is with ``strict``."""
     for line in notes:
-        console.print(f"Note: {line}", soft_wrap=True)
+        say(f"Note: {line}", console)
     if notes and strict:
         count = "1 note counts as a problem" if len(notes) == 1 else f"{len(notes)} notes count as problems"
         typer.echo(f"{file}: {count} (--strict).", err=True)
         return True
-    console.print(f"{file}: no problems.", soft_wrap=True)
+    say(f"{file}: no problems.", console)
     return False
 
 
@@ -168,7 +170,7 @@ def _commission(
         console.print(_compact(report.overview(result), f"{result.rig}: virtual commissioning"))
         written = [f"Written: {path}" for path in report.write_report(result, out)]
         for line in [*report.sentences(result), *written]:
-            console.print(line, soft_wrap=True)
+            say(line, console)
     if refused := report.refusals(result, strict=strict):
         raise HilserverError("\n".join(f"{file}: {text}" for text in refused))
 
@@ -259,7 +261,7 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
     if circuit.placed:
         console.print(component_table(circuit))
         drawing = write_drawing(circuit.source, out / f"{file.stem}_circuit.svg")
-        console.print(f"Written: {drawing}", soft_wrap=True)
+        say(f"Written: {drawing}", console)
     return _mechanisms(console, circuit.mechanisms, out, file.stem)
 
 
@@ -275,8 +277,8 @@ def _mechanisms(console: Console, mechanisms: Iterable[PlacedMechanism], out: Pa
         for row in found.bodies:
             table.add_row(*row)
         console.print(table)
-        console.print(found.line)
+        say(found.line, console)
         name = stem if stem == placed.name else f"{stem}_{placed.name}"
-        console.print(f"Written: {draw(placed.mechanism, out / f'{name}_drawing.png', placed.name)}", soft_wrap=True)
+        say(f"Written: {draw(placed.mechanism, out / f'{name}_drawing.png', placed.name)}", console)
         notes += found.notes
     return notes

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
+
 if TYPE_CHECKING:
     from hilserver.report.document import Document
 
@@ -100,6 +102,6 @@ def _publish(document: Document, out: Path, stem: str) -> None:
             console.print(grid_table(block, ""))
         elif isinstance(block, Listing):
             for item in block.items:
-                console.print(item, soft_wrap=True)
+                say(item, console)
     for path in document.write(out, stem):
-        console.print(f"Written: {path}", soft_wrap=True)
+        say(f"Written: {path}", console)

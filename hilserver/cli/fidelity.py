@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.prose import say
 from hilserver.cli.replay import Trust
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, r
     if (trips := trips_grid(result)) is not None:
         console.print(grid_table(trips, "Runs that did not complete the work cycle", compact=True))
     for line in [*vary_sentences(result), *(f"Written: {path}" for path in write_vary_report(result, out))]:
-        console.print(line, soft_wrap=True)
+        say(line, console)
 
 
 def _sweep(
@@ -245,4 +246,4 @@ def _report(result: Fidelity, out: Path) -> None:
         console.print(table)
     said = [*sentences(result), *result.notes, *step_lines(result)]
     for line in [*said, *(f"Written: {path}" for path in write_report(result, out))]:
-        console.print(line, soft_wrap=True)
+        say(line, console)

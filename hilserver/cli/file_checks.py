@@ -70,14 +70,14 @@ def _sequence(file: Path) -> list[str]:
     from hilserver.sequences.simulated import check_sequence
 
     sequence = load_sequence(file)
-    steps, expectations = len(sequence.steps), len(sequence.settings.expect)
-    said = f"Test sequence of {sequence.length:g} s, with {steps} steps and {expectations} expectations."
+    steps, expectations = _count(len(sequence.steps), "step"), _count(len(sequence.settings.expect), "expectation")
+    said = f"Test sequence of {sequence.length:g} s, with {steps} and {expectations}."
     if sequence.rig_file is None:
         return [said, "Not checked: its inputs, devices and channels, because it names no rig file."]
     check_sequence(sequence, load_rig(sequence.rig_file))
     return [
         said,
-        f"Its inputs and faults are possible on {sequence.rig_file}.",
+        f"Its inputs and faults are possible on {sequence.rig_file}, which has room for its reactions and playouts.",
         "Not checked: whether its commands are accepted, and its channels recorded. hilserver test does that.",
     ]
 
@@ -93,7 +93,7 @@ def _study(file: Path) -> list[str]:
 def _catalogue(file: Path) -> list[str]:
     from hilserver.studies.catalogue import load_catalogue
 
-    return [f"Catalogue of {len(load_catalogue(file))} valves."]
+    return [f"Catalogue of {_count(len(load_catalogue(file)), 'valve')}."]
 
 
 def _columns(file: Path) -> list[str]:
@@ -138,7 +138,7 @@ def _answers(file: Path) -> list[str]:
 
     answers = given_answers(answers_in(file), catalogue_valves(None), str(file))
     refuse_impossible(completed(answers), example("rigs/demo.toml").parent)
-    return [f"{len(answers.texts)} answers for hilserver new --answers."]
+    return [f"{_count(len(answers.texts), 'answer')} for hilserver new --answers."]
 
 
 def _subcircuit(file: Path) -> list[str]:
@@ -163,6 +163,11 @@ def _subcircuit(file: Path) -> list[str]:
         f"Sub-circuit with {_listed('port', same)}.",
         "Not checked: its connections. The check of a circuit that contains it does that.",
     ]
+
+
+def _count(number: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number} {noun if number == 1 else f'{noun}s'}"
 
 
 def _listed(noun: str, names: Collection[str]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
     from hilserver.studies.fitting import FitOfCircuit
@@ -69,7 +70,7 @@ def fit(
     console.print(grid_table(values_grid(result), f"{file.name}: values found", compact=True))
     console.print(grid_table(deviations_grid(result), "Predicted and measured", compact=True))
     for line in [*fit_sentences(result), *(f"Written: {path}" for path in write_fit(result, out))]:
-        console.print(line, soft_wrap=True)
+        say(line, console)
     if apply:
         _apply(result, yes)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
     from hilserver.rig.build import Rig
@@ -67,7 +68,7 @@ def identify(
     fragment_file.write_text(text)
     typer.echo(text)
     for path in (fragment_file, *written):
-        typer.echo(f"Written: {path}")
+        say(f"Written: {path}")
     if apply:
         _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
 
@@ -82,14 +83,14 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     before, now = file.read_text(), datetime.now().astimezone()
     after = merged(before, fragment, obsolete, now.date())
     if after == before:
-        typer.echo(f"Nothing to change: {file} contains these values already.")
+        say(f"Nothing to change: {file} contains these values already.")
         return
     typer.echo(difference(before, after, str(file)))
     if not yes:
         with asking():
             typer.confirm(f"Change {file}?", abort=True)
     copy = replace_file(file, after, now, load_rig)
-    typer.echo(f"Changed: {file} (previous version: {copy})")
+    say(f"Changed: {file} (previous version: {copy})")
 
 
 def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool) -> Path:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
+
 if TYPE_CHECKING:
     from hilserver.bench.latency import LatencyMeasurement, LatencyReport
     from hilserver.cli.tables import TerminalTable
@@ -97,10 +99,10 @@ def _report(result: LatencyReport, folder: Path) -> None:
     for table in latency_histograms(result):
         console.print(table)
     for line in latency_sentences(result):
-        console.print(line, soft_wrap=True)
+        say(line, console)
     files = (plot_latency(result, folder / "latency.png"), write_json(latency_figures(result), folder / "latency.json"))
     for path in files:
-        console.print(f"Written: {path}", soft_wrap=True)
+        say(f"Written: {path}", console)
 
 
 def latency_table(report: LatencyReport) -> TerminalTable:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
+
 if TYPE_CHECKING:
     from hilserver.cli.tables import TerminalTable
     from hilserver.simulation.replay import Replayed
@@ -85,7 +87,7 @@ def _log(
         console.print(_differences_table(result))
     stated = [line for audit in audits for line in audit.sentences()]
     for line in [*replay_sentences(result), *stated, *([f"Report: {page}"] if page else [])]:
-        console.print(line, soft_wrap=True)
+        say(line, console)
     return result.ok
 
 

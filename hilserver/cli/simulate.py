@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
+
 if TYPE_CHECKING:
     from hilserver.simulation.circuit_run import RunSettings
 
@@ -124,7 +126,7 @@ def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path,
     balances = [f"{name}: {text}." for name, text in result.balances()]
     said = [*sentences(result), *result.notes, *balances, *step_lines(result)]
     for line in [*said, *(f"Written: {path}" for path in write_simulation(result, out))]:
-        console.print(line, soft_wrap=True)
+        say(line, console)
 
 
 def _settings(
@@ -176,18 +178,18 @@ def _circuit(
 
     with watched_circuit(settings.speed) as watch:
         run = run_circuit_file(file, circuit_library(file), cycle, duration, settings, watch)
-    print(f"{run.name}: {run.time[-1]:g} s, {len(written(run))} values in {len(run.time)} ticks.")
+    say(f"{run.name}: {run.time[-1]:g} s, {len(written(run))} values in {len(run.time)} ticks.")
     if run.paced is not None:
-        print(f"Paced: {run.paced}.")
+        say(f"Paced: {run.paced}.")
     for name, text in balance_facts(run):
-        print(f"{name}: {text}.")
+        say(f"{name}: {text}.")
     if run.error is not None and run.error.deviations:
         for deviation in run.error.deviations:
-            print(f"Error of {deviation}")
-        print(run.error.verdict())
+            say(f"Error of {deviation}")
+        say(run.error.verdict())
     unstable = None if run.error and run.error.too_long else step_note(run)
     cavitating = cavitation(run.circuit, run.series, run.output_step)
     for note in (*run.notes, *cavitating, *([unstable] if unstable else [])):
-        print(f"Note: {note}")
+        say(f"Note: {note}")
     for path in [*write_run(run, out, table), *(write_animations(run, out) if animation else ())]:
-        print(f"Written: {path}")
+        say(f"Written: {path}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hilserver.cli.output import never_waiting
+from hilserver.cli.prose import say
 from hilserver.cli.study import Workers
 
 CatalogueOption = Annotated[
@@ -56,7 +57,7 @@ def size(
     console.print(grid_table(candidates_grid(result), file.stem, compact=True))
     lines = [*refusals(result), *(f"{name}: {text}" for name, text in sizing_facts(result)), verdict(result)]
     for line in [*lines, *(f"Written: {path}" for path in write_sizing(result, out))]:
-        console.print(line, soft_wrap=True)
+        say(line, console)
     if result.chosen is None:
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import never_waiting
+from hilserver.cli.prose import say
 from hilserver.cli.replay import Trust
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _all(loaded: Study, workers: int | None, where: str | None, resume: bool, ou
         console.print(grid_table(failed, "Failed runs", compact=True))
     lines = [*(f"{name}: {text}" for name, text in facts(result)), *study_notes(result)]
     for line in [*lines, *(f"Written: {path}" for path in write_study(result, out))]:
-        console.print(line, soft_wrap=True)
+        say(line, console)
 
 
 @contextlib.contextmanager
@@ -124,14 +125,14 @@ def _worst(loaded: Study, name: str) -> None:
 
     found = worst_case(loaded, name)
     shown = found.figure.shown
-    typer.echo(f"{name}: {shown(found.worst)} in the worst case found, {shown(found.nominal)} with nominal values.")
+    say(f"{name}: {shown(found.worst)} in the worst case found, {shown(found.nominal)} with nominal values.")
     for each in loaded.varied:
         end = " (end of its tolerance)" if each.key in found.at_limits else ""
-        typer.echo(f"  {each.key}: {each.shown(found.values[each.key])}{end}")
+        say(f"  {each.key}: {each.shown(found.values[each.key])}{end}")
     ended = "the search has converged" if found.converged else "the search ended at its limit, before it converged"
-    typer.echo(f"{found.runs} runs; {ended}.")
+    say(f"{found.runs} runs; {ended}.")
     for reason, number in found.failures.items():
-        typer.echo(f"{number} failed: {reason}.")
+        say(f"{number} failed: {reason}.")
     typer.echo(f"Repeat it with: {found.command}")
 
 
@@ -143,11 +144,11 @@ def _once(loaded: Study, number: int | None, settings: list[str], out: Path) -> 
     found = repeat(loaded, values, name, out)
     varied = {each.key: each for each in loaded.varied}
     for key, x in values.items():
-        typer.echo(f"{key}: {(varied.get(key) or plain_value(loaded, key)).shown(x, 6)}")
+        say(f"{key}: {(varied.get(key) or plain_value(loaded, key)).shown(x, 6)}")
     for figure, x in zip(loaded.figures, found.figures, strict=True):
-        typer.echo(f"{figure.name}: {figure.shown(x)}")
+        say(f"{figure.name}: {figure.shown(x)}")
     for path in found.files:
-        typer.echo(f"Written: {path}")
+        say(f"Written: {path}")
 
 
 def _values(loaded: Study, settings: list[str]) -> dict[str, float]:

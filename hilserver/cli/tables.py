@@ -20,9 +20,9 @@ PIPED = 1000
 BOUNDLESS = 10_000
 
 
-def new_console() -> Console:
+def new_console(stderr: bool = False) -> Console:
     """The console for results: without colours of its own, and wide where the output goes to a file or a program."""
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False, stderr=stderr)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPED
     return console

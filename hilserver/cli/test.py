@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.prose import say
 from hilserver.cli.replay import Trust
 from hilserver.cli.switch import Broker
 
@@ -55,12 +56,12 @@ def run_sequences(
         done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow", trust)
         results.append(done)
         for verdict in done.verdicts:
-            typer.echo(verdict_line(verdict))
-        typer.echo(summary_line(done))
+            say(verdict_line(verdict))
+        say(summary_line(done))
         page, *_ = document(done).write(out, stem)
-        typer.echo(f"Report: {page}")
+        say(f"Report: {page}")
     if junit is not None:
-        typer.echo(f"JUnit: {write_junit(results, junit)}")
+        say(f"JUnit: {write_junit(results, junit)}")
     if not all(done.ok for done in results):
         raise typer.Exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +38,12 @@ TEST = Path("test.toml")
 ANSWERS = Path("answers.toml")
 RAISED = {"demo": "210 mm", "lift": "260 mm", "boom": "330 mm"}
 """Position that the cylinder reaches in the test sequence: 10 mm above that of the simulated machine at the start."""
+ROOM = """\
+reactions = 4                 # that can be armed at the same time (send = "react"); 120 bytes of a row of the log each
+playouts = 2                  # at the same time (send = "play"); 264 bytes of a row of the log each
+"""
+"""Added to the loop of the examples, which the guides measure without it."""
+LOOP = re.compile(r"^\[loop\]\n(?:.+\n)+", re.MULTILINE)
 README = """# {name}
 
 A test rig for hilserver, made from the template `{template}` ({text}).
@@ -201,7 +208,8 @@ def example_texts(template: Path) -> dict[Path, str]:
     template = template.resolve()
     base = template.parents[1]
     others = {file.relative_to(base): file.read_text() for file in _referred(template) if file != template}
-    return {RIG: template.read_text().replace('"../', '"'), **others}
+    rig = LOOP.sub(lambda loop: loop[0] + ROOM, template.read_text(), count=1)
+    return {RIG: rig.replace('"../', '"'), **others}
 
 
 def _write(folder: Path, texts: Mapping[Path, str], template: str, raised: str, share: float = 1.0) -> list[Path]:

@@ -7,15 +7,27 @@ import re
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)?(?:e[+-]?\d+)?(?!\w)")
 
 
+_COUNTED = re.compile(rf"({_NUMBER.pattern} \w+?)s?\b")
+
+
+def ticks_missed(count: float) -> str:
+    """That so many ticks were missed.
+
+    >>> ticks_missed(1), ticks_missed(3)
+    ('1 tick missed', '3 ticks missed')
+    """
+    return f"{count:.0f} tick{'' if count == 1 else 's'} missed"
+
+
 def without_numbers(text: str) -> str:
     """The text of an event without its numbers, the same for events that differ in them only; names remain as they are.
 
-    >>> without_numbers("3 ticks missed") == without_numbers("12 ticks missed")
+    >>> without_numbers("1 tick missed") == without_numbers("12 ticks missed")
     True
     >>> without_numbers("limit p_1_high is violated: 201.5 bar")
     'limit p_1_high is violated:  bar'
     """
-    return _NUMBER.sub("", text)
+    return _NUMBER.sub("", _COUNTED.sub(r"\1", text))
 
 
 def how_often(count: int, varied: bool) -> str:

@@ -18,6 +18,7 @@ from hilserver.record.row_events import ROW_EVENTS
 from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
+from hilserver.sequences.room import missing_room
 
 RENEWALS = 4
 """How often the value of a hold-to-run input is renewed within its time."""
@@ -190,7 +191,9 @@ def _check(sequence: Sequence, session: Session) -> None:
         raise HilserverError(f"rig {session.rig} is in mode {session.state.mode}: a test sequence starts in SAFE.")
     if session.description is not None:
         ranges = {name: (info.minimum, info.maximum) for name, info in session.description.inputs.items()}
-        if problems := check_inputs(sequence, ranges):
+        problems = check_inputs(sequence, ranges)
+        problems += missing_room(sequence, session.description.reactions, session.description.playouts)
+        if problems:
             raise ConfigurationError(problems)
     if session.state.loop is None:
         raise HilserverError(

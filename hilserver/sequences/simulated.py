@@ -17,6 +17,7 @@ from hilserver.rig.build import Rig
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Fault, Sequence
 from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
+from hilserver.sequences.room import missing_room
 from hilserver.service.loop_commands import refusal_text
 from hilserver.service.loop_orders import loop_orders
 from hilserver.service.playouts import PlayoutTable
@@ -194,9 +195,10 @@ class _Bench:
 
 
 def check_sequence(sequence: Sequence, rig: Rig) -> None:
-    """Raise ConfigurationError if the sequence uses inputs or devices that the rig does not have."""
+    """Raise ConfigurationError if the sequence uses inputs, devices or reactions that the rig does not have."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
+    problems += missing_room(sequence, rig.settings.loop.reactions, rig.settings.loop.playouts)
     plants = {d.name: d for d in rig.devices if d.is_simulated}
     for number, fault in enumerate(sequence.settings.fault):
         if fault.fault == "missed":

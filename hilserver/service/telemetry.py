@@ -12,6 +12,7 @@ import numpy as np
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.protocol.event_text import ticks_missed
 from hilserver.protocol.published import (
     ChannelDescription,
     DurationFigures,
@@ -281,7 +282,7 @@ class TelemetryReader:
                 found.append(_event("warning", texts[name], violated[0], ticks=_ticks(violated)))
         missed = rows[headers(rows)["missed"] > 0]
         if len(missed):
-            text = f"{headers(missed)['missed'].sum():.0f} ticks missed and compensated"
+            text = f"{ticks_missed(headers(missed)['missed'].sum())} and compensated"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
 

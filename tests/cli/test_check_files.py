@@ -74,7 +74,7 @@ LAYOUT = '[[tabs]]\nname = "lift"\n[[tabs.plots]]\nsignals = ["p_A", "x"]\n'
         ),
         ("plain.toml", 'host = "10.0.0.9"\n', "Login at the broker 10.0.0.9:1883."),
         ("accounts", f"anna:{HASH}\nwall:{HASH}\n", "Passwords of accounts anna, wall at a broker."),
-        ("answers.toml", '[answers]\nbore = "80 mm"\n', " answers for hilserver new --answers."),
+        ("answers.toml", '[answers]\nbore = "80 mm"\n', "1 answer for hilserver new --answers."),
     ],
 )
 def test_files_of_viewer_broker_and_new_are_not_taken_for_rigs(

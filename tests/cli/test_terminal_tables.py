@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from hilserver.cli.prose import say
 from hilserver.cli.tables import PIPED, TerminalTable, fitted, new_console
 
 ROOT = Path(__file__).parents[2]
@@ -86,3 +87,19 @@ def test_a_check_at_80_columns_cuts_nothing(
     tables = [line for line in said.out.splitlines() if line.startswith(("│", "┃"))]
     assert tables
     assert max(map(cell_len, tables)) <= 80
+
+
+def said(text: str, terminal: bool) -> str:
+    out = io.StringIO()
+    say(text, Console(file=out, width=40, force_terminal=terminal, highlight=False, markup=False, emoji=False))
+    return out.getvalue()
+
+
+def test_sentences_are_broken_between_words_in_a_terminal_only() -> None:
+    path = "/a/folder/whose/name/is/longer/than/a/line/of/this/terminal.html"
+    text = f"The valve is too slow by a factor of 2.5: at 30 Hz it lags by 90°.\n  valve:x: 1 [bold]\nWritten: {path}"
+    assert said(text, terminal=False) == f"{text}\n"
+    lines = said(text, terminal=True).splitlines()
+    assert " ".join(lines).split() == text.split()
+    assert len(lines) == 5  # the path in one of its own
+    assert all(len(line) <= 40 or line == path for line in lines)

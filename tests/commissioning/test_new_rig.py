@@ -41,6 +41,43 @@ def test_its_test_sequence_passes(template: str, tmp_path: Path, hilserver: Comm
     assert said.out.count("passed  ") == 6
 
 
+REACTION = """
+[[step]]
+at = "0.3 s"
+send = "react"
+reaction = "{name}"
+when = "x > 1 m"
+then = "hold"
+"""
+PLAYOUT = """
+[[step]]
+at = "1.9 s"
+send = "play"
+playout = "shake"
+input = "joystick"
+channel = "x"
+amplitude = "1 mm"
+frequency = "5 Hz"
+cycles = 5
+drive = 0.1
+"""
+
+
+def test_it_has_room_for_reactions_and_playouts(tmp_path: Path, hilserver: Command) -> None:
+    rig, test = tmp_path / "lab/rig.toml", tmp_path / "lab/test.toml"
+    assert hilserver("new", tmp_path / "lab").code == 0
+    test.write_text(test.read_text() + REACTION.format(name="one") + REACTION.format(name="two") + PLAYOUT)
+    said = hilserver("test", test, "--output", tmp_path)
+    assert said.code == 0, said.out
+    assert said.out.count("passed  ") == 9
+    rig.write_text(rig.read_text().replace("reactions = 4", "reactions = 1").replace("playouts = 2", "playouts = 0"))
+    for command in ("check", "test"):
+        said = hilserver(command, test)
+        assert said.code == 2
+        assert "the steps need reactions: 2 at the same time; the rig has 1. Set [loop] reactions = 2" in said.err
+        assert "the steps need playouts: 1 at the same time; the rig has none. Set [loop] playouts = 1" in said.err
+
+
 def test_its_test_sequence_fails_where_the_load_does_not_move(tmp_path: Path, hilserver: Command) -> None:
     folder = tmp_path / "lab"
     assert hilserver("new", folder).code == 0

@@ -22,9 +22,9 @@ def shown(found: Alarms, kind: str = "all", words: str = "") -> list[str]:
 
 
 def test_equal_warnings_are_one_entry_and_a_fault_is_on_top_of_them() -> None:
-    warning: tuple[Kind, str] = ("warning", "1 ticks missed")
+    warning: tuple[Kind, str] = ("warning", "1 tick missed")
     found = alarms(("fault", "FAULT: p_A_high"), *(179 * [warning]), ("info", "SAFE"))
-    assert shown(found) == ["FAULT: p_A_high", "179 × 1 ticks missed", "SAFE"]
+    assert shown(found) == ["FAULT: p_A_high", "179 × 1 tick missed", "SAFE"]
     assert len(found.open()) == 2
     (entry,) = found.listed("warning")
     assert (entry.first, entry.last, entry.tick) == (1.0, 179.0, 179)

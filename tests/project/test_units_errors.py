@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hilserver import units
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, dotted, problems_of, shown
+from hilserver.unit_spellings import COMMON_UNITS
 from hilserver.units import (
     SI_UNITS,
     AnyQuantity,
@@ -305,9 +306,12 @@ def test_a_datasheet_field_reads_its_default_too() -> None:
     [
         ({"flow": 5}, 'f.toml: sheet.flow: 5 has no unit; write it like "40 l/min"'),
         ({"flow": "5 bar"}, '"5 bar" has the wrong unit: this value is measured in m^3/s; write it like "40 l/min"'),
-        ({"flow": "0 l/min"}, 'sheet.flow: "0 l/min" is out of range: must be > 0 (SI unit)'),
+        ({"flow": "0 l/min"}, 'sheet.flow: "0 l/min" is out of range: must be > 0 l/min.'),
+        ({"flow": "5 lpn"}, '"5 lpn" has no unit that can be read (lpn is unknown. Did you mean lpm?); write it like'),
+        ({"share": "5 foo"}, '"5 foo" has no unit that can be read (foo is unknown)'),
         ({"flow": ["x"] * 100_000}, "has no unit; write it like"),
-        ({"share": 2}, "sheet.share: 2 is out of range: must be <= 1 (SI unit)"),
+        ({"share": 2}, "sheet.share: 2 is out of range: must be <= 1."),
+        ({"share": "150 %"}, 'sheet.share: "150 %" is out of range: must be <= 100 %.'),
         ({"share": float("nan")}, "sheet.share: nan is not a finite number"),
         ({"share": 10**400}, "is not a finite number"),
         ({"share": True}, "sheet.share: True is not a number"),
@@ -328,6 +332,21 @@ def test_problems_name_file_key_value_and_what_is_allowed(values: dict[str, Any]
     text = told(**values)
     assert said in text
     assert len(text) < 300
+
+
+def test_a_missing_table_is_named_as_one() -> None:
+    class Whole(BaseModel):
+        channels: dict[str, Inner]
+        inner: Inner
+        flow: Flow
+
+    with pytest.raises(ValidationError) as caught:
+        Whole.model_validate({})
+    assert [str(found) for found in problems_of(caught.value, {}, names=Whole.model_fields)] == [
+        "channels: missing: the table channels must be given.",
+        "inner: missing: the table inner must be given.",
+        "flow: missing: this value has no default and must be given.",
+    ]
 
 
 def test_all_problems_are_reported_at_once() -> None:
@@ -395,7 +414,7 @@ def test_a_configuration_error_lists_all_its_problems() -> None:
     assert len(error.problems) == 2
 
 
-@pytest.mark.parametrize("word", units.COMMON_UNITS)
+@pytest.mark.parametrize("word", COMMON_UNITS)
 def test_the_common_units_are_those_of_pint(word: str) -> None:
     """The small registry, which loads in a fraction of the time, gives the same numbers, bit for bit."""
     usual, every = units._common_units(), units._all_units()

@@ -39,7 +39,7 @@ def test_the_first_of_equal_warnings_counts_whatever_their_order() -> None:
 
 def test_warnings_that_differ_in_numbers_only_are_one_line_with_the_latest_text() -> None:
     events = EventList()
-    for time, text in ((2.0, "3 ticks missed"), (4.0, "12 ticks missed"), (3.0, "7 ticks missed")):
+    for time, text in ((2.0, "1 tick missed"), (4.0, "12 ticks missed"), (3.0, "7 ticks missed")):
         events.add(Listed(time, int(time), text, "warning"))
     for name in ("p_1_high", "p_2_high"):  # names are not numbers
         events.add(Listed(5.0, 5, f"limit {name} is violated", "warning"))

@@ -271,7 +271,7 @@ async def loop_stalls(soak: Soak) -> None:
         soak.server.kill("loop", number=signal.SIGSTOP)
         await asyncio.sleep(0.1)
         soak.server.kill("loop", number=signal.SIGCONT)
-        await user.see("event", lambda event: "ticks missed and compensated" in event["text"])
+        await user.see("event", lambda event: "missed and compensated" in event["text"])
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
 
 
