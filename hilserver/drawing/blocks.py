@@ -114,13 +114,13 @@ def _label_place(block: Block, part: DrawnComponent, drawn: Symbol) -> tuple[Poi
         if any(pin.up for pin in block.pins):
             left = min((free, *(pin.x - 6.0 for pin in block.pins)))
             return (left - 4.0, ABOVE), "end"
-        return (0.0, -BELOW - 2.0 - high), "start"
+        return (0.0, -BELOW - 5.0 - high), "start"
     first = (drawn.height - high - ABOVE - BELOW) / 2 + ABOVE
     for mark in block.signals:  # below a signal at the top or at the right, above one at the bottom
         if mark.y < drawn.height - 10.0 and mark.anchor == "start":
             first = max(first, mark.y + BELOW + ABOVE + 1.0)
     used = [drawn.width, *(x + 13.0 for _, (x, _) in block.tanks), *(pin.x for pin in block.pins)]
-    return (max(used) + 5.0, first), "start"
+    return (max(used) + 9.0, first), "start"
 
 
 def _lead_to_tank(block: Block, node: str, port: Point, side: str, drawn: Symbol, kind: str) -> None:

@@ -129,6 +129,6 @@ def box(hydraulic: tuple[str, ...], others: tuple[str, ...]) -> Symbol:
     ports = {port: (30.0 + 20.0 * k, height) for k, port in enumerate(below)}
     ports |= {port: (30.0 + 20.0 * k, 0.0) for k, port in enumerate(above)}
     ports |= {port: (width, 30.0 + 20.0 * k) for k, port in enumerate(others)}
-    lines = "".join(f"M{x:g} {y:g}V{min(max(y, 10), height - 10):g}" for x, y in (ports[p] for p in hydraulic))
-    body = f'<rect x="10" y="10" width="{width - 20:g}" height="{height - 20:g}"/><path d="{lines}"/>'
+    lines = "".join(f"M{x:g} {y:g}V{min(max(y, 12), height - 12):g}" for x, y in (ports[p] for p in hydraulic))
+    body = f'<rect x="10" y="12" width="{width - 20:g}" height="{height - 24:g}"/><path d="{lines}"/>'
     return Symbol(width, height, ports, body)

@@ -58,7 +58,7 @@ class EditorPage(EditingPage):
         with ui.column().classes("card w-full gap-2"):
             heading("Components")
             self._files = dict(subcircuit_files(self.session.document.file))
-            search = ui.input(placeholder="overcentre, PRV, LS, DCV …", on_change=lambda e: self._offer(e.value or ""))
+            search = ui.input(placeholder="PRV, LS, DCV …", on_change=lambda e: self._offer(e.value or ""))
             search.props("outlined dense clearable aria-label='Search components'").classes("w-full palette-search")
             self._offered = ui.html("", sanitize=False).classes("palette")
             self._offer("")

@@ -30,8 +30,14 @@ def picture_of(found: Sketch, selected: str, findings: Sequence[EditorFinding]) 
     _enlarge(drawing)
     begin, *lines, end = render(drawing, found.tanks).split("\n")
     parts = {handle.node: handle.end.component for handle in found.handles if handle.node}
-    over = [*_selection(drawing, selected), *_handles(found), *_marks(drawing, findings, parts)]
-    return "\n".join((begin, *_hits(drawing), *lines, '<g class="over">', *over, "</g>", end))
+    under = [
+        *_hits(drawing),
+        '<g class="under">',
+        *_selection(drawing, selected),
+        "</g>",
+    ]  # what is named stays legible
+    over = ['<g class="over">', *_handles(found), *_marks(drawing, findings, parts), "</g>"]
+    return "\n".join((begin, *under, *lines, *over, end))
 
 
 def _enlarge(drawing: Drawing) -> None:
@@ -62,16 +68,16 @@ def _handles(found: Sketch) -> Iterable[str]:
         )
 
 
-def _part_of(item: Item) -> str:
+def part_of(item: Item) -> str:
     """What a click on a symbol selects."""
     return f"{MECHANISM}{item.part.mechanism}" if item.part.mechanism else item.part.name
 
 
 def _selection(drawing: Drawing, selected: str) -> Iterable[str]:
     for item in drawing.items:
-        if _part_of(item) == selected:
-            size = f'width="{item.symbol.width + 8:g}" height="{item.symbol.height + 8:g}"'
-            yield f'<rect class="selected" x="{item.x - 4:g}" y="{item.y - 4:g}" {size} rx="4"/>'
+        if part_of(item) == selected:
+            size = f'width="{item.symbol.width + 2:g}" height="{item.symbol.height + 2:g}"'  # short of all names
+            yield f'<rect class="selected" x="{item.x - 1:g}" y="{item.y - 1:g}" {size} rx="4"/>'
     for wire in drawing.wires:
         if selected == f"node {wire.node}":
             path = "M" + "L".join(f"{x:g} {y:g}" for x, y in wire.points)
@@ -85,10 +91,10 @@ def _marks(drawing: Drawing, findings: Sequence[EditorFinding], at_nodes: Mappin
         part = finding.part or at_nodes.get(finding.node, "")
         said.setdefault(part, []).append(f"{finding.key}: {finding.text}" if finding.key else finding.text)
     for item in drawing.items:
-        if texts := said.get(_part_of(item)):
+        if texts := said.get(part_of(item)):
             x, y = item.x + item.symbol.width, item.y
             yield (
-                f'<g class="problem" data-part="{escape(_part_of(item))}"><title>{escape(chr(10).join(texts))}</title>'
+                f'<g class="problem" data-part="{escape(part_of(item))}"><title>{escape(chr(10).join(texts))}</title>'
                 f'<circle cx="{x:g}" cy="{y:g}" r="8"/><text x="{x:g}" y="{y + 4:g}" text-anchor="middle">!</text></g>'
             )
 

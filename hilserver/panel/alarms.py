@@ -43,9 +43,19 @@ class Alarms:
         self.changes = 0
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._number = 0
+        self._heard: dict[tuple[object, ...], None] = {}  # an ordered set
 
     def add(self, event: Event) -> None:
-        """Add an event to the open entry of the same text, or as a new one."""
+        """Add an event to the open entry of the same text, or as a new one; one that was heard before changes nothing.
+
+        An event arrives twice: by itself, and among the latest ones, which a server retains.
+        """
+        known = (event.time, event.tick, event.kind, event.text)
+        if known in self._heard:
+            return
+        self._heard[known] = None
+        if len(self._heard) > ENTRIES_KEPT:
+            del self._heard[next(iter(self._heard))]
         self.changes += 1
         alarm = event.kind in ("fault", "warning")
         same = next((entry for entry in self._entries if entry.open and _same(entry, event)), None) if alarm else None

@@ -23,7 +23,7 @@ _EVENT = """<q-td :props="props"><span :class="'kind ' + props.row.kind">{{ prop
 
 
 class AlarmsView:
-    """The tab: present faults and warnings, and the events since this panel connected."""
+    """The tab: present faults and warnings, and the latest events of the server's run."""
 
     def __init__(self, page: Page) -> None:
         self.page, self._seen = page, -1

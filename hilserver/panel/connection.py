@@ -29,6 +29,7 @@ from hilserver.protocol.published import (
     ComponentTypes,
     Description,
     Event,
+    Events,
     Mode,
     ServerState,
     Telemetry,
@@ -211,6 +212,9 @@ class Connection:
                 self.types = ComponentTypes.model_validate_json(payload).types
             case "event":
                 self.alarms.add(Event.model_validate_json(payload))
+            case "events":
+                for event in Events.model_validate_json(payload).events:
+                    self.alarms.add(event)
             case "description":
                 self.description = Description.model_validate_json(payload)
             case "answer":

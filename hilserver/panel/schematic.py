@@ -41,7 +41,9 @@ class SchematicView:
                 for name, icon in _ZOOM.items():
                     button = ui.button(icon=icon).props(f"flat round dense size=sm aria-label='{name}'")
                     button.on("click", js_handler=f"() => zoom.{name}()").tooltip(name)
-            ui.label("Click a component to see and change its values.").classes("text-xs text-slate-500")
+            with ui.row().classes("text-xs text-slate-500 gap-1"):
+                ui.label("Click a component to see and change its values.")
+                ui.label("Move the picture sideways to see all of it.").classes("on-phones")
             self._parameters = ui.row().classes("w-full gap-1")
             self._picture = ui.html("", sanitize=False).classes("w-full schematic-view")
             self._picture.props("tabindex=0 role=region aria-label='Schematic: zoom with + and -, 0 fits it'")

@@ -466,6 +466,12 @@ class Event(Published):
     details: dict[str, JsonValue] = Field(default={}, description="further details, depending on the kind")
 
 
+class Events(Published):
+    """The latest events of this run of the server, so that a client that comes later knows them, too. Retained."""
+
+    events: tuple[Event, ...] = Field(description="the latest events, oldest first; none before the first one")
+
+
 PUBLISHED: dict[str, type[Published]] = {
     "description": Description,
     "state": ServerState,
@@ -474,6 +480,7 @@ PUBLISHED: dict[str, type[Published]] = {
     "margins": MarginStatus,
     "telemetry": Telemetry,
     "event": Event,
+    "events": Events,
     "answer": Answer,
 }
 """All messages that a server publishes, by the last level of their topic."""

@@ -22,6 +22,7 @@ class Topics:
         self.margins = self.prefix + "margins"
         self.telemetry = self.prefix + "telemetry"
         self.event = self.prefix + "event"
+        self.events = self.prefix + "events"
         self.answer = self.prefix + "answer"
         self.commands = self.prefix + "command/+"
         self.heartbeat = self.command(HEARTBEAT)
@@ -40,6 +41,7 @@ TOPICS = {
     "circuit": (True, "the active virtual circuit"),
     "types": (True, "the component types that a circuit may use, with ports and datasheet values"),
     "margins": (True, "whether the real valves are large and fast enough for the circuit, and the loop is stable"),
+    "events": (True, "the latest events of this run of the server"),
     "telemetry": (False, "decimated samples, several per message"),
     "event": (False, "faults, switches, warnings"),
     "answer": (False, "the answer to each command"),

@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 INCOMING_LIMIT, INCOMING_BYTES, OUTBOX_LIMIT = 2000, 8_000_000, 1000
 TELEMETRY_LIMIT = 200
+EVENTS_RETAINED = 100
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
 SILENCE = 1.0
@@ -130,6 +131,8 @@ class MqttService:
         self._changed: dict[str, None] = {}  # an ordered set
         self._outbox: deque[_Outgoing] = deque(maxlen=OUTBOX_LIMIT)
         self._telemetry: deque[_Outgoing] = deque(maxlen=TELEMETRY_LIMIT)
+        self._events: deque[bytes] = deque(maxlen=EVENTS_RETAINED)
+        self._retain_events()  # none yet: those of an earlier run are not shown as present ones
 
     @property
     def connected(self) -> bool:
@@ -179,8 +182,13 @@ class MqttService:
 
     def publish_event(self, event: Event) -> None:
         """Publish something that happened; kept while the broker cannot be reached (the latest 1000 events and
-        answers)."""
-        self._post(_Outgoing(self.topics.event, event.payload(), qos=1))
+        answers). The latest 100 are retained, for clients that come later."""
+        self._events.append(event.payload())
+        self._post(_Outgoing(self.topics.event, self._events[-1], qos=1))
+        self._retain_events()
+
+    def _retain_events(self) -> None:
+        self._retain(self.topics.events, b'{"events":[' + b",".join(self._events) + b"]}")
 
     def _retain(self, topic: str, payload: bytes) -> None:
         if self._retained.get(topic) != payload:

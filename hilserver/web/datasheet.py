@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from hilserver.parameters import MARK
 from hilserver.protocol.published import DatasheetPart, DatasheetValue, TypeInfo
-from hilserver.units import shown_value, to_si
+from hilserver.units import shown_value, to_si, value_and_unit
 
 _UNKNOWN = DatasheetValue(description="", required=False)
 _SKIPPED = ("type", "ports", "description")
@@ -122,22 +124,57 @@ def _given(key: str, value: object, info: DatasheetPart) -> Iterator[DatasheetFi
 
 
 def as_text(value: object) -> str:
-    """A value as it is entered: texts unchanged, everything else as JSON."""
+    """A value as it is entered: texts unchanged, tables of values in rows, everything else as JSON.
+
+    >>> as_text([["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]), as_text(["0 bar", "5 bar"])
+    ('5 bar, 20 l/min; 15 bar, 60 l/min', '["0 bar", "5 bar"]')
+    """
     if isinstance(value, str):
         return value
+    if value and isinstance(value, list | tuple) and all(isinstance(row, list | tuple) for row in value):
+        text = "; ".join(", ".join(map(as_text, row)) for row in value)
+        if _table(text) == [[*row] for row in value]:  # or it would not be read as the same again
+            return text
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_value(text: str) -> Any:
-    """The value of an entry: parsed as JSON if possible (numbers, lists), otherwise a text such as ``120 bar``.
+    """The value of an entry: JSON if possible (numbers, lists), a table in rows, or a text such as ``120 bar``.
 
     >>> as_value("120 bar"), as_value("0.8"), as_value('[["5 bar", "20 l/min"]]')
     ('120 bar', 0.8, [['5 bar', '20 l/min']])
+    >>> as_value("5 bar at 20 l/min; 15 bar, 60 l/min")
+    [['5 bar', '20 l/min'], ['15 bar', '60 l/min']]
     """
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text.strip()
+        return _table(text) or text.strip()
+
+
+def _table(text: str) -> list[list[Any]]:
+    """The rows of values that a text is: separated by semicolons or lines, in each by commas or "at"; else none.
+
+    One row alone has "at" or a semicolon, since values with commas might be a list.
+    """
+    if not re.search(r"[;\n]|\sat\s", text):
+        return []
+    rows = [re.split(r"\s*,\s+|\s+at\s+", row.strip()) for row in re.split(r"[;\n]", text) if row.strip()]
+    if not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) > 1:
+        return []
+    try:
+        return [[_cell(text) for text in row] for row in rows]
+    except ValueError:
+        return []
+
+
+def _cell(text: str) -> Any:
+    """A plain number, or a text with a unit. Raises ValueError."""
+    value: Any = text
+    with suppress(ValueError):
+        value = json.loads(text)
+    value_and_unit(value)
+    return value
 
 
 def parameter_tables(written: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

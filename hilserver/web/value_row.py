@@ -85,6 +85,7 @@ class ValueRow:
         """Show a value that was just made the present one here."""
         text = value if isinstance(value, str) else as_text(value)
         self.follow(replace(self.field, given=text))
+        self._box.set_value(text)  # as such values are shown, however it was entered
 
     def refuse(self, reason: str) -> None:
         """Show why an entry is not taken."""

@@ -6,6 +6,7 @@ The texts are the widest ones that the panel writes. Extents are the browser's o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,15 @@ import pytest
 from panel_bench import CHROMIUM, chromium
 from playwright.sync_api import Browser, Page
 
-from hilserver.circuit.library import standard_library
+from hilserver.circuit.library import circuit_library, standard_library
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import STYLE, schematic
+from hilserver.editor.parts import Parts
+from hilserver.editor.picture import part_of, picture_of
+from hilserver.editor.sketch import sketch
 from hilserver.panel.schematic import live_texts
 from hilserver.simulation.circuit_run import read_circuit_file
+from hilserver.toml import read_toml
 from hilserver.web.display import Units
 
 pytestmark = [
@@ -31,6 +36,7 @@ ROOT = Path(__file__).parents[2]
 LIBRARY = standard_library()
 CIRCUITS = sorted((*(ROOT / "config/circuits").glob("*.toml"), *(ROOT / "docs/examples").glob("*.toml")))
 PANEL_STYLE = "".join((ROOT / "hilserver" / name).read_text() for name in ("web/circuit.css", "panel/panel.css"))
+EDITOR_STYLE = "".join((ROOT / "hilserver" / name).read_text() for name in ("web/circuit.css", "editor/editor.css"))
 WIDTHS = (1400, 820, 390)
 READABLE = 9.0
 """Pixels of the smallest values and names."""
@@ -52,11 +58,12 @@ COLLISIONS = """() => {
     const box = boxOf(element), lead = 0.16 * (box.bottom - box.top); // above capitals and below the base line
     return { element, label: isLabel(element), box: { ...box, top: box.top + lead, bottom: box.bottom - lead } };
   });
-  const shapes = [...svg.querySelectorAll("path, rect:not(.hit), circle, ellipse")]
+  const drawn = "path, rect:not(.hit), circle:not(.reach, .handle:not(.free) *), ellipse";
+  const shapes = [...svg.querySelectorAll(drawn)].filter((element) => !element.matches(".wire-hit"))
     .map((element) => ({ element, box: boxOf(element) }));
   const drawnOn = (box, shape) => {
     const matrix = shape.getScreenCTM().inverse().multiply(svg.getScreenCTM());
-    const filled = getComputedStyle(shape).fill !== "none" && !shape.closest(".machine");
+    const filled = getComputedStyle(shape).fill !== "none" && !shape.closest(".machine, .under");
     for (let x = box.left; x <= box.right; x += 1.5)
       for (let y = box.top; y <= box.bottom; y += 1.5) {
         const point = new DOMPoint(x, y).matrixTransform(matrix);
@@ -68,15 +75,16 @@ COLLISIONS = """() => {
   texts.forEach((one, number) => {
     const { element, box, label } = one, said = `"${element.textContent}"`;
     if (!label) return;
-    if (box.left < 0 || box.top < 0 || box.right > view.width || box.bottom > view.height)
+    const right = view.x + view.width, bottom = view.y + view.height;
+    if (box.left < view.x || box.top < view.y || box.right > right || box.bottom > bottom)
       found.push(`${said} is outside of the drawing`);
     texts.forEach((other, k) => {
       if (other.label && k <= number) return;
       if (meet(box, other.box)) found.push(`${said} is on "${other.element.textContent}"`);
     });
-    const haloed = element.matches(".value");
+    const haloed = element.matches(".value, .editor-sheet .signal");
     for (const { element: shape, box: extent } of shapes) {
-      if ((haloed && shape.matches(".line")) || !meet(box, extent, 1.5)) continue;
+      if ((haloed && shape.matches(".line, .under *")) || !meet(box, extent, 3)) continue;
       if (drawnOn(box, shape)) found.push(`${said} is on <${shape.outerHTML.slice(1, 90)}`);
     }
   });
@@ -135,6 +143,20 @@ def test_no_text_lies_on_another_one_or_on_a_symbol(page: Page, path: Path) -> N
         assert seen["found"] == [], f"{path.stem} at {width} px"
         assert seen["size"] >= READABLE, f"{path.stem} at {width} px"
         assert seen["page"] <= width, "the page itself is not to be moved sideways"
+
+
+@pytest.mark.parametrize("path", CIRCUITS, ids=lambda path: path.stem)
+def test_no_name_touches_a_symbol_a_free_port_or_a_frame_in_the_editor(page: Page, path: Path) -> None:
+    """With the frame of every part as if it were selected, and free ports with some room around them."""
+    found = sketch(read_toml(path), Parts(circuit_library(path), path.parent))
+    pictures = [picture_of(found, part, ()) for part in {part_of(item) for item in found.drawing.items}]
+    frames = "".join(re.findall('<rect class="selected".*?/>', "".join(pictures)))
+    svg = picture_of(found, "", ()).replace(under := '<g class="under">', under + frames)
+    style = f"{STYLE}{EDITOR_STYLE}.handle.free circle + circle {{ stroke-width: 5px }}"
+    page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+    page.set_content(f'<style>{style}</style><div class="schematic-view editor-sheet">{svg}</div>')
+    assert frames.count("<rect") == len(found.drawing.items)
+    assert page.evaluate(COLLISIONS)["found"] == []
 
 
 def test_texts_that_lie_on_something_are_found(page: Page) -> None:

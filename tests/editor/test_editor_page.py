@@ -117,12 +117,12 @@ def connect(page: Page, one: tuple[str, str], other: tuple[str, str]) -> None:
     expect(page.locator(f"{handle(*one)}:not(.free)")).to_have_count(1)
 
 
-def enter(page: Page, field: str, text: str, *, refused: bool = False) -> None:
+def enter(page: Page, field: str, text: str, *, shown: str = "", refused: bool = False) -> None:
     box = page.locator(f'input[data-field="{field}"]')
     box.fill(text)
     box.press("Enter")
     if not refused:
-        expect(page.locator(".datasheet .now", has_text=text).first).to_be_visible()
+        expect(page.locator(".datasheet .now", has_text=shown or text).first).to_be_visible()
 
 
 def select(page: Page, part: str) -> None:
@@ -162,7 +162,10 @@ def drawn_by_the_mouse(page: Page, folder: Path, *, screenshots: bool) -> None:
     enter(page, "opening_pressure", "-3 bar", refused=True)
     expect(page.locator(".datasheet .wrong:visible")).to_contain_text("out of range")
     enter(page, "opening_pressure", "150 bar")
-    enter(page, "override", '[["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]')
+    enter(
+        page, "override", "5 bar at 20 l/min; 15 bar at 60 l/min", shown=(table := "5 bar, 20 l/min; 15 bar, 60 l/min")
+    )
+    expect(page.locator('[data-field="override"]')).to_have_value(table)
     expect(page.locator(".characteristic canvas")).to_be_visible()
     select(page, "volume")
     enter(page, "volume", "1 l")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from hilserver.panel.alarms import Alarms
-from hilserver.protocol.published import Event
+from hilserver.panel.connection import Connection
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.published import Event, Events
 
 Kind = Literal["fault", "switch", "warning", "info"]
 
@@ -59,3 +61,20 @@ def test_entries_are_found_by_kind_and_words() -> None:
     found = alarms(("warning", "limit stroke is violated"), ("switch", "relief: 1 bar → 2 bar"), ("info", "ARMED"))
     assert shown(found, "switch") == ["relief: 1 bar → 2 bar"]
     assert shown(found, words="Stroke") == ["limit stroke is violated"]
+
+
+def test_a_panel_that_comes_later_shows_what_happened_before_once() -> None:
+    """Also after a loss of the connection: what happened meanwhile is added, what was acknowledged stays so."""
+    panel = Connection(BrokerAddress(), "lab")
+    fault, warning, mark = (
+        Event(kind=kind, text=text, tick=tick, time=float(tick), details={"mode": "FAULT"})
+        for tick, (kind, text) in enumerate(
+            (("fault", "FAULT: p_A_high"), ("warning", "tick missed"), ("info", "mark"))
+        )
+    )
+    panel._take("events", Events(events=(fault, warning)).payload())
+    panel.alarms.acknowledge()
+    panel._take("event", warning.payload())
+    panel._take("events", Events(events=(fault, warning, mark)).payload())
+    assert shown(panel.alarms) == ["mark", "tick missed", "FAULT: p_A_high"]
+    assert panel.alarms.open() == []

@@ -5,11 +5,14 @@ A page with the panel's script and style sheet and nothing else; with the panel 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from panel_bench import CHROMIUM, chromium
+from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from hilserver.drawing.schematic import STYLE, schematic
@@ -124,6 +127,23 @@ def test_the_wheel_zooms_about_the_pointer_and_a_click_still_opens_what_is_there
     assert middle(page, RELIEF) == pytest.approx(place, abs=1.5)
     page.mouse.click(*place)
     assert page.evaluate("opened") == ["relief"]
+
+
+def shade(page: Page) -> tuple[int, ...]:
+    """The prevailing brightness of the left and of the right edge of the drawing's frame."""
+    with Image.open(io.BytesIO(page.locator(".schematic-view").screenshot())) as shot:
+        grey = shot.convert("L")
+        edges = ((x, 0, x + 1, grey.height) for x in (0, grey.width - 1))
+        return tuple(int(np.median(np.asarray(grey.crop(edge)))) for edge in edges)
+
+
+@pytest.mark.parametrize("page", ["phone"], indirect=True)
+def test_a_shadow_is_where_the_drawing_goes_on_beyond_its_frame(page: Page) -> None:
+    left, right = shade(page)
+    assert (left, right < 220) == (255, True)
+    page.evaluate("document.querySelector('.schematic-view').scrollLeft = 1e6")
+    left, right = shade(page)
+    assert (left < 220, right) == (True, 255)
 
 
 def test_the_page_moves_when_the_drawing_is_whole(page: Page) -> None:

@@ -29,7 +29,7 @@ from hilserver.protocol.published import (
     ValveDescription,
     refusal,
 )
-from hilserver.protocol.topics import Topics
+from hilserver.protocol.topics import TOPICS, Topics
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -184,7 +184,7 @@ def test_a_renamed_key_has_its_former_name_too(model: type[Published], key: str,
 
 def test_schema_of_every_message() -> None:
     found = schemas()
-    published = {"description", "state", "circuit", "types", "margins", "telemetry", "event", "answer"}
+    published = {"description", "state", "circuit", "types", "margins", "telemetry", "event", "events", "answer"}
     assert set(found) == {f"command/{name}" for name in (*COMMANDS, "heartbeat")} | published
     for schema in found.values():
         json.dumps(schema, allow_nan=False)
@@ -249,8 +249,15 @@ def test_description_lists_commands_and_topics() -> None:
     assert written["commands"]["jog"]["payload_schema"] == schemas()["command/jog"]
     assert written["commands"]["arm"]["description"].startswith("Allow the server to drive the real valve")
     retained = {name for name, topic in written["topics"].items() if topic["retained"]}
-    assert retained == {"availability", "description", "state", "circuit", "types", "margins"}
+    assert retained == {"availability", "description", "state", "circuit", "types", "margins", "events"}
     assert written["topics"]["answer"]["topic"] == "hil/lab/answer"
+
+
+def test_accounts_of_the_example_may_read_and_publish_every_topic() -> None:
+    rules = (Path(__file__).parents[2] / "systemd/mosquitto/acl").read_text().splitlines()
+    assert {rule for rule in rules if rule.startswith("pattern")} == {f"pattern read hil/+/{name}" for name in TOPICS}
+    published = {rule for rule in rules if rule.startswith("topic write hil/lab")}
+    assert published == {f"topic write hil/lab/{name}" for name in TOPICS}
 
 
 @pytest.mark.parametrize("rig", ["", "a/b", "a+", "#", "a\x00b"])
