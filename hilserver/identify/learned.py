@@ -70,11 +70,19 @@ def configured(v: ValveSettings) -> dict[str, float]:
 
 
 def learned_fragment(rig: Rig, learned: Learned) -> str:
-    """TOML with the learned values that are known and not at a bound, as far as they differ from the rig file's."""
+    """TOML with the learned values that are known and not at a bound, as far as they differ from the rig file's.
+
+    Where the file states one flow for both edges, and only that from the supply is new, the other one is written as it
+    was.
+    """
     lines = []
     for valve, values in learned.items():
         v = rig.settings.valves[valve]
-        changed = [f"{key} = {_toml(v, key, found.value)}" for key, found in values.items() if _is_new(key, found)]
+        new = {key: found.value for key, found in values.items() if _is_new(key, found)}
+        changed = [f"{key} = {_toml(v, key, value)}" for key, value in new.items()]
+        if "nominal_flow" in new and "nominal_flow_to_tank" not in new and v.nominal_flow_to_tank is None:
+            same = _toml(v, "nominal_flow_to_tank", v.nominal_flow.flow)
+            changed.append(f"nominal_flow_to_tank = {same}  # unchanged; nominal_flow")
         lines += [f"[valves.{valve}]", *changed] if changed else []
     return "\n".join(lines)
 

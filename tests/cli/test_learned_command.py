@@ -71,7 +71,8 @@ def test_they_are_shown_and_merged_into_the_rig_file(
     assert valves["A"].null == -0.0125
     assert valves["A"].overlap == 0.02
     assert valves["A"].nominal_flow.flow == pytest.approx(0.95e-3)
-    assert valves["A"].nominal_flow_to_tank is None
+    assert valves["A"].nominal_flow_to_tank is not None, "at its bound: stays what it was"
+    assert valves["A"].nominal_flow_to_tank.flow == pytest.approx(1e-3)
     assert valves["A"].delay == 1e-3
     assert valves["B"] == load_rig(FILE).settings.valves["B"].model_copy(update={"bridge": valves["B"].bridge})
     assert 'machine = "../circuits/lift_machine.toml"' in file.read_text()

@@ -8,8 +8,10 @@ whose edges open at other positions of the spool than expected, by a shift of it
 
 The volume follows from measured position and pressures (or flow). All terms pass the same high-pass filter, so that a
 leak or an old error does not count. Delay, gains, null and overlap minimise the squares of the unexplained volume,
-older ticks counting less; see e.g. Ljung, System identification (1999) ch. 11.2. Where the valve is at rest, nothing is
-learned, and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
+older ticks counting less, plus those of their distances from the configured values; see e.g. Ljung, System
+identification (1999) ch. 7.4 and 11.2. What the movements do not tell apart, such as null and overlap while only one
+edge opens, therefore stays near the configured values. Where the valve is at rest, nothing is learned, and while the
+loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ FORGET_TIME = 10.0
 """s: time in which an observation loses 63 % of its weight."""
 LEARNING_TIME = 0.3
 """s: time in which 63 % of an error that has been found is corrected."""
-EFFECT = (1e-3, -0.05, -0.05, -0.01, -0.01)
+EFFECT = (5e-3, -0.05, -0.05, -0.01, -0.01)
 """Standard deviations of delay (s), gains, null and overlap before the first observation, with the sign of their
 effect on the unexplained volume."""
-NOISE = 5e-10
-"""s^3: square of a volume error by the sensors, 0.1 ms of nominal flow, times its duration of 50 ms."""
+NOISE = 1e-8
+"""s^3: square of a volume error by the sensors and by what the model of the machine lacks, 0.2 ms of nominal flow, times
+its duration of 0.25 s."""
 EXCITED = 0.05
 """Fraction of the nominal flow: the volume left unexplained by smaller flows and changes is leakage and noise."""
 GAIN_RANGE = 0.2
@@ -143,17 +146,19 @@ def state_of_learning(b: ValveState, seen: LearningState, v: ValveRecord) -> int
 @compilable
 def correct(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, share: float) -> None:
     """Move part of the way to the least-squares solution; the observations then leave less unexplained."""
-    matrix, steps = work[: LEARNED * LEARNED], work[LEARNED * LEARNED : LEARNED * (LEARNED + 1)]
-    least_squares(seen, matrix, steps, work[LEARNED * (LEARNED + 1) :])
-    delay, gain_PA, gain_AT, null, overlap = b.delay, b.gain_PA, b.gain_AT, b.null, b.overlap
-    b.delay = clip(delay + share * EFFECT[0] * steps[0], -min(v.delay, DELAY_RANGE), DELAY_RANGE)
-    b.gain_PA = clip(gain_PA - share * EFFECT[1] * steps[1], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-    b.gain_AT = clip(gain_AT - share * EFFECT[2] * steps[2], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-    b.null = clip(null - share * EFFECT[3] * steps[3], -NULL_RANGE, NULL_RANGE)
-    b.overlap = clip(overlap - share * EFFECT[4] * steps[4], -min(v.overlap, OVERLAP_RANGE), OVERLAP_RANGE)
-    steps[0] = (b.delay - delay) / EFFECT[0]
-    steps[1], steps[2] = (gain_PA - b.gain_PA) / EFFECT[1], (gain_AT - b.gain_AT) / EFFECT[2]
-    steps[3], steps[4] = (null - b.null) / EFFECT[3], (overlap - b.overlap) / EFFECT[4]
+    matrix, lines = work[: LEARNED * LEARNED], work[LEARNED * LEARNED :]
+    steps, pivots = lines[:LEARNED], lines[LEARNED : 2 * LEARNED]
+    before, after = lines[2 * LEARNED : 3 * LEARNED], lines[3 * LEARNED : 4 * LEARNED]
+    distances(b, before)
+    least_squares(seen, before, matrix, steps, pivots)
+    b.delay = clip(b.delay + share * EFFECT[0] * steps[0], -min(v.delay, DELAY_RANGE), DELAY_RANGE)
+    b.gain_PA = clip(b.gain_PA - share * EFFECT[1] * steps[1], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    b.gain_AT = clip(b.gain_AT - share * EFFECT[2] * steps[2], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    b.null = clip(b.null - share * EFFECT[3] * steps[3], -NULL_RANGE, NULL_RANGE)
+    b.overlap = clip(b.overlap - share * EFFECT[4] * steps[4], -min(v.overlap, OVERLAP_RANGE), OVERLAP_RANGE)
+    distances(b, after)
+    for i in range(LEARNED):
+        steps[i] = after[i] - before[i]
     cells, place = cells_of(seen), SEEN
     for i in range(LEARNED):
         seen.unexplained -= EFFECT[i] * cells[i] * steps[i]
@@ -165,11 +170,22 @@ def correct(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, sh
 
 
 @compilable
-def least_squares(seen: LearningState, matrix: Floats, steps: Floats, pivots: Floats) -> None:
-    """Errors of the learned values that explain the observations best, in their standard deviations, in ``steps``."""
+def distances(b: ValveState, into: Floats) -> None:
+    """Distances of the learned values from the configured ones, in their standard deviations."""
+    into[0] = b.delay / EFFECT[0]
+    into[1], into[2] = (1.0 - b.gain_PA) / EFFECT[1], (1.0 - b.gain_AT) / EFFECT[2]
+    into[3], into[4] = -b.null / EFFECT[3], -b.overlap / EFFECT[4]
+
+
+@compilable
+def least_squares(seen: LearningState, distance: Floats, matrix: Floats, steps: Floats, pivots: Floats) -> None:
+    """Steps of the learned values to those that explain the observations best, in their standard deviations.
+
+    ``distance``: of the present ones from the configured ones; it counts as much as observations with `NOISE` would.
+    """
     cells, place = cells_of(seen), SEEN
     for i in range(LEARNED):
-        steps[i] = cells[RIGHT + i]
+        steps[i] = cells[RIGHT + i] - NOISE * distance[i]
         for j in range(i, LEARNED):
             matrix[i * LEARNED + j] = matrix[j * LEARNED + i] = cells[place]
             place += 1
