@@ -55,9 +55,14 @@ _HIDDEN = f"""() => {{{_SHARED}
 }}"""
 
 
+_AT_REST = """() => document.getAnimations().every((each) =>
+    each.playState !== "running" || each.effect.getComputedTiming().iterations === Infinity)"""
+
+
 def cut_off(page: Page) -> list[str]:
     """What is cut off in the open dialogs and menus, or in the page where none is open, in words."""
-    page.wait_for_timeout(400)  # dialogs and menus move until they are in their place
+    page.wait_for_timeout(400)  # dialogs and menus move until they are in their place; on a busy machine for seconds
+    page.wait_for_function(_AT_REST)
     found: list[str] = page.evaluate(_CUT)
     hidden: list[str] = page.evaluate(_HIDDEN)
     return found + hidden
