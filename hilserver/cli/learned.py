@@ -36,6 +36,7 @@ def learned(
     from rich.console import Console
 
     from hilserver.cli.status import learned_table
+    from hilserver.errors import HilserverError
     from hilserver.identify.learned import check_origin, left_out
     from hilserver.rig.build import load_rig
 
@@ -45,9 +46,14 @@ def learned(
         typer.echo("Nothing was learned: no valve has used the strategy adaptive.")
         return
     Console().print(learned_table(found), soft_wrap=True)
-    check_origin(rig, found)
     for line in left_out(found):
         typer.echo(line)
+    try:
+        check_origin(rig, found)
+    except HilserverError as error:
+        if apply:
+            raise
+        typer.echo(str(error))
     if apply:
         _apply(rig, found, yes)
 

@@ -59,7 +59,7 @@ def check_origin(rig: Rig, learned: Learned) -> None:
             then = values[key].configured if key in values else now
             if not isclose(now, then, rel_tol=1e-9, abs_tol=1e-12):
                 text = f"valves.{valve}.{key} is {in_file(key, now)}, but this was learned with {in_file(key, then)}"
-                raise HilserverError(f"{rig.file}: {text}. Nothing was changed.")
+                raise HilserverError(f"{rig.file}: {text}. A restarted server starts from the rig file's values.")
 
 
 def configured(v: ValveSettings) -> dict[str, float]:
@@ -94,7 +94,7 @@ def left_out(learned: Learned) -> Iterator[str]:
             if found.at_bound:
                 yield f"valves.{valve}.{key} is at its bound, and so is not the true value: identify the valve."
             elif not found.known:
-                yield f"valves.{valve}.{key} is not known: the valve has not moved enough."
+                yield f"valves.{valve}.{key} is not known: the movements of the valve have not shown it."
 
 
 def in_file(key: str, value: float) -> str:

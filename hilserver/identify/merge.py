@@ -27,7 +27,7 @@ def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day:
     for name, keys in obsolete.items():
         for key in keys:
             valves[name].pop(key, None)
-    _merge(document, tomlkit.parse(fragment), f"{how} on {day}")
+    _merge(document, tomlkit.parse(f"{fragment}\n"), f"{how} on {day}")
     return tomlkit.dumps(document)
 
 

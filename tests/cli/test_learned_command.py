@@ -18,8 +18,22 @@ from hilserver.cli.status import learned_table
 from hilserver.identify.learned import check_origin, in_file, learned_fragment, learned_of_log, left_out
 from hilserver.protocol.published import LearnedValue
 from hilserver.rig.build import load_rig
+from hilserver.rig.learned import are_known
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.row import learning_state, valve_state
+from hilserver.tick.bridge.learning import NOISE
+from hilserver.tick.records import blank
+from hilserver.tick.row import LearningState, learning_state, valve_state
+
+
+def test_two_values_that_the_movements_do_not_tell_apart_are_not_known() -> None:
+    """Null and overlap, while only one edge opens: their effects are the same but for the sign."""
+    seen = blank(LearningState)
+    seen.seen_11 = seen.seen_22 = seen.seen_33 = 1e3 * NOISE
+    seen.seen_44 = seen.seen_55 = 1e3 * NOISE
+    assert are_known(seen) == [True] * 5
+    seen.seen_45 = -0.9999 * seen.seen_44
+    assert are_known(seen) == [True, True, True, False, False]
+    assert are_known(blank(LearningState)) == [False] * 5
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +90,12 @@ def test_they_are_shown_and_merged_into_the_rig_file(
     assert valves["A"].delay == 1e-3
     assert valves["B"] == load_rig(FILE).settings.valves["B"].model_copy(update={"bridge": valves["B"].bridge})
     assert 'machine = "../circuits/lift_machine.toml"' in file.read_text()
+    assert "\n\n[valves.B]\n" in file.read_text(), "empty lines stay"
     (old,) = file.parent.glob("lift.toml.*.old")
     assert old.read_text() == before
+    viewed = hilserver(*arguments[:-1])
+    assert viewed.code == 0
+    assert "this was learned with 60 l/min" in viewed.out
     again = hilserver(*arguments, "--yes")
     assert again.code == 2
     assert "valves.A.nominal_flow is 57 l/min, but this was learned with 60 l/min" in again.err
