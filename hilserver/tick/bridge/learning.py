@@ -40,8 +40,8 @@ EFFECT = (5e-3, -0.05, -0.05, -0.01, -0.01)
 """Standard deviations of delay (s), gains, null and overlap before the first observation, with the sign of their
 effect on the unexplained volume."""
 NOISE = 1e-8
-"""s^3: square of a volume error by the sensors and by what the model of the machine lacks, 0.2 ms of nominal flow, times
-its duration of 0.25 s."""
+"""s^3: square of a volume error by the sensors and by what the model of the machine lacks, 0.2 ms of nominal flow,
+times its duration of 0.25 s."""
 EXCITED = 0.05
 """Fraction of the nominal flow: the volume left unexplained by smaller flows and changes is leakage and noise."""
 GAIN_RANGE = 0.2
