@@ -10,13 +10,13 @@ _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)?(?:e[+-]?\d+)?(?!\w)")
 _COUNTED = re.compile(rf"({_NUMBER.pattern} \w+?)s?\b")
 
 
-def ticks_missed(count: float) -> str:
-    """That so many ticks were missed.
+def number_of_ticks(count: float) -> str:
+    """So many ticks, in words.
 
-    >>> ticks_missed(1), ticks_missed(3)
-    ('1 tick missed', '3 ticks missed')
+    >>> number_of_ticks(1), number_of_ticks(3)
+    ('1 tick', '3 ticks')
     """
-    return f"{count:.0f} tick{'' if count == 1 else 's'} missed"
+    return f"{count:.0f} tick{'' if count == 1 else 's'}"
 
 
 def without_numbers(text: str) -> str:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.event_text import ticks_missed
+from hilserver.protocol.event_text import number_of_ticks
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.notes import read_notes
@@ -189,7 +189,7 @@ class _Run:
             for row in map(int, np.flatnonzero(change[:, place] > 0)):
                 self._add(column, row, f"{name.replace('.', ' ')} is violated", "warning")
         for row in map(int, np.flatnonzero(column["missed"])):
-            self._add(column, row, ticks_missed(column["missed"][row]), "warning")
+            self._add(column, row, f"{number_of_ticks(column['missed'][row])} missed", "warning")
 
     def _add(self, column: Mapping[str, Floats], row: int, text: str, kind: Kind) -> None:
         self.events.add(Listed(float(column["time"][row]), int(column["tick"][row]), text, kind))
@@ -344,7 +344,7 @@ def _timing(run: _Run) -> Iterator[Block]:
     rows = tuple((name, *_microseconds(found)) for name, part in named.items() if (found := part.figures()))
     yield Grid(("µs", "min", "mean", "median", "99 %", "99.9 %", "max"), rows)
     yield (
-        f"{ticks_missed(run.missed)}; time synchronisation error {1e6 * timing.time_sync_error:.0f} µs, "
+        f"{number_of_ticks(run.missed)} missed; time synchronisation error {1e6 * timing.time_sync_error:.0f} µs, "
         f"minimum step {1e6 * timing.minimum_step:.0f} µs of {1e6 * timing.period:.0f} µs."
     )
 

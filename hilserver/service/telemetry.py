@@ -12,7 +12,7 @@ import numpy as np
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol.event_text import ticks_missed
+from hilserver.protocol.event_text import number_of_ticks
 from hilserver.protocol.published import (
     ChannelDescription,
     DurationFigures,
@@ -282,7 +282,7 @@ class TelemetryReader:
                 found.append(_event("warning", texts[name], violated[0], ticks=_ticks(violated)))
         missed = rows[headers(rows)["missed"] > 0]
         if len(missed):
-            text = f"{ticks_missed(headers(missed)['missed'].sum())} and compensated"
+            text = f"{number_of_ticks(headers(missed)['missed'].sum())} missed and compensated"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
 

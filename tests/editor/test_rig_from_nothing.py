@@ -193,7 +193,7 @@ def test_bounds_are_shown_with_all_their_digits() -> None:
     session = RigSession(RigDocument.open(CONFIG / "rigs/demo.toml"))
     session.make(SetValue(("devices", "rig", "driver"), "modbus"))
     fields: dict[str, DatasheetField] = {field.key: field for field in session.fields.of("devices.rig")}
-    assert (fields["tcp.port"].range, fields["rate"].range) == ("1 … 65535", "0 … 10000 1/s")
+    assert (fields["tcp.port"].range, fields["rate"].range) == ("1 … 65535", "1 … 10000 1/s")
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
