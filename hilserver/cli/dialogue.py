@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
+
+from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
     from hilserver.commissioning.questions import Answers, Question
@@ -23,7 +23,7 @@ def asked(given: Answers, judge: Callable[[Answers], None]) -> Answers:
     answers = Answers(given.catalogue)
     for question in open_questions(answers):
         if answers.settle(question, given):
-            say(f"{question.key} = {answers[question.key]} ({answers.origins[question.key]})", 2)
+            say(f"{question.key} = {answers[question.key]} ({answers.origins[question.key]})", indent=2)
         else:
             _ask(question, answers, judge)
     return answers
@@ -36,7 +36,7 @@ def _ask(question: Question, answers: Answers, judge: Callable[[Answers], None])
     choices, default = list(question.choices(answers).items()), question.default(answers)
     say(f"\n{question.text}")
     for number, (name, text) in enumerate(choices, 1):
-        say(f"  {number}  {name}: {text}", 5)
+        say(f"  {number}  {name}: {text}", indent=5)
     while True:
         said = str(typer.prompt(question.key, default=default)).strip()
         if choices and said.isdigit() and 1 <= int(said) <= len(choices):
@@ -49,10 +49,4 @@ def _ask(question: Question, answers: Answers, judge: Callable[[Answers], None])
         except ConfigurationError as error:
             answers.texts.pop(question.key, None)
             for message in dict.fromkeys(problem.message for problem in error.problems):
-                say(f"  Not possible: {message}", 2)
-
-
-def say(text: str, indent: int = 0) -> None:
-    """Show a text, wrapped at the width of the terminal; ``indent``: columns before its further lines."""
-    width = shutil.get_terminal_size().columns
-    typer.echo("\n".join(textwrap.fill(line, width, subsequent_indent=" " * indent) for line in text.split("\n")))
+                say(f"  Not possible: {message}", indent=2)

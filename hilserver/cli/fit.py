@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.changing import change_file
+from hilserver.cli.output import never_waiting
 from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
@@ -79,19 +80,10 @@ def _apply(result: FitOfCircuit, yes: bool) -> None:
     """Show the difference, ask, and write the values into the circuit file."""
     from datetime import datetime
 
-    from hilserver.identify.merge import difference, replace_file
     from hilserver.studies.applying import load_circuit, with_fitted
 
     before, now = result.file.read_text(), datetime.now().astimezone()
     after, left = with_fitted(before, result, now.date())
     for line in left:
-        typer.echo(line)
-    if after == before:
-        typer.echo(f"Nothing to change in {result.file}.")
-        return
-    typer.echo(difference(before, after, str(result.file)))
-    if not yes:
-        with asking():
-            typer.confirm(f"Change {result.file}?", abort=True)
-    copy = replace_file(result.file, after, now, load_circuit)
-    typer.echo(f"Changed: {result.file} (previous version: {copy})")
+        say(line)
+    change_file(result.file, before, after, now, load_circuit, "fitted", yes=yes)

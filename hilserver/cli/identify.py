@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.changing import change_file
 from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.prose import say
 
@@ -77,20 +78,11 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     """Show the difference, ask, and merge the fragment into the rig file."""
     from datetime import datetime
 
-    from hilserver.identify.merge import difference, merged, replace_file
+    from hilserver.identify.merge import merged
     from hilserver.rig.build import load_rig
 
     before, now = file.read_text(), datetime.now().astimezone()
-    after = merged(before, fragment, obsolete, now.date())
-    if after == before:
-        say(f"Nothing to change: {file} contains these values already.")
-        return
-    typer.echo(difference(before, after, str(file)))
-    if not yes:
-        with asking():
-            typer.confirm(f"Change {file}?", abort=True)
-    copy = replace_file(file, after, now, load_rig)
-    say(f"Changed: {file} (previous version: {copy})")
+    change_file(file, before, merged(before, fragment, obsolete, now.date()), now, load_rig, "identified", yes=yes)
 
 
 def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool) -> Path:

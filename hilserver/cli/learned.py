@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.changing import change_file
+from hilserver.cli.output import never_waiting
+from hilserver.cli.prose import say
 from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
@@ -43,17 +45,17 @@ def learned(
     rig = load_rig(file)
     found = _of_server(rig, broker) if log is None else _of_log(log, trust)
     if not found:
-        typer.echo("Nothing was learned: no valve has used the strategy adaptive.")
+        say("Nothing was learned: no valve has used the strategy adaptive.")
         return
     Console().print(learned_table(found), soft_wrap=True)
     for line in left_out(found):
-        typer.echo(line)
+        say(line)
     try:
         check_origin(rig, found)
     except HilserverError as error:
         if apply:
             raise
-        typer.echo(str(error))
+        say(str(error))
     if apply:
         _apply(rig, found, yes)
 
@@ -81,17 +83,9 @@ def _apply(rig: Rig, found: Learned, yes: bool) -> None:
     from datetime import datetime
 
     from hilserver.identify.learned import learned_fragment
-    from hilserver.identify.merge import difference, merged, replace_file
+    from hilserver.identify.merge import merged
     from hilserver.rig.build import load_rig
 
     before, now = rig.file.read_text(), datetime.now().astimezone()
     after = merged(before, learned_fragment(rig, found), {}, now.date(), "learned")
-    if after == before:
-        typer.echo(f"Nothing to change in {rig.file}.")
-        return
-    typer.echo(difference(before, after, str(rig.file), "learned"))
-    if not yes:
-        with asking():
-            typer.confirm(f"Change {rig.file}?", abort=True)
-    copy = replace_file(rig.file, after, now, load_rig)
-    typer.echo(f"Changed: {rig.file} (previous version: {copy})")
+    change_file(rig.file, before, after, now, load_rig, "learned", yes=yes)

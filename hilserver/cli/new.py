@@ -103,8 +103,9 @@ def answers_in(file: Path) -> dict[str, Any]:
 
 def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
     """Create the folder from the answers, and with ``ask`` from what the user says to the other questions."""
-    from hilserver.cli.dialogue import asked, say
+    from hilserver.cli.dialogue import asked
     from hilserver.cli.examples import example
+    from hilserver.cli.prose import say
     from hilserver.commissioning.new_rig import answered_rig, refuse_impossible, refuse_used
     from hilserver.commissioning.questions import QUESTIONS, completed
     from hilserver.errors import ConfigurationError, HilserverError
@@ -124,7 +125,7 @@ def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
             again = {problem.key for problem in error.problems} & QUESTIONS.keys()
             if not again:
                 raise
-            say("\n".join(f"Not possible: {problem.message}" for problem in error.problems), 2)
+            say("\n".join(f"Not possible: {problem.message}" for problem in error.problems), indent=2)
             for key in again:
                 answers.texts.pop(key)
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, StrictInt, ValidationError, create_model
 
 from hilserver.commissioning.usual_values import (
-    FALLS,
     HIGHEST_F3,
-    rounded,
     usual_damping,
-    usual_flow,
     usual_mass,
+    usual_pressure_limit,
     usual_pressure_range,
+    usual_rod,
+    usual_virtual_flow,
 )
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
@@ -233,6 +233,10 @@ def _valves(answers: Answers) -> dict[str, str]:
     }
 
 
+def _servo_valve(text: str, answers: Answers) -> str:
+    return _one_of(text, answers, _valves(answers))
+
+
 def _or_none(rule: Rule) -> Rule:
     return lambda text, answers: None if text == NONE else rule(text, answers)
 
@@ -327,8 +331,7 @@ def _about_the_valve() -> Iterator[Question]:
     text = "One servo valve for both ports of the cylinder, or one for each? One can't make both pressures right."
     yield Question("servo_valves", text, _always("one"), **_choice(VALVES))
     text = "Which servo valve is it? Values of a catalogue are from its data sheet; compare them with yours."
-    rule: Rule = lambda text, answers: _one_of(text, answers, _valves(answers))  # noqa: E731
-    yield Question("servo_valve", text, _always(OWN), rule, choices=_valves)
+    yield Question("servo_valve", text, _always(OWN), _servo_valve, choices=_valves)
     text = "Nominal flow at full command, in l/min."
     yield Question("flow", text, _always("60 l/min"), _of(NominalFlow, "flow"))
     text = "Pressure drop at which the datasheet states this flow, in bar: often 35 or 5 per edge, 70 or 10 per loop."
@@ -338,8 +341,7 @@ def _about_the_valve() -> Iterator[Question]:
     text = "Frequency at which the spool lags by 90°, in Hz (Bode plot of the datasheet)."
     yield Question("f90", text, _always("80 Hz"), _of(ValveSettings, "f90"))
     text = "Frequency at which the spool's amplitude has fallen by 3 dB, in Hz; none if it is not known."
-    own: Callable[[Answers], bool] = lambda answers: answers["servo_valve"] == OWN  # noqa: E731
-    yield Question("f3", text, _always(NONE), _or_none(_f3), own)
+    yield Question("f3", text, _always(NONE), _or_none(_f3), lambda answers: answers["servo_valve"] == OWN)
     text = "Damping ratio of the spool, without a unit: 0.6 to 1 for servo valves; the default fits f3, if known."
     yield Question("damping", text, usual_damping, _of(ValveSettings, "damping", number=True))
     text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if it is not known."
@@ -352,9 +354,8 @@ def _about_the_valve() -> Iterator[Question]:
 
 def _about_the_machine() -> Iterator[Question]:
     yield Question("bore", "Diameter of the cylinder's piston, in mm.", _always("63 mm"), _of(CylinderSettings, "bore"))
-    default: Callable[[Answers], str] = lambda answers: rounded(0.57 * answers.value("bore"), "m")  # noqa: E731
     text = "Diameter of the piston rod, in mm."
-    yield Question("rod_diameter", text, default, _of(CylinderSettings, "rod_diameter"))
+    yield Question("rod_diameter", text, usual_rod, _of(CylinderSettings, "rod_diameter"))
     yield Question("stroke", "Stroke of the cylinder, in mm.", _always("1 m"), _of(CylinderSettings, "stroke"))
     text = "Oil between valve and piston at the end of the stroke, on each side, in litres: hoses, block, cover."
     yield Question("dead_volume", text, _always("0.5 l"), _of(CylinderSettings, "dead_volume_A"))
@@ -366,8 +367,7 @@ def _about_the_machine() -> Iterator[Question]:
 
 def _about_the_virtual() -> Iterator[Question]:
     text = "Nominal flow of the virtual 4/3 valve at 35 bar per edge, in l/min: less than that of the real valve."
-    default: Callable[[Answers], str] = lambda a: rounded(FALLS["virtual"] * usual_flow(a), "m^3/s")  # noqa: E731
-    yield Question("virtual_flow", text, default, _of(OwnAnswers, "virtual_flow"))
+    yield Question("virtual_flow", text, usual_virtual_flow, _of(OwnAnswers, "virtual_flow"))
     text = "Pressure of the virtual pump, in bar. With one valve it should equal the real supply."
     yield Question("virtual_pressure", text, lambda a: a["supply_pressure"], _of(OwnAnswers, "virtual_pressure"))
 
@@ -379,8 +379,7 @@ def _about_the_sensors() -> Iterator[Question]:
     text = "Range of the pressure sensor at the tank port, in bar, from 0 to this value."
     yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
     text = "Pressure at A or B at which the rig trips, in bar: what cylinder and hoses withstand."
-    limit: Callable[[Answers], str] = lambda a: rounded(FALLS["limit"] * a.value("pressure_range"), "Pa", 3)  # noqa: E731
-    yield Question("pressure_limit", text, limit, _pressure_limit)
+    yield Question("pressure_limit", text, usual_pressure_limit, _pressure_limit)
     text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
     yield Question("position_range", text, lambda a: a["stroke"], _range_of("position_range", "stroke"))
     text = "Range of a flow sensor at port A, in l/min, from minus to plus this value; none without one."
@@ -422,12 +421,15 @@ def _about_the_card() -> Iterator[Question]:
         text = f"Where the {what} is connected: terminal of the card, or {register} register, from 0, on Modbus."
         rule = _place(f"at_{key}", "outputs" if is_output else "inputs")
         yield Question(f"at_{key}", text, _by_driver(terminal, str(number)), rule, _connected(key))
-    real = _driven_by("ni", "modbus")
     text = "Command signal of the servo valve, as the output of card or coupler gives it."
-    yield Question("valve_signal", text, _always("bipolar"), when=real, **_choice(COMMANDS))
+    yield Question("valve_signal", text, _always("bipolar"), when=_driven_by("ni", "modbus"), **_choice(COMMANDS))
     text = "Output at full command: V or register value, from minus this; 4 to 20 mA: register value at 20 mA, from 0."
-    asked: Callable[[Answers], bool] = lambda a: real(a) and not has_current_output(a)  # noqa: E731
-    yield Question("valve_full", text, _by_driver("10", "27648"), _full, asked)
+    yield Question("valve_full", text, _by_driver("10", "27648"), _full, _has_scaled_output)
+
+
+def _has_scaled_output(answers: Answers) -> bool:
+    """Whether the output at full command has to be known."""
+    return answers["driver"] != "simulated" and not has_current_output(answers)
 
 
 def has_current_output(answers: Answers) -> bool:

@@ -21,8 +21,9 @@ AT_B = 10.0 * BAR
 """Pressure at port B of the resting load, Pa gauge."""
 LIFTED = 0.8
 """Share of the supply pressure that the load may take at port A: the rest moves it."""
-FALLS = {"range": 1.5, "limit": 0.96, "load": 0.3, "virtual": 2.0 / 3.0}
-"""Defaults as shares: sensor range of supply pressure, limit of range, load of supply, virtual of real flow."""
+SHARES = {"rod": 0.57, "range": 1.5, "limit": 0.96, "load": 0.3, "virtual": 2.0 / 3.0}
+"""Defaults as shares: rod of bore, sensor range of supply pressure, limit of range, load of supply, virtual of real
+flow."""
 USUAL_DROP = 35.0 * BAR
 """Pressure drop over an edge at which flows of servo valves are compared, Pa."""
 
@@ -48,7 +49,7 @@ def usual_flow(answers: Answers) -> float:
 def usual_mass(answers: Answers) -> str:
     """A load that takes a share of the supply pressure, at most 1000 kg."""
     area_A, area_B = piston_areas(answers)
-    room = (FALLS["load"] * answers.value("supply_pressure") * area_A - AT_B * area_B) / GRAVITY
+    room = (SHARES["load"] * answers.value("supply_pressure") * area_A - AT_B * area_B) / GRAVITY
     return f"{float(f'{min(1000.0, max(room, 1.0)):.1g}'):g} kg"
 
 
@@ -62,8 +63,23 @@ def usual_damping(answers: Answers) -> str:
 
 def usual_pressure_range(answers: Answers) -> str:
     """The usual range of a sensor that covers the supply, real and virtual, with room above it."""
-    least = FALLS["range"] * max(answers.value("supply_pressure"), answers.value("virtual_pressure")) / BAR
+    least = SHARES["range"] * max(answers.value("supply_pressure"), answers.value("virtual_pressure")) / BAR
     return f"{next((each for each in RANGES if each >= least), float(f'{least:.2g}')):g} bar"
+
+
+def usual_rod(answers: Answers) -> str:
+    """The diameter of a rod for this bore."""
+    return rounded(SHARES["rod"] * answers.value("bore"), "m")
+
+
+def usual_virtual_flow(answers: Answers) -> str:
+    """Less than the real valve can pass."""
+    return rounded(SHARES["virtual"] * usual_flow(answers), "m^3/s")
+
+
+def usual_pressure_limit(answers: Answers) -> str:
+    """Just below the end of the sensors' range."""
+    return rounded(SHARES["limit"] * answers.value("pressure_range"), "Pa", 3)
 
 
 def rounded(value: float, unit: str, digits: int = 2) -> str:

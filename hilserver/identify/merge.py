@@ -63,7 +63,7 @@ def _put(target: Any, key: str, value: Item) -> None:
     body.extend(after)
 
 
-def difference(before: str, after: str, name: str, how: str = "identified") -> str:
+def difference(before: str, after: str, name: str, how: str) -> str:
     """The changed lines of a file, in the unified format."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} ({how})", lineterm="")
     return "\n".join(lines)
@@ -87,7 +87,7 @@ def replace_file(file: Path, text: str, now: datetime, load: Callable[[Path], ob
         raise HilserverError(f"{file}: can't be changed: {error.strerror}. Nothing was changed.") from error
     except HilserverError as error:
         why = str(error).replace(str(part), str(file))
-        raise HilserverError(f"The identified values do not fit. Nothing was changed.\n{why}") from error
+        raise HilserverError(f"The new values do not fit. Nothing was changed.\n{why}") from error
     finally:
         part.unlink(missing_ok=True)
     return copy

@@ -109,7 +109,7 @@ def test_a_table_that_the_valve_does_not_have_is_added(text: str) -> None:
 
 
 def test_difference_shows_old_and_new_lines() -> None:
-    shown = difference(RIG, merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY), "lab.toml").splitlines()
+    shown = difference(RIG, merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY), "lab.toml", "identified").splitlines()
     assert '-f45 = "60 Hz"  # datasheet, page 3' in shown
     assert '+f90 = "70 Hz"  # ± 0.5 Hz, identified on 2026-11-23' in shown
 
