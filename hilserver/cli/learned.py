@@ -35,9 +35,8 @@ def learned(
     The values are those at the end of a log, or the present ones of the running server. Values at a bound, and those
     of which the valve's movements have shown nothing, are not saved.
     """
-    from rich.console import Console
-
     from hilserver.cli.status import learned_table
+    from hilserver.cli.tables import new_console
     from hilserver.errors import HilserverError
     from hilserver.identify.learned import check_origin, left_out
     from hilserver.rig.build import load_rig
@@ -47,7 +46,7 @@ def learned(
     if not found:
         say("Nothing was learned: no valve has used the strategy adaptive.")
         return
-    Console().print(learned_table(found), soft_wrap=True)
+    new_console().print(learned_table(found), soft_wrap=True)
     for line in left_out(found):
         say(line)
     try:
