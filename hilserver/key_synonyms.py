@@ -1,4 +1,4 @@
-"""Other names of keys: what datasheets and other programs call a value."""
+"""Other names of keys: what datasheets and other programs call the values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The lines of a TOML file: where each key stands, so that a message can name the line.
+"""The lines of a TOML file: the position of each key, so that a message can name the line.
 
-`tomllib` gives no places and tomlkit keeps none; of the parsers that do, one is not kept up (spanned-toml), the other a
-compiled grammar that knows nothing of tables (tree-sitter). So a text that `tomllib` accepts is read once more here.
+`tomllib` and tomlkit give no positions; of the parsers that do, one is unmaintained (spanned-toml), the other a
+compiled grammar without the notion of a table (tree-sitter). So a text that `tomllib` accepts is read once more here.
 """
 
 from __future__ import annotations

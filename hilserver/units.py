@@ -108,7 +108,7 @@ def parse(text: str, *others: str) -> Any:
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} has no finite number")
     if unit is None and _SEPARATED.match(text):
-        raise ValueError(f"{shown(text)}: write decimals with a point, and nothing between thousands")
+        raise ValueError(f"{shown(text)}: write decimals with a point, and no thousands separator")
     if unit is None:
         raise ValueError(f"{shown(text)} has no unit that can be read")
     if unit in ABSOLUTE:

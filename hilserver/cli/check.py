@@ -59,12 +59,12 @@ def check(
     Lists all errors in the rig file and in all files that it names, each with file, line and key, with exit code 2.
     Without errors it shows the channels, the virtual circuit, the limits and the rates as tables, and all margins:
     whether the real valves are large and fast enough for the virtual circuit, the tick short enough, and the loop of
-    circuit, bridge and machine stable. Notes tell what is allowed, but insufficient or probably unintended; with
-    --strict the exit code is 1 then.
+    circuit, bridge and machine stable. Notes point out what is allowed but insufficient or probably unintended;
+    with --strict, the exit code is then 1.
 
     Circuits, mechanisms, sub-circuits, work cycles, test sequences, studies, catalogues of valves, calibrations, maps
     of a log's columns, layouts of recordings, logins at a broker and answers of hilserver new are checked on their own,
-    too. What depends on a file that they do not name is not checked, which is said.
+    too. The output states what can't be checked without another file.
 
     A circuit file is drawn as a schematic with ISO 1219 symbols, to be compared with your own drawing.
 
@@ -125,7 +125,7 @@ def _all(files: Iterable[Path], check_one: Callable[[Path], bool]) -> bool:
 
 
 def _file(console: Console, file: Path, out: Path) -> list[str]:
-    """What is to be said of a file of any kind; returns its notes. Raises ConfigurationError with its problems."""
+    """Print the result for a file of any kind; returns its notes. Raises ConfigurationError with its problems."""
     from hilserver.cli.file_checks import FILE_CHECKS, kind_of_file
 
     kind = kind_of_file(file)

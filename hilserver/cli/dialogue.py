@@ -1,4 +1,4 @@
-"""The dialogue of ``hilserver new --ask``: one question after the other, each until its answer is possible."""
+"""The dialogue of ``hilserver new --ask``: one question after the other, each repeated until its answer is possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def asked(given: Answers, judge: Callable[[Answers], None]) -> Answers:
-    """Answers to all questions: those that are given, and what the user answers to the others.
+    """Answers to all questions: those that are given, and the user's answers to the others.
 
     ``judge`` raises ConfigurationError where the answers so far can't be used together.
     """

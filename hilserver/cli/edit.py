@@ -11,22 +11,22 @@ from hilserver.cli.switch import Broker
 
 
 def edit(
-    file: Annotated[Path, typer.Argument(help="circuit or rig file (TOML); one that does not exist is begun")],
+    file: Annotated[Path, typer.Argument(help="circuit or rig file (TOML); a new one if it does not exist")],
     port: Annotated[int, typer.Option(help="port; default: any free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open the page in the browser")] = True,
     rig: Annotated[str | None, typer.Option("--rig", "-r", help="rig to which the circuit can be applied")] = None,
     broker: Broker = None,
 ) -> None:
-    """Draw a circuit in the browser, or edit a rig: its values are checked while you enter them.
+    """Draw a circuit or edit a rig in the browser; values are checked as you enter them.
 
-    Of a circuit: components, lines, datasheet values. Of a rig file: channels, limits, valves and all other settings,
-    with a picture of the signals; its circuit opens from there. An empty file can become either.
+    In a circuit: components, lines, datasheet values. In a rig file: channels, limits, valves and all other settings,
+    with a diagram of the signals, from which its circuits can be opened. An empty file can become either.
 
     The file keeps comments and order, and gets the places of the parts that you move. It is written when you save. The
     page is served on this machine only, until Ctrl-C. Neither a rig nor a network is needed.
 
-    With --rig, the circuit can also be applied to a rig that runs: all changes at one tick, after a question that lists
-    them.
+    With --rig, the circuit can also be applied to a running rig: all changes at one tick, after a confirmation that
+    lists them.
     """
     import threading
     import webbrowser

@@ -35,7 +35,7 @@ def _accounts(file: Path) -> list[str]:
     names = [line.partition(":")[0] for line in Accounts("rig", file).passwords().splitlines()]
     return [
         f"Passwords of {_listed('account', [name for name in names if name != SERVER])} at a broker.",
-        "Not checked: which of them may command. The check of the rig file, mqtt.operators, does that.",
+        "Not checked: which of them may send commands. The check of the rig file does that (mqtt.operators).",
     ]
 
 
@@ -188,5 +188,5 @@ FILE_CHECKS: dict[str, Callable[[Path], list[str]]] = {
     "accounts": _accounts,
     "answers": _answers,
 }
-"""By kind (`kind_of`): a function that checks a file and tells what it is, and what of it was not checked. Raises
+"""By kind (`kind_of`): a function that checks a file and says what it is, and what could not be checked. Raises
 ConfigurationError with all problems."""

@@ -25,15 +25,15 @@ def learned(
     ] = None,
     broker: Broker = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="show the changes of the rig file, and make them; a dated copy is kept")
+        bool, typer.Option("--apply", help="show the changes to the rig file, and make them; a dated copy is kept")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="don't ask before the file is changed")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="run the Python code that the log contains")] = False,
 ) -> None:
-    """Show what adaptive bridges have learned of the real valves, beside the values of the rig file; save it there.
+    """Show what adaptive bridges have learned about the real valves beside the values of the rig file; save it there.
 
-    The values are those at the end of a log, or the present ones of the running server. Values at a bound, and those
-    of which the valve's movements have shown nothing, are not saved.
+    The values are those at the end of a log, or the current ones of the running server. Values at a bound, and those
+    that the movements of the valve have not determined, are not saved.
     """
     from hilserver.cli.status import learned_table
     from hilserver.cli.tables import new_console

@@ -43,7 +43,7 @@ def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = P
 
 
 def _origin(recorded: StoredRecording) -> str:
-    """What a recording continues, or was cut from; a repaired cut no longer says from which."""
+    """What a recording continues, or was cut from; a repaired cut no longer names its source."""
     previous = recorded.header.previous if recorded.header else ""
     if recorded.trigger:
         return f", trigger {recorded.trigger}" + (f" in {previous}" if previous else "")

@@ -39,16 +39,16 @@ def new(
         list[str] | None, typer.Option(help='one answer, such as bore="63 mm"; may be repeated', metavar="KEY=VALUE")
     ] = None,
     catalogue: Annotated[
-        Path | None, typer.Option(help="catalogue of valves (TOML) to choose from; default: some of public data sheets")
+        Path | None, typer.Option(help="catalogue of valves (TOML) to choose from; default: public datasheets")
     ] = None,
 ) -> None:
-    """Create a folder with a rig, its circuits, work cycle, test sequence and README, ready to run and to be adapted.
+    """Create a folder with a rig, its circuits, work cycle, test sequence and README, ready to run and to adapt.
 
-    From a template: the values of the real valve are written into the rig and into its simulated machine.
+    From a template: the values of the real valve are entered in the rig and in its simulated machine.
 
     From answers (--ask, --answers, --answer): also cylinder, load, sensors, card and virtual valve. What is neither
-    answered nor stated by the catalogue is assumed; a comment at each line says which. The folder then contains all
-    answers as answers.toml.
+    answered nor stated in the catalogue is assumed; a comment at each line says where its value comes from. The folder
+    then contains all answers as answers.toml.
     """
     from hilserver.cli.examples import example
     from hilserver.commissioning.new_rig import RIG, new_rig
@@ -58,7 +58,7 @@ def new(
     valve = {key: value for key, value in (("flow", flow), ("drop", drop), ("f90", f90)) if value is not None}
     if ask or answers is not None or answer:
         if template is not None:
-            raise HilserverError("--template is for a rig without questions: the answers choose the template.")
+            raise HilserverError("--template can't be combined with answers, which determine the template.")
         named = {"name": name} if name else {}
         known = _known(answers, named | valve | dict(map(_pair, answer or [])), catalogue_valves(catalogue), rig_name)
         written = _from_answers(folder, known, ask)
@@ -93,9 +93,9 @@ def answers_in(file: Path) -> dict[str, Any]:
     from hilserver.toml import read_toml
 
     table = read_toml(file)
-    problems = [Problem("belongs into the table [answers].", key, str(file)) for key in table if key != TABLE]
+    problems = [Problem("belongs in the table [answers].", key, str(file)) for key in table if key != TABLE]
     if not isinstance(table.get(TABLE), dict):
-        problems.append(Problem("missing: the table of the answers.", TABLE, str(file)))
+        problems.append(Problem("missing: the table with the answers.", TABLE, str(file)))
     if problems:
         raise ConfigurationError(problems)
     return dict(table[TABLE])
@@ -116,7 +116,7 @@ def _from_answers(folder: Path, answers: Answers, ask: bool) -> list[Path]:
     examples = example("rigs/demo.toml").parent
     if not ask:
         return answered_rig(folder, examples, completed(answers))
-    say("Enter takes the value in brackets. Write values with their units. Ctrl-C ends it, and nothing is created.")
+    say("Press Enter for the value in brackets. Give values with units. Ctrl-C cancels: nothing is created then.")
     while True:
         answers = asked(answers, lambda so_far: refuse_impossible(so_far, examples))
         try:

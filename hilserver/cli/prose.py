@@ -1,4 +1,4 @@
-"""Sentences in the terminal: broken between words, not wherever the line is full."""
+"""Sentences in the terminal, wrapped between words."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def say(text: str, console: Console | None = None, indent: int = 0) -> None:
     """Print a sentence: wrapped to the width of the terminal, or in one line where the output goes elsewhere.
 
-    A word that is too long for a line, such as the name of a file, remains whole. ``console``: default: a new one.
-    ``indent``: columns before all lines but the first.
+    A word that is too long for a line, such as a file name, is not broken. ``console``: default: a new one. ``indent``:
+    columns before all lines but the first.
     """
     from hilserver.cli.tables import new_console
 

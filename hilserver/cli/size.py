@@ -11,9 +11,7 @@ from hilserver.cli.output import never_waiting
 from hilserver.cli.prose import say
 from hilserver.cli.study import Workers
 
-CatalogueOption = Annotated[
-    Path | None, typer.Option(help="catalogue of valves (TOML); default: some of public data sheets")
-]
+CatalogueOption = Annotated[Path | None, typer.Option(help="catalogue of valves (TOML); default: public datasheets")]
 ValveNames = Annotated[
     list[str] | None, typer.Option("--valve", help="valve of the rig to be replaced; may be repeated; default: all")
 ]

@@ -211,12 +211,12 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> TerminalTabl
 
 
 def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]]) -> TerminalTable:
-    """What adaptive bridges have learned of the real valves, and whether it is tracked at present."""
+    """What adaptive bridges have learned about the real valves, and whether it is tracked at present."""
     from hilserver.cli.tables import TerminalTable
     from hilserver.web.display import in_practice
 
     head = ("key", "rig file", "learned", "range", "")
-    table = TerminalTable("learned of a real valve", *head, box=None)
+    table = TerminalTable("learned about a valve", *head, box=None)
     for valve, values in learned.items():
         for key, v in values.items():
             ends = f"{in_practice(v.minimum, v.unit)} to {in_practice(v.maximum, v.unit)}"

@@ -102,8 +102,8 @@ def _note(table: Any, key: str, text: str) -> None:
 
 
 def answers_of(answers: Answers, keys: list[str], line: str = "") -> str:
-    """Where the values of a line come from: ``flow, drop: answered; per: assumed``, or ``answered`` where the line and
-    its only answer have one name.
+    """Where the values of a line come from: ``flow, drop: answered; per: assumed``, or ``answered`` if the line and
+    its only answer have the same name.
     """
     if keys == [line]:
         return answers.origins[line]
@@ -400,7 +400,7 @@ _OF_THE_SIMULATED = {
     "circuits/two_valves.toml": _drive,
 }
 _FILES = {**_OF_THE_SIMULATED, "circuits/lift.toml": _virtual, "cycles/lift.toml": _cycle}
-"""What becomes of the other files of the examples; the first are those of a simulated machine and its drive."""
+"""How the other files of the examples are adapted; the first are those of a simulated machine and its drive."""
 
 
 def values_table(answers: Answers) -> Iterator[str]:
@@ -410,14 +410,14 @@ def values_table(answers: Answers) -> Iterator[str]:
     for key, text in answers.texts.items():
         yield f"| {QUESTIONS[key].text} (`{key}`) | {text} | {answers.origins[key]} |"
     if valve := answers.catalogue.get(answers["servo_valve"]):
-        yield from ("", f"Data sheet of {answers['servo_valve']}: {valve['source']}")
+        yield from ("", f"Datasheet of {answers['servo_valve']}: {valve['source']}")
 
 
 def answers_file(answers: Answers) -> str:
     """A file of all answers, as `hilserver new --answers` reads it: those that the user did not give as comments."""
     lines = [
-        "# hilserver new FOLDER --answers answers.toml makes this rig again. What was assumed or is from a data sheet",
-        "# stands behind a #: remove that to answer for yourself.",
+        "# hilserver new FOLDER --answers answers.toml recreates this rig. Assumed values and those of a datasheet",
+        "# are comments: remove the # to give your own answer.",
         "",
         f"[{TABLE}]",
     ]

@@ -39,8 +39,8 @@ ANSWERS = Path("answers.toml")
 RAISED = {"demo": "210 mm", "lift": "260 mm", "boom": "330 mm"}
 """Position that the cylinder reaches in the test sequence: 10 mm above that of the simulated machine at the start."""
 ROOM = """\
-reactions = 4                 # that can be armed at the same time (send = "react"); 120 bytes of a row of the log each
-playouts = 2                  # at the same time (send = "play"); 264 bytes of a row of the log each
+reactions = 4                 # armed at the same time, at most (send = "react"); each takes 120 bytes of a row
+playouts = 2                  # running at the same time, at most (send = "play"); each takes 264 bytes of a row
 """
 """Added to the loop of the examples, which the guides measure without it."""
 LOOP = re.compile(r"^\[loop\]\n(?:.+\n)+", re.MULTILINE)
@@ -71,8 +71,8 @@ SIMULATED = "Its machine is simulated at first."
 TRY_SIMULATED = """\
     hilserver simulate rig.toml    # how closely the rig follows its virtual circuit
     hilserver test test.toml       # a test sequence: steps, and what the rig must do; passes on the simulated rig"""
-REPLACE = "Replace `[devices]` by your I/O card; `hilserver channels` lists the cards found and their channels."
-REAL = "Its devices are real: nothing has been tried on them yet."
+REPLACE = "Replace `[devices]` with your I/O card; `hilserver channels` lists the cards found and their channels."
+REAL = "Its devices are real: nothing has been tested on them yet."
 TRY_REAL = """\
     hilserver check rig.toml --run # the same in simulation, with the machine as rig.toml describes it
     hilserver channels rig.toml    # what the sensors read; writes nothing"""
@@ -164,7 +164,7 @@ def answered_rig(folder: Path, examples: Path, answers: Answers) -> list[Path]:
 
 
 def refuse_impossible(answers: Answers, examples: Path) -> None:
-    """Raise ConfigurationError where no rig can be made of these answers, and the defaults of all other questions."""
+    """Raise ConfigurationError if no rig can be made from these answers and the defaults of all other questions."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             _write_answered(Path(folder), examples, completed(answers))
@@ -204,7 +204,7 @@ def _created(folder: Path, write: Callable[[Path], list[Path]]) -> list[Path]:
 
 
 def example_texts(template: Path) -> dict[Path, str]:
-    """The texts of an example rig and of all files that it refers to, as they are named in a folder of their own."""
+    """The texts of an example rig and of all files that it refers to, as they are named in the new folder."""
     template = template.resolve()
     base = template.parents[1]
     others = {file.relative_to(base): file.read_text() for file in _referred(template) if file != template}
@@ -237,7 +237,7 @@ def _write(folder: Path, texts: Mapping[Path, str], template: str, raised: str, 
 
 
 def _refuse_unstable(folder: Path) -> None:
-    """Raise ConfigurationError where the rig would not be armed: a device too slow for its circuit and machine."""
+    """Raise ConfigurationError if the rig would not be armed: a device too slow for its circuit and machine."""
     rig = load_rig(folder / RIG)
     found = margins(rig, compiled_program(rig.library))
     configured = {valve.bridge.strategy for valve in rig.settings.valves.values()}

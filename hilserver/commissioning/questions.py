@@ -1,4 +1,4 @@
-"""The questions of ``hilserver new``: what is to be known of a rig, each with a default and a rule for its answers."""
+"""The questions of ``hilserver new``: what must be known of a rig, each with a default and a rule for its answers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ TABLE = "answers"
 ANSWERED, ASSUMED, FOLDER = "answered", "assumed", "name of the folder"
 """Origins of answers: by the user, by default, and from the folder to be created."""
 NONE = "none"
-"""The answer where there is no such thing."""
+"""The answer if there is no such thing."""
 DRIVERS = {
     "simulated": "no hardware yet: machine and card are simulated",
-    "ni": "a card of National Instruments (NI-DAQmx)",
+    "ni": "a National Instruments card (NI-DAQmx)",
     "modbus": "a coupler or controller on Modbus TCP",
 }
 """Drivers with questions of their own, and what they are for."""
@@ -48,7 +48,7 @@ VALVES = {
 }
 SIGNALS = {"voltage": "0 to 10 V, flow -10 to 10 V", "current": "4 to 20 mA at a current input"}
 COMMANDS = {
-    "bipolar": "from minus to plus, 0 at null: -10 to 10 V, or -10 to 10 mA of an amplifier behind such an output",
+    "bipolar": "bipolar, 0 at null: -10 to 10 V, or -10 to 10 mA from an amplifier driven by such an output",
     "live_zero": "4 to 20 mA, 12 mA at null",
 }
 """Command signals of servo valves."""
@@ -58,7 +58,7 @@ PER = {"edge": "over one edge, P to A", "loop": "over both, P to A and B to T, w
 
 
 class OwnAnswers(Datasheet):
-    """Answers that are no setting of their own: ranges from 0 to them, and outputs from minus to plus of them."""
+    """Answers that are not settings themselves: ranges from 0 to them, and outputs from minus to plus of them."""
 
     pressure_range: Pressure = Field(gt=0)
     tank_range: Pressure = Field(gt=0)
@@ -83,7 +83,7 @@ class Answers:
     texts: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    """By key, the file in which an answer stands."""
+    """By key, the file that contains the answer."""
 
     def __getitem__(self, key: str) -> str:
         return self.texts[key]
@@ -105,7 +105,7 @@ class Answers:
         if key in given.texts:
             self.put(key, given[key], given.origins[key])
         elif (stated := self.catalogue.get(valve, {}).get(key)) is not None:
-            self.put(key, stated, f"data sheet of {valve}")
+            self.put(key, stated, f"datasheet of {valve}")
         return key in self.texts
 
     @property
@@ -145,7 +145,7 @@ class Question:
 
 
 def open_questions(answers: Answers) -> Iterator[Question]:
-    """The questions in their order, those that the answers up to then make needless left out.
+    """The questions in their order, without those that earlier answers make unnecessary.
 
     Whoever takes one answers it (`Answers.put`) before the next.
     """
@@ -162,14 +162,14 @@ def completed(answers: Answers) -> Answers:
             if not found.settle(question, answers):
                 found.put(question.key, question.default(found), ASSUMED)
         if needless := answers.texts.keys() - found.texts.keys():
-            raise ConfigurationError(Problem("is no question here, after the other answers.", key) for key in needless)
+            raise ConfigurationError(Problem("is not asked here, given the other answers.", key) for key in needless)
     except ConfigurationError as error:
         raise ConfigurationError(_in_file(each, answers.files) for each in error.problems) from None
     return found
 
 
 def _in_file(problem: Problem, files: Mapping[str, str]) -> Problem:
-    """The problem of an answer that stands in a file, with its place there."""
+    """The problem of an answer, with its place in the file that contains it."""
     if problem.key not in files:
         return problem
     return replace(problem, key=f"{TABLE}.{problem.key}", file=files[problem.key])
@@ -178,7 +178,9 @@ def _in_file(problem: Problem, files: Mapping[str, str]) -> Problem:
 def given_answers(given: Mapping[str, Any], catalogue: Catalogue, file: str = "") -> Answers:
     """Answers of a file or of options, not yet judged. Raises ConfigurationError for unknown keys and tables."""
     files = dict.fromkeys(given, file) if file else {}
-    problems = [Problem(f"is no question.{did_you_mean(key, QUESTIONS)}", key) for key in given if key not in QUESTIONS]
+    problems = [
+        Problem(f"is not a question.{did_you_mean(key, QUESTIONS)}", key) for key in given if key not in QUESTIONS
+    ]
     problems += [
         Problem(f"{shown(value)} is neither a text nor a number.", key)
         for key, value in given.items()
@@ -279,7 +281,7 @@ def _device(text: str, answers: Answers) -> str:
 
 def _host(text: str, answers: Answers) -> str:
     if text.count(":") == 1:
-        raise ValueError(f"{shown(text)}: without a port. Where it is not 502, enter tcp.port in rig.toml afterwards.")
+        raise ValueError(f"{shown(text)}: omit the port. If it is not 502, set tcp.port in rig.toml afterwards.")
     config: Any = driver_named("modbus").Config.model_validate({"tcp": {"host": text}})
     return str(config.tcp.host)
 
@@ -293,12 +295,12 @@ def _place(key: str, group: Literal["inputs", "outputs"]) -> Rule:
             others = (key for key in CONNECTIONS if key.startswith("valve") == (group == "outputs"))
             for other in (f"at_{key}" for key in others):
                 if other in answers.texts and other != key and _number(answers[other]) == register:
-                    raise ValueError(f"register {register} is already {other}.")
+                    raise ValueError(f"register {register} is already used by {other}.")
             return register
         config = driver_named("ni").Config
         config.model_validate({"device": answers["device"], group: {"it": {"channel": text}}})
         if not text.lower().rpartition("/")[2].startswith("ai" if group == "inputs" else "ao"):
-            raise ValueError(f"{shown(text)} is no analog {group[:-1]}: ai0, ai1 … are inputs, ao0, ao1 … outputs.")
+            raise ValueError(f"{shown(text)} is not an analog {group[:-1]}: ai0, ai1 … are inputs, ao0, ao1 … outputs.")
         return text
 
     return rule
@@ -328,9 +330,9 @@ def _driven_by(*drivers: str) -> Callable[[Answers], bool]:
 
 def _about_the_valve() -> Iterator[Question]:
     yield Question("name", "Name of the rig: letters, digits, - and _.", _always("rig"), _of(RigSettings, "name"))
-    text = "One servo valve for both ports of the cylinder, or one for each? One can't make both pressures right."
+    text = "One servo valve for both ports of the cylinder, or one for each? A single one can't control both pressures."
     yield Question("servo_valves", text, _always("one"), **_choice(VALVES))
-    text = "Which servo valve is it? Values of a catalogue are from its data sheet; compare them with yours."
+    text = "Which servo valve is it? Compare the values of a catalogue with your valve's datasheet."
     yield Question("servo_valve", text, _always(OWN), _servo_valve, choices=_valves)
     text = "Nominal flow at full command, in l/min."
     yield Question("flow", text, _always("60 l/min"), _of(NominalFlow, "flow"))
@@ -340,15 +342,15 @@ def _about_the_valve() -> Iterator[Question]:
     yield Question("per", text, _always("edge"), **_choice(PER))
     text = "Frequency at which the spool lags by 90°, in Hz (Bode plot of the datasheet)."
     yield Question("f90", text, _always("80 Hz"), _of(ValveSettings, "f90"))
-    text = "Frequency at which the spool's amplitude has fallen by 3 dB, in Hz; none if it is not known."
+    text = "Frequency at which the spool's amplitude has fallen by 3 dB, in Hz; none if unknown."
     yield Question("f3", text, _always(NONE), _or_none(_f3), lambda answers: answers["servo_valve"] == OWN)
     text = "Damping ratio of the spool, without a unit: 0.6 to 1 for servo valves; the default fits f3, if known."
     yield Question("damping", text, usual_damping, _of(ValveSettings, "damping", number=True))
-    text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if it is not known."
+    text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if unknown."
     yield Question("leakage", text, _always("1.2 l/min"), _of(Leakage, "flow"))
     text = "Pressure from P to T at which the datasheet states the leakage, in bar."
     yield Question("leakage_drop", text, _always("140 bar"), _of(Leakage, "drop"))
-    text = "Travel of the spool before an edge opens, as a share of its full stroke: 0 for servo valves."
+    text = "Overlap: spool travel before an edge opens, as a fraction of the full stroke; usually 0 for servo valves."
     yield Question("overlap", text, _always("0"), _of(ValveSettings, "overlap", number=True))
 
 
@@ -357,11 +359,11 @@ def _about_the_machine() -> Iterator[Question]:
     text = "Diameter of the piston rod, in mm."
     yield Question("rod_diameter", text, usual_rod, _of(CylinderSettings, "rod_diameter"))
     yield Question("stroke", "Stroke of the cylinder, in mm.", _always("1 m"), _of(CylinderSettings, "stroke"))
-    text = "Oil between valve and piston at the end of the stroke, on each side, in litres: hoses, block, cover."
+    text = "Dead volume on each side, in litres: hoses, manifold, and the cylinder at its end stop."
     yield Question("dead_volume", text, _always("0.5 l"), _of(CylinderSettings, "dead_volume_A"))
     text = "Real supply pressure at the servo valve, in bar."
     yield Question("supply_pressure", text, _always("140 bar"), _of(SimulationSettings, "supply_pressure"))
-    text = "Moving mass with the load, in kg; the rod lifts it, vertically."
+    text = "Moving mass including the load, in kg; the rod lifts it vertically."
     yield Question("mass", text, usual_mass, _of(CylinderSettings, "mass"))
 
 
@@ -378,11 +380,11 @@ def _about_the_sensors() -> Iterator[Question]:
     yield Question("pressure_range", text, usual_pressure_range, rule)
     text = "Range of the pressure sensor at the tank port, in bar, from 0 to this value."
     yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
-    text = "Pressure at A or B at which the rig trips, in bar: what cylinder and hoses withstand."
+    text = "Pressure at A or B at which the rig trips, in bar; at most what cylinder and hoses withstand."
     yield Question("pressure_limit", text, usual_pressure_limit, _pressure_limit)
     text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
     yield Question("position_range", text, lambda a: a["stroke"], _range_of("position_range", "stroke"))
-    text = "Range of a flow sensor at port A, in l/min, from minus to plus this value; none without one."
+    text = "Range of the flow sensor at port A, in l/min, from minus to plus this value; none if there is none."
     yield Question("flow_range", text, _always(NONE), _or_none(_of(OwnAnswers, "flow_range")))
 
 
@@ -401,7 +403,7 @@ CONNECTIONS = {
 
 
 def _about_the_card() -> Iterator[Question]:
-    text = "What the sensors are connected to. For another card answer simulated, and replace [devices] afterwards."
+    text = "What the sensors are connected to. For any other card, answer simulated and replace [devices] afterwards."
     yield Question("driver", text, _always("simulated"), **_choice(DRIVERS))
     text = "Name of the card in the NI software; hilserver channels lists the cards found."
     yield Question("device", text, _always("Dev1"), _device, _driven_by("ni"))
@@ -410,9 +412,9 @@ def _about_the_card() -> Iterator[Question]:
     )
     text = "How often the coupler is read and written, in Hz; each read or write takes about 1 ms."
     yield Question("rate", text, _always("200 Hz"), _of(SlowDriverConfig, "rate"), _driven_by("modbus"))
-    text = "Signal of the sensors; where one differs, adapt its lines in rig.toml afterwards."
+    text = "Output signal of the sensors; if one differs, change its lines in rig.toml afterwards."
     yield Question("signal", text, _always("voltage"), when=_driven_by("ni"), **_choice(SIGNALS))
-    text = "Register value of a sensor at the end of its range, a whole number; it starts at 0."
+    text = "Register value of a sensor at the upper end of its range, a whole number; zero is 0."
     rule = _of(OwnAnswers, "counts", number=True)
     yield Question("counts", text, _always("27648"), rule, _driven_by("modbus"))
     for key, (what, number) in CONNECTIONS.items():
@@ -421,9 +423,9 @@ def _about_the_card() -> Iterator[Question]:
         text = f"Where the {what} is connected: terminal of the card, or {register} register, from 0, on Modbus."
         rule = _place(f"at_{key}", "outputs" if is_output else "inputs")
         yield Question(f"at_{key}", text, _by_driver(terminal, str(number)), rule, _connected(key))
-    text = "Command signal of the servo valve, as the output of card or coupler gives it."
+    text = "Command signal of the servo valve at the output of the card or coupler."
     yield Question("valve_signal", text, _always("bipolar"), when=_driven_by("ni", "modbus"), **_choice(COMMANDS))
-    text = "Output at full command: V or register value, from minus this; 4 to 20 mA: register value at 20 mA, from 0."
+    text = "Output at full command, in V or as a register value; the range begins at minus this, for 4 to 20 mA at 0."
     yield Question("valve_full", text, _by_driver("10", "27648"), _full, _has_scaled_output)
 
 

@@ -1,4 +1,4 @@
-"""What follows from the answers to the questions of ``hilserver new``: pressure of the load, and usual values."""
+"""Values that follow from the answers to ``hilserver new``: the pressure of the load, and usual defaults."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def rounded(value: float, unit: str, digits: int = 2) -> str:
 
 
 def load_problem(answers: Answers) -> None:
-    """Raise ConfigurationError where the load can't be lifted."""
+    """Raise ConfigurationError if the load can't be lifted."""
     needed = load_pressure(answers)
     for key in ("supply_pressure", "virtual_pressure", "pressure_limit"):
         if needed > LIFTED * answers.value(key):

@@ -18,7 +18,7 @@ KEPT = 1000
 
 
 class ChangedByOthersError(HilserverError):
-    """The file on the disk is no longer the one that was read or saved here."""
+    """The file on the disk has changed since it was read or saved here."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class EditedFile(ABC):
 
     @property
     def table(self) -> Mapping[str, Any]:
-        """The table that the text says."""
+        """The table that the text defines."""
         return tomllib.loads(self.text.removeprefix("\ufeff"))
 
     @property
@@ -73,11 +73,11 @@ class EditedFile(ABC):
         self.text = text
 
     def undo(self) -> str:
-        """Take back the last edit; returns what was taken back, "" if there was nothing."""
+        """Undo the last edit; returns what was undone, "" if there was nothing."""
         return self._go(self.past, self.future)
 
     def redo(self) -> str:
-        """Make the edit again that was taken back last."""
+        """Redo the edit that was undone last."""
         return self._go(self.future, self.past)
 
     def _go(self, back: list[tuple[str, str]], forth: list[tuple[str, str]]) -> str:
@@ -95,13 +95,13 @@ class EditedFile(ABC):
         HilserverError if it can't be written.
         """
         if not over and self.is_changed_by_others():
-            text = f"{self.file} was changed by somebody else since it was read here."
-            raise ChangedByOthersError(text if self.file.exists() else f"{self.file} was removed meanwhile.")
+            text = f"{self.file} has been changed by somebody else since it was read here."
+            raise ChangedByOthersError(text if self.file.exists() else f"{self.file} has been removed in the meantime.")
         replace_file(self.file.resolve(), self.text)  # a link stays one
         self.saved = self.text
 
     def is_changed_by_others(self) -> bool:
-        """Whether the file on the disk is another one than the one known here."""
+        """Whether the file on the disk differs from the one known here."""
         return _read(self.file) != self.saved
 
     def reload(self) -> None:
@@ -123,7 +123,7 @@ def _read(file: Path) -> str | None:
 
 
 def _checked(text: str, changes: list[Change], wanted: Mapping[str, Any], label: str) -> str:
-    """The text with changes, which says what the table says. Raises HilserverError if it can't be written so."""
+    """The text with changes, defining the same values as the table. Raises HilserverError if it can't be written so."""
     begin = "\ufeff" if text.startswith("\ufeff") else ""
     try:
         changed = changed_text(text.removeprefix(begin), changes)

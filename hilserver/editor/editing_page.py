@@ -1,4 +1,4 @@
-"""What the pages of the editor have in common: the bar, the problems, and what is done by keys."""
+"""What the pages of the editor have in common: the bar, the problems, and keyboard commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EditingPage(ABC):
         self.refresh()
 
     def close(self) -> None:
-        """Follow the file no longer."""
+        """Stop following the file."""
         if self.refresh in self.session.listeners:
             self.session.listeners.remove(self.refresh)
 
@@ -134,7 +134,7 @@ class EditingPage(ABC):
     # --- what is done ------------------------------------------------------------------------------------------------
 
     def guarded(self, action: Any, *arguments: Any) -> bool:
-        """Do something; if it can't be done, say why. Returns whether it was done."""
+        """Carry out an action; if it is impossible, say why. Returns whether it was carried out."""
         try:
             action(*arguments)
         except HilserverError as error:

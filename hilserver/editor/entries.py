@@ -13,7 +13,7 @@ from hilserver.web.style import heading
 from hilserver.web.value_row import ValueRow
 
 Guarded = Callable[..., bool]
-"""Does something; if it can't be done, says why. Returns whether it was done."""
+"""Carries out an action; if it is impossible, says why. Returns whether it was carried out."""
 
 
 class Entries:
@@ -56,7 +56,7 @@ class Entries:
             return
         value = row.field.value(text) if text else None
         edit = SetValue((*path, *key.split(".")), text if text and value is None else value, stays)
-        reason = ["This can't be written."]
+        reason = ["This value can't be written."]
         self.busy = not row.field.info.choices  # which may change what else is shown
         try:
             self._guarded(lambda: reason.append(self._session.try_value(edit, part, where)))

@@ -1,4 +1,4 @@
-"""A file that is being edited, with what every page that shows it has to know: its problems, and who is told of it."""
+"""A file that is being edited, with what all its pages share: its problems, and the listeners to changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FileSession(ABC):
     def __init__(self) -> None:
         self.listeners: list[Callable[[], None]] = []
         self.notes: list[str] = []
-        """What a user should know from the beginning."""
+        """What the user should be told at the start."""
 
     @property
     @abstractmethod
@@ -27,14 +27,14 @@ class FileSession(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """Look at the document again."""
+        """Evaluate the document again."""
 
     @abstractmethod
     def is_about(self, finding: EditorFinding, part: str, key: str) -> bool:
         """Whether a problem is that of a value of a part."""
 
     def changed(self) -> None:
-        """Look at the document again, and tell all pages."""
+        """Evaluate the document again, and update all pages."""
         self.look()
         for listener in list(self.listeners):
             listener()
@@ -60,13 +60,13 @@ class FileSession(ABC):
         return ""
 
     def undo(self) -> str:
-        """Take back the last edit; returns what that was."""
+        """Undo the last edit; returns what it was."""
         label = self.document.undo()
         self.changed()
         return label
 
     def redo(self) -> str:
-        """Make it again; returns what that was."""
+        """Redo it; returns what it was."""
         label = self.document.redo()
         self.changed()
         return label

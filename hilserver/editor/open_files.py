@@ -42,7 +42,7 @@ class OpenFiles:
 
     def _take(self, path: Path, session: FileSession) -> FileSession:
         for earlier in kept_before(path):
-            session.notes.append(f"{earlier} has changes that were not saved: compare it, and remove it.")
+            session.notes.append(f"{earlier} contains unsaved changes: compare it with the file, then remove it.")
         unsaved = UnsavedChanges(session.document)
         session.listeners.append(unsaved.keep)
         self._unsaved.append(unsaved)
@@ -65,7 +65,7 @@ class OpenFiles:
     def begin_rig(self) -> None:
         """Make the file that was named a rig file, unless there is something in it."""
         if not self.can_become_rig:
-            raise HilserverError(f"{self.first.document.file.name} is not empty: begin the rig in a file of its own.")
+            raise HilserverError(f"{self.first.document.file.name} is not empty: begin the rig in a new file.")
         path, before = next((path, each) for path, each in self._sessions.items() if each is self.first)
         document = RigDocument(before.document.file, before.document.text, before.document.saved)
         name = re.sub(r"[^A-Za-z0-9_-]|^(?![A-Za-z_])", "_", path.stem)[:40]

@@ -29,7 +29,7 @@ class RigPage(EditingPage):
     """A page with a rig that is being edited; ``open_file``: shows one of its circuits."""
 
     session: RigSession
-    _no_problems = "No problems. hilserver check also examines the margins of valves, rates and stability."
+    _no_problems = "No problems. hilserver check also examines the margins of valves, rate and stability."
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RigPage(EditingPage):
         with ui.column().classes("card w-full gap-0 rig-outline"):
             self._outline = RigOutline(self.select, self._add)
         with ui.column().classes("card w-full gap-2 min-w-0"):
-            about = "Signals lead from the sensors to the valves. Click a block to see its values."
+            about = "Signals flow from the sensors to the valves. Click a block to see its values."
             ui.label(about).classes("text-xs text-slate-500")
             self._picture = ui.html("", sanitize=False).classes("w-full schematic-view editor-sheet fixed-places")
             self._picture.props(

@@ -84,7 +84,7 @@ class RigSession(FileSession):
         return self._findings
 
     def look(self) -> None:
-        """Look at the document again."""
+        """Evaluate the document again."""
         table = self.document.table
         self.picture: FlowPicture = flow_picture(rig_blocks(table), rig_lines(table))
         self.fields = RigFields(table, self.document.file.parent)

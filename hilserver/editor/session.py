@@ -30,7 +30,7 @@ class EditorSession(FileSession):
         return self.checked.findings
 
     def look(self) -> None:
-        """Look at the document again."""
+        """Evaluate the document again."""
         self.sketch: Sketch = sketch(self.document.table, self.document.parts)
         self.checked: CheckedCircuit = check(self.document)
 

@@ -1,4 +1,4 @@
-"""Elements below one another that stay where they are needed further: a click on one is not lost while others change.
+"""Rows of elements that are kept while they are still needed: a click on one is not lost while others change.
 
 A click begins while the box that has been edited loses the focus, which writes its value and draws the page anew. The
 browser forgets the click if its element is replaced before the mouse button is released.

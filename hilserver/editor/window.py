@@ -43,7 +43,7 @@ class EditorWindow:
         """Show a circuit file, with a part selected, if there is one of this name. Raises HilserverError."""
         session = self._files.open(file)
         if not isinstance(session, EditorSession):
-            raise HilserverError(f"{file} is open already.")
+            raise HilserverError(f"{file} is already open.")
         self._show(session)
         if part and self.page is not None:
             self.page.select(part)

@@ -54,7 +54,7 @@ def check_origin(rig: Rig, learned: Learned) -> None:
     """Raises HilserverError if the values were learned with other values than the rig file has now."""
     for valve, values in learned.items():
         if valve not in rig.settings.valves:
-            raise HilserverError(f'{rig.file}: has no valve "{valve}", of which values were learned.')
+            raise HilserverError(f'{rig.file}: has no valve "{valve}", for which values were learned.')
         for key, now in configured(rig.settings.valves[valve]).items():
             then = values[key].configured if key in values else now
             if not isclose(now, then, rel_tol=1e-9, abs_tol=1e-12):
@@ -92,9 +92,9 @@ def left_out(learned: Learned) -> Iterator[str]:
     for valve, values in learned.items():
         for key, found in values.items():
             if found.at_bound:
-                yield f"valves.{valve}.{key} is at its bound, and so is not the true value: identify the valve."
+                yield f"valves.{valve}.{key} is at its bound, so it is not the true value: identify the valve."
             elif not found.known:
-                yield f"valves.{valve}.{key} is not known: the movements of the valve have not shown it."
+                yield f"valves.{valve}.{key} is unknown: the movements of the valve have not determined it."
 
 
 def in_file(key: str, value: float) -> str:

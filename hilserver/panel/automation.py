@@ -1,4 +1,4 @@
-"""Reactions and playouts: armed and begun from the panel, with their states."""
+"""Reactions and playouts: armed and started from the panel, with their states."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hilserver.protocol.published import Description, PlayoutStatus, ReactionSta
 from hilserver.web.style import heading
 
 REACTIONS = {
-    "ARMED": "armed: waits for RUNNING",
-    "WATCHING": "watches",
-    "RAMPING": "moves its input",
-    "HOLDING": "holds the commands",
-    "DONE": "has fired",
-    "ENDED": "has ended the run: release it before the next start",
+    "ARMED": "armed, waiting for RUNNING",
+    "WATCHING": "watching",
+    "RAMPING": "moving its input",
+    "HOLDING": "holding the commands",
+    "DONE": "fired",
+    "ENDED": "ended the run: release it before the next start",
 }
 """States of reactions in words."""
 PLAYING = ("WAITING", "LEARNING", "CONTROLLED", "FADING")
@@ -88,7 +88,7 @@ class AutomationView:
             button.set_enabled(self.page.may_command)
 
     def _list(self, entries: Sequence[tuple[ui.column, _Entry]]) -> None:
-        """List them anew; what changes again and again is filled in by `_follow`."""
+        """Build the lists again; `_follow` fills in what changes frequently."""
         self._shown, self._buttons = [], []
         for _, box, _ in (self._reactions, self._playouts):
             box.clear()

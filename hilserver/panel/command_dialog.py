@@ -49,7 +49,7 @@ class CommandDialog:
                 self._apply = ui.button(action, on_click=self._send).props("no-caps").classes("send-command")
 
     def _field(self, name: str, info: FieldInfo, is_offered: bool, example: str) -> Any:
-        """The element of a field: what is offered, words, a switch, or a text."""
+        """The element of a field: a selection, a switch, or a text box."""
         words, title = literals(info.annotation), name.replace("_", " ")
         element: Any
         if words or is_offered:
@@ -79,7 +79,7 @@ class CommandDialog:
             return
         answer = await self.page.command(command, quiet=True)
         if answer is None:
-            self._refuse("No answer came: look whether it was carried out.")
+            self._refuse("No answer came: check whether the command was carried out.")
         elif not answer.ok:
             self._refuse("\n".join(answer.problems) or str(answer.reason))
         else:

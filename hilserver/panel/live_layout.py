@@ -15,7 +15,7 @@ RIG_CHANNELS = ("measured", "configured")
 
 
 class LiveLayout:
-    """The tabs of live plots. What only recordings have (analyses, alignment, units, …) stays in it as it is."""
+    """The tabs of live plots. Settings of recordings (analyses, alignment, units, …) are kept unchanged."""
 
     def __init__(self) -> None:
         self.tabs = Tabs()

@@ -23,13 +23,13 @@ from hilserver.web.style import heading
 
 KINDS = {"when": "Level", "mode": "Mode", "event": "Event"}
 MODES = ("ARMED", "RUNNING", "FAULT", "SAFE")
-EVENTS = {"switch": "switch of the circuit", "reaction": "reaction", "missed": "missed ticks", "limit": "limit"}
+EVENTS = {"switch": "circuit switch", "reaction": "reaction", "missed": "missed ticks", "limit": "limit"}
 CIRCUIT = "circuit."
 """Beginning of the names of the circuit's values."""
 WATCHED = ("measured", "configured", "command", "bridge")
 """Kinds of the channels that a trigger can wait for, beside the values of the circuit."""
 NOT_WATCHED = (".saturation", ".strategy")
-"""How those channels end that it can't: they hold words, as numbers."""
+"""Endings of the channels that it can't wait for: their numbers stand for words."""
 
 
 class LiveTriggerView:
@@ -46,7 +46,7 @@ class LiveTriggerView:
         self._listed: list[tuple[str, str, bool]] = []
         self._rows: list[_Row] = []
         self._operating: list[ui.button] = []
-        """Those for operators only."""
+        """Buttons for operators only."""
         with ui.column().classes("card w-full gap-2 live-trigger"):
             with ui.row().classes("w-full items-center gap-3"):
                 heading("Trigger")
@@ -56,7 +56,7 @@ class LiveTriggerView:
                     for text, repeat in (("Single", False), ("Normal", True)):
                         button = ui.button(text, on_click=lambda repeat=repeat: self._arm(repeat))
                         button.props("outline no-caps dense").classes("px-3 arm-trigger")
-                        button.tooltip("Wait for all of them" if repeat else "Wait for the next occurrence")
+                        button.tooltip("Trigger on every occurrence" if repeat else "Trigger only once")
                         self._operating.append(button)
             self._list = ui.column().classes("w-full gap-1 trigger-list")
             self._window = WindowView(recorded)
@@ -127,7 +127,7 @@ class LiveTriggerView:
         return state.triggers if state is not None else {}
 
     def _own_name(self, name: str) -> str:
-        """This name, with a number behind it if it is that of a trigger that was not armed here."""
+        """This name, with a number appended if a trigger of this name was armed elsewhere."""
         taken = self._triggers.keys() - self._signal_of.keys()
         numbered = (f"{name[:36]}-{number}" for number in itertools.count(2))
         return next(each for each in itertools.chain([name], numbered) if each not in taken)
@@ -203,9 +203,9 @@ def state_words(trigger: TriggerStatus) -> str:
     """The state of a trigger in words.
 
     >>> state_words(TriggerStatus(text="p_A > 200 bar", state="ARMED", count=3))
-    'waits, 3 so far'
+    'waiting, 3 so far'
     """
-    words = {"ARMED": "waits", "WRITING": "triggered, being recorded", "DONE": "triggered"}[trigger.state]
+    words = {"ARMED": "waiting", "WRITING": "triggered, recording", "DONE": "triggered"}[trigger.state]
     counted = words + (f", {trigger.count} so far" if not trigger.once else "")
     return f"ended: {trigger.trouble}" if trigger.trouble else counted
 

@@ -145,7 +145,7 @@ class InputsView:
 
 
 def learned_text(learned: Mapping[str, published.LearnedValue]) -> str:
-    """What an adaptive bridge has learned of a valve, as far as it differs from the rig file; empty if nothing.
+    """What an adaptive bridge has learned about a valve, where it differs from the rig file; empty if nothing does.
 
     >>> at = {"value": 0.0125, "configured": 0.0, "minimum": -0.05, "maximum": 0.05}
     >>> value = published.LearnedValue(**at, unit="", known=True, at_bound=False, state="tracked")

@@ -73,7 +73,7 @@ class Plot:
         self._new, self._cursor = True, 0
         self.channels = self._of_two_units(self.given)
         left = [label(channel) for channel in self.given if channel not in self.channels]
-        self._note.set_text(f"Not drawn, for lack of a third axis: {', '.join(left)}." if left else "")
+        self._note.set_text(f"Not drawn (there is no third axis): {', '.join(left)}." if left else "")
         self._note.visible = bool(left)
         colours = COLOURS * len(self.channels)
         keys = [(name, label(name), colour) for name, colour in zip(self.channels, colours, strict=False)]

@@ -43,7 +43,7 @@ class SchematicView:
                     button.on("click", js_handler=f"() => zoom.{name}()").tooltip(name)
             with ui.row().classes("text-xs text-slate-500 gap-1"):
                 ui.label("Click a component to see and change its values.")
-                ui.label("Move the picture sideways to see all of it.").classes("on-phones")
+                ui.label("Scroll sideways to see the whole schematic.").classes("on-phones")
             self._parameters = ui.row().classes("w-full gap-1")
             self._picture = ui.html("", sanitize=False).classes("w-full schematic-view")
             self._picture.props("tabindex=0 role=region aria-label='Schematic: zoom with + and -, 0 fits it'")

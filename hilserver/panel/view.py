@@ -79,13 +79,13 @@ class Page:
         (self._fast if fast else self._slow).append((tab, action))
 
     def forget(self, *actions: Action) -> None:
-        """Run these actions no more, neither in the updates nor when units change."""
+        """Stop running these actions, both in the updates and when units change."""
         self._slow = [entry for entry in self._slow if entry[1] not in actions]
         self._fast = [entry for entry in self._fast if entry[1] not in actions]
         self.when_units_change = [action for action in self.when_units_change if action not in actions]
 
     def forget_chart(self, chart: str) -> None:
-        """Neither send nor draw this chart any more: its element is removed."""
+        """Stop sending and drawing this chart: its element is removed."""
         self._message.get("charts", {}).pop(chart, None)
         self._shown.get("charts", {}).pop(chart, None)
         self._message.setdefault("gone", {})[chart] = True

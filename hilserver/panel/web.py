@@ -145,7 +145,7 @@ class Panel:
         except HilserverError as error:
             return str(error)
         if layout is None:
-            return "The panel ends."
+            return "The panel is shutting down."
         wanted = request.query_params.get("tab", layout.tabs[0].name)
         tabs = (tab for tab in layout.tabs if tab.name == wanted)
         return next(tabs, f"The layout {name} has no tab {wanted}.")

@@ -28,8 +28,8 @@ class WindowView:
                 self._title = ui.label().classes("font-semibold")
                 self._signals = ui.select([], label="signals", multiple=True, with_input=True, on_change=self._choose)
                 self._signals.props("outlined dense options-dense use-chips").classes("grow window-signals")
-                ui.button("All of it", icon="query_stats", on_click=self._view).props("flat no-caps dense").tooltip(
-                    "Cursors, statistics, spectra and exports, in a tab of its own"
+                ui.button("Open viewer", icon="query_stats", on_click=self._view).props("flat no-caps dense").tooltip(
+                    "Cursors, statistics, spectra and exports, in a new tab"
                 )
             self.plot = PlotView(self.overlay, lambda: None, lambda error: self._say(str(error)))
         self._note = ui.label().classes("note warn w-full window-note")
@@ -45,7 +45,7 @@ class WindowView:
         mine, name = self._shows, f"{FOLDER}/{Path(file).name}"
         path = self._recorded.offered().get(name)
         if path is None:
-            self._say(f"{file} is not on this machine: run the panel on the PC of the rig, or specify the folder.")
+            self._say(f"{file} is not on this machine: run the panel on the rig's PC, or specify the folder.")
             return
         try:
             opened = await run.io_bound(self._recorded.store.open, path)

@@ -331,7 +331,7 @@ class EndPlayout(Command):
 class ArmTrigger(Command):
     """Arm a trigger of the recording: the window of the log around it is kept in a file of its own.
 
-    The recorder looks for it, not the loop. It replaces one of the same name that a command has armed.
+    It is evaluated by the recorder, not by the loop. It replaces one of the same name that a command has armed.
     """
 
     model_config = ConfigDict(
@@ -341,21 +341,21 @@ class ArmTrigger(Command):
     trigger: FileWord = Field(description="name of the trigger, in the name of the file, in the state and in events")
     when: Name | None = Field(
         default=None,
-        description="a signal crosses a level in this direction: a channel, input.<input>, valve.<valve>.<column> or "
-        "circuit.<value>, > or <, and a value with its unit, such as p_A > 200 bar",
+        description="a signal crosses a level: a channel, input.<input>, valve.<valve>.<column> or circuit.<value>, "
+        "then > (rising) or < (falling), and a value with its unit, such as p_A > 200 bar",
     )
     hysteresis: Name | None = Field(
-        default=None, description="when: how far it must return, such as 5 bar, before it can cross the level again"
+        default=None, description="when: how far the signal must return, such as 5 bar, before it can cross again"
     )
-    either: bool = Field(default=False, description="when: true: it may also cross the level in the other direction")
+    either: bool = Field(default=False, description="when: true: crossings in the other direction count, too")
     mode: Mode | None = Field(default=None, description="this mode begins")
     event: Literal["switch", "reaction", "missed", "limit"] | None = Field(
         default=None,
         description="switch: another circuit; reaction: one fires; missed: ticks are missed; limit: one is violated",
     )
-    before: Name = Field(default="1 s", description="length of the window before it, at most 30 s")
-    after: Name = Field(default="2 s", description="length of the window after it")
-    repeat: bool = Field(default=False, description="true: it occurs again and again; false: once, then it is done")
+    before: Name = Field(default="1 s", description="length of the window before the trigger, at most 30 s")
+    after: Name = Field(default="2 s", description="length of the window after the trigger")
+    repeat: bool = Field(default=False, description="true: every occurrence triggers; false: only the next one")
 
     @model_validator(mode="after")
     def _one_cause(self) -> "ArmTrigger":

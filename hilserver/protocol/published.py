@@ -197,7 +197,7 @@ class PlayoutStatus(Published):
 
 
 class ReactionStatus(Published):
-    """State of a reaction that is armed, or has fired and was not released yet."""
+    """State of a reaction that is armed, or has fired and has not been released yet."""
 
     text: str = Field(description="its condition and its action, such as p_A > 200 bar: stop")
     state: str = Field(
@@ -212,13 +212,13 @@ class TriggerStatus(Published):
 
     text: str = Field(description="what it waits for, such as p_A > 200 bar")
     state: Literal["ARMED", "WRITING", "DONE"] = Field(
-        description="ARMED: waits; WRITING: has occurred, and its window is not complete yet; DONE: occurs no more"
+        description="ARMED: waits; WRITING: has triggered, and its window is not complete yet; DONE: triggers no more"
     )
-    count: int = Field(default=0, description="how often it has occurred")
-    once: bool = Field(default=False, description="whether it occurs only once")
+    count: int = Field(default=0, description="how often it has triggered")
+    once: bool = Field(default=False, description="whether it triggers only once")
     configured: bool = Field(default=False, description="whether it is in the rig file; else a command has armed it")
     file: str | None = Field(default=None, description="file with its last complete window; null: none yet")
-    trouble: str | None = Field(default=None, description="why it has no more windows, such as a full disk")
+    trouble: str | None = Field(default=None, description="why no more windows are recorded, such as a full disk")
 
 
 class Utilisation(Published):
@@ -246,7 +246,7 @@ class LearnedValue(Published):
     minimum: float = Field(description="smallest value that is accepted")
     maximum: float = Field(description="largest value that is accepted")
     unit: str = Field(description='its unit, "" for a plain number')
-    known: bool = Field(description="whether movements of the valve have shown it")
+    known: bool = Field(description="whether the movements of the valve have determined it")
     at_bound: bool = Field(description="whether it is the smallest or largest value that is accepted")
     state: str = Field(description="tracked, not excited yet, at a bound, or why it is held or off")
 

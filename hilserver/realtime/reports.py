@@ -49,7 +49,7 @@ class Orders:
             os.set_blocking(descriptor, False)
 
     def new(self) -> list[dict[str, Any]]:
-        """The messages that have arrived since the last call; returns at once."""
+        """The messages that have arrived since the last call; does not wait."""
         with contextlib.suppress(OSError):  # nothing more has arrived, or ever will
             while part := os.read(self._descriptor, 1 << 16):
                 self._begun += part

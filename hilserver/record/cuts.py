@@ -106,7 +106,7 @@ class TriggeredCuts:
         self._header, self._circuit, self._row = first, first.first_circuit, first.first_row
         self._finders: list[_Finder] = []
         self._leaving: list[_Finder] = []
-        """Those that are looked for no more, and whose cut is not complete yet."""
+        """Those that are no longer looked for, and whose cut is not complete yet."""
         self._past: deque[_Rows] = deque()
         self.watch(triggers)
 
@@ -119,7 +119,7 @@ class TriggeredCuts:
         return next((f"trigger {finder.trigger.name}: {finder.trouble}" for finder in broken), "")
 
     def watch(self, triggers: Sequence[CutTrigger]) -> None:
-        """Look for these triggers from now on, and for no others. Those that it knows already go on as they are."""
+        """Look for these triggers from now on, and for no others. Those that it already knows continue unchanged."""
         known = {finder.trigger: finder for finder in self._finders}
         self._finders = [
             known.pop(trigger) if trigger in known else _Finder(trigger, self._header) for trigger in triggers
@@ -176,7 +176,7 @@ class TriggeredCuts:
                     finder.cut.writer.flush()
 
     def close(self) -> None:
-        """End the cuts that are being written, as far as they have come."""
+        """End the cuts that are being written, incomplete as they are."""
         for finder in (*self._finders, *self._leaving):
             with self._going_on(finder):
                 self._end(finder)
@@ -227,7 +227,7 @@ class TriggeredCuts:
         finder.cut.marks.append(number)
 
     def _begin(self, number: int, row: Floats, finder: _Finder, source: Path) -> None:
-        """Begin a cut behind the one before: a trigger writes no row twice."""
+        """Begin a cut after the previous one: a trigger writes no row twice."""
         trigger = finder.trigger
         first = max(number - trigger.before, finder.written_to, self._past[0].first)
         self._folder.mkdir(exist_ok=True)
@@ -321,7 +321,7 @@ class _Finder:
         self._due = due + self._per_second
         self._cuts += 1
         if self._cuts > MOST:
-            self.trouble = self.trouble or f"it has {MOST} recordings: no further ones are written"
+            self.trouble = self.trouble or f"it has {MOST} recordings; no more are written"
         return not self.trouble
 
     def keep(self, cut: _Open) -> None:

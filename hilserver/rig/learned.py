@@ -47,7 +47,7 @@ def learned_values(rig: Rig, row: Floats) -> dict[str, dict[str, LearnedValue]]:
 
 
 def why_held(rig: Rig, row: Floats, settings: ValveSettings, b: ValveState) -> str:
-    """Why no value of the valve is tracked at present, as a text; empty if they are."""
+    """Why the values of the valve are not tracked at present, as a text; empty if they are."""
     if not settings.bridge.learn:
         return "off: learn = false"
     if Strategy(int(b.strategy)) is not Strategy.adaptive:

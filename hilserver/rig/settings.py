@@ -381,14 +381,14 @@ class RecordingSettings(Datasheet):
     )
     compression: Literal["none", "lz4", "zstd"] = Field(
         default="lz4",
-        description="of the log: lz4 takes little more than half the space, at no cost worth mentioning; zstd 40 %, "
-        "but in blocks of up to 2000 ticks instead of 100, and a damaged block is lost; none: for programs that read "
-        "neither",
+        description="compression of the log: lz4 needs little more than half the space, at negligible cost; zstd needs "
+        "40 %, but in blocks of up to 2000 ticks instead of 100, and a damaged block is lost; none: for programs that "
+        "can read neither",
     )
     signals: tuple[Text, ...] = Field(
         default=(),
         examples=[["channel.*", "valve.*.command", "circuit.*"]],
-        description="what is recorded beside all that a replay needs, as columns of the log with * for any "
+        description="what is recorded in addition to what a replay needs, as columns of the log with * for any "
         "characters; default: everything",
     )
     min_free_megabytes: Number = Field(

@@ -46,7 +46,7 @@ class TriggerSettings(Datasheet):
     hysteresis: AnyDifference | None = Field(
         default=None, examples=["5 bar"], description="when: how far it must return before it can cross the level again"
     )
-    either: bool = Field(default=False, description="when: true: it may also cross the level in the other direction")
+    either: bool = Field(default=False, description="when: true: crossings in the other direction count, too")
     mode: ModeName | None = Field(default=None, examples=["FAULT"], description="this mode begins")
     event: EventName | None = Field(
         default=None,

@@ -1,6 +1,6 @@
 """How many reactions and playouts a test sequence certainly needs at the same time, compared with those of a rig.
 
-What has ended by itself, which only the run tells, is never counted: a sequence that is possible is not refused.
+Anything that may have ended by itself, which only the run shows, is not counted: no possible sequence is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENDING = ("stop", "trip")
 
 
 def missing_room(sequence: Sequence, reactions: int, playouts: int) -> list[Problem]:
-    """The problems of a sequence on a rig with so many reactions and playouts."""
+    """The problems of a sequence on a rig with this number of reactions and playouts."""
     carried_out = [step for step in sequence.steps if not step.refused]
     begun = Counter(step.at for step in carried_out if isinstance(step.command, BeginPlayout))
     needed = {

@@ -72,7 +72,7 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
                 raise invalid("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
             return LoopCommand("RUNNING", CommandKind.CYCLE, float(command.action == "start"))
         case commands.ArmTrigger() | commands.EndTrigger():
-            raise invalid("trigger", "is for the recorder of a running server: a run without one has no triggers.")
+            raise invalid("trigger", "needs the recorder of a running server: a run without one has no triggers.")
     return LoopCommand(_NEEDS[command.name], _PLAIN[command.name])
 
 

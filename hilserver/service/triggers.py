@@ -62,7 +62,7 @@ class _Armed:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to be looked for or written any more."""
+        """Whether there is nothing left to look for or to write."""
         return self.is_done and not self.is_writing
 
 
@@ -84,7 +84,7 @@ class TriggerTable:
             raise invalid(TRIGGER, "the run is not recorded: set [recording] enabled = true in the rig file.")
         known = self._armed.get(name)
         if known is not None and known.is_configured:
-            raise invalid(TRIGGER, f"{name} is in the rig file and armed all the time: choose another name.")
+            raise invalid(TRIGGER, f"{name} is in the rig file and always armed: choose another name.")
         waiting = [key for key, each in self._armed.items() if not (each.is_configured or each.is_over or key == name)]
         if len(waiting) >= MOST_TRIGGERS:
             raise invalid(TRIGGER, f"{MOST_TRIGGERS} triggers are armed: end one first (end_trigger).")
@@ -113,13 +113,13 @@ class TriggerTable:
         self._changed(self.wanted())
 
     def _forget_done(self) -> None:
-        """Forget what was done first: those that are done are listed only as long as there is room for them."""
+        """Remove the oldest triggers that are done: they are listed only as long as there is room for them."""
         live = [key for key, armed in self._armed.items() if not armed.is_configured]
         for key in [key for key in live if self._armed[key].is_over][: max(len(live) - MOST_TRIGGERS, 0)]:
             del self._armed[key]
 
     def wanted(self) -> list[CutTrigger]:
-        """What the recorder must look for: not what is complete from an earlier one, and occurs only once."""
+        """What the recorder must look for: all but single triggers that are complete from an earlier recorder."""
         return [armed.cut for armed in self._armed.values() if not (armed.cut.once and armed.before)]
 
     def restart(self) -> list[CutTrigger]:

@@ -145,7 +145,7 @@ WRONG = {
         ],
     ),
     "login.toml": ('host = "a"\nuse = "anna"\npassword_file = "no"\n', ["2: use: unknown key. Did you mean user?"]),
-    "answers.toml": ('[answers]\nborre = "80 mm"\n', ["2: answers.borre: is no question. Did you mean bore?"]),
+    "answers.toml": ('[answers]\nborre = "80 mm"\n', ["2: answers.borre: is not a question. Did you mean bore?"]),
     "unit.toml": ('[answers]\n\nbore = "80 bar"\n', ['3: answers.bore: "80 bar" has the wrong unit']),
     "broken.toml": ("[inputs.lever]\nshape = \n", ["2: is not valid TOML: "]),
 }

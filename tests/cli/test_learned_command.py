@@ -63,7 +63,7 @@ def test_values_at_the_end_of_a_log(kept: tuple[Path, Path]) -> None:
     assert not any(value.known for value in found["B"].values())
     reasons = "\n".join(left_out(found))
     assert "valves.A.nominal_flow_to_tank is at its bound" in reasons
-    assert "valves.A.delay is not known" in reasons
+    assert "valves.A.delay is unknown" in reasons
 
 
 def test_they_are_shown_and_merged_into_the_rig_file(

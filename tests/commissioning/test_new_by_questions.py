@@ -105,7 +105,7 @@ def test_the_dialogue_asks_again_with_the_reason_until_an_answer_is_possible(tmp
         assert number is not None, said
         terminal.enter(number[1])
         said = terminal.until(prompt("damping", "0.8"))
-        assert "flow = 38 l/min (data sheet of Moog G772, 38 l/min)" in said  # what the catalogue states is not asked
+        assert "flow = 38 l/min (datasheet of Moog G772, 38 l/min)" in said  # what the catalogue states is not asked
         for _ in ("damping", "leakage", "leakage_drop", "overlap"):
             terminal.enter("")
         terminal.until(prompt("bore", "63 mm"))
@@ -133,7 +133,7 @@ def test_the_dialogue_asks_again_with_the_reason_until_an_answer_is_possible(tmp
     text = (tmp_path / "lab/rig.toml").read_text()
     assert re.search(r'\nbore = "80 mm" +# answered\n', text)
     assert re.search(r'\nstroke = "1 m" +# assumed\n', text)
-    assert "# flow, drop, per: data sheet of Moog G772, 38 l/min" in text
+    assert "# flow, drop, per: datasheet of Moog G772, 38 l/min" in text
     assert 'name = "lab"                                  # name of the folder\n' in text
 
 
@@ -196,9 +196,9 @@ def test_the_test_sequence_of_a_rig_from_answers_passes(tmp_path: Path, hilserve
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("borre=63 mm", "borre: is no question. Did you mean bore?"),
+        ("borre=63 mm", "borre: is not a question. Did you mean bore?"),
         ("servo_valve=Moog G772", "servo_valve: "),
-        ("at_x=ai3", "at_x: is no question here"),
+        ("at_x=ai3", "at_x: is not asked here"),
         ("drop=0.5 bar", "below the transition_pressure of 1 bar"),
         ("mass=80 t", "it could not be moved"),
         ("bore", "write KEY=VALUE"),
@@ -207,11 +207,11 @@ def test_the_test_sequence_of_a_rig_from_answers_passes(tmp_path: Path, hilserve
         ("pressure_range=100 bar", "does not cover supply_pressure (140 bar)"),
         ("position_range=500 mm", "does not cover stroke (1 m)"),
         ("f3=200 Hz", "too far above f90 (80 Hz)"),
-        ("driver=modbus at_p_A=1", "at_p_B: register 1 is already at_p_A"),
-        ("driver=modbus host=192.168.0.20:502", "without a port"),
+        ("driver=modbus at_p_A=1", "at_p_B: register 1 is already used by at_p_A"),
+        ("driver=modbus host=192.168.0.20:502", "omit the port"),
         ("driver=modbus rate=0.001Hz", "rate: "),
         ("driver=ni device=Dev1/ai0", "name only the card"),
-        ("driver=ni valve_signal=live_zero valve_full=10", "valve_full: is no question here"),
+        ("driver=ni valve_signal=live_zero valve_full=10", "valve_full: is not asked here"),
     ],
 )
 def test_an_answer_that_is_not_possible_creates_nothing(
@@ -284,7 +284,7 @@ def test_every_question_explains_itself_and_has_a_default_that_is_possible() -> 
 def test_values_of_the_catalogue_are_taken_unless_they_are_answered() -> None:
     valves = {"V": {"source": "a page", "flow": "20 l/min", "drop": "5 bar"}}
     answers = completed(given_answers({"servo_valve": "V", "drop": "7 bar"}, valves))
-    assert (answers["flow"], answers.origins["flow"]) == ("20 l/min", "data sheet of V")
+    assert (answers["flow"], answers.origins["flow"]) == ("20 l/min", "datasheet of V")
     assert (answers["drop"], answers.origins["drop"]) == ("7 bar", "answered")
     assert answers.origins["f90"] == "assumed"
     assert isinstance(answers, Answers)
@@ -294,6 +294,6 @@ def test_a_file_without_the_table_of_answers_is_refused(tmp_path: Path, hilserve
     (tmp_path / "flat.toml").write_text('bore = "63 mm"\n')
     said = hilserver("new", tmp_path / "lab", "--answers", tmp_path / "flat.toml")
     assert said.code == 2
-    assert "bore: belongs into the table [answers]." in said.err
+    assert "bore: belongs in the table [answers]." in said.err
     (tmp_path / "right.toml").write_text('[answers]\nbore = "63 mm"\n')
     assert answers_in(tmp_path / "right.toml") == {"bore": "63 mm"}

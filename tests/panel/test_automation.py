@@ -47,11 +47,11 @@ def test_a_reaction_is_armed_listed_and_released() -> None:
             held = ReactionStatus(text="p_A > 200 bar: hold", state="HOLDING", met=True)
             page.tells(reactions={"over": held})
             ((words, progress),) = view._shown
-            assert words.text == "holds the commands; its condition is met"
+            assert words.text == "holding the commands; its condition is met"
             assert not progress.visible
             (button,) = view._buttons
             page.tells(reactions={"over": held.model_copy(update={"state": "ENDED", "met": False})})
-            assert words.text == "has ended the run: release it before the next start"
+            assert words.text == "ended the run: release it before the next start"
             assert view._buttons == [button], "nothing moves under the mouse"
             assert button.enabled
             page.connection.role = "viewer"

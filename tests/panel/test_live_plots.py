@@ -106,7 +106,7 @@ def test_a_layout_of_recordings_is_shown_live(tmp_path: Path) -> None:
             view._rebuild()
             (plot,) = view.plots
             assert (plot.given, plot.channels) == (["x", "p_B", "valve.main.flow_virtual"], ["x", "p_B"])
-            assert plot._note.text == "Not drawn, for lack of a third axis: main virtual flow."
+            assert plot._note.text == "Not drawn (there is no third axis): main virtual flow."
             assert view.shown.layout == OURS
             wall = SilentPage("Wall")
             plots = WallPlots(wall, [], 60, OURS.tabs[1])
@@ -226,7 +226,7 @@ def test_the_list_of_triggers_stays_in_place_while_they_occur() -> None:
             assert not row._show.visible
             page.tells(triggers={"swing": swing.model_copy(update={"count": 5, "file": "a.arrow"})})
             assert view._rows == [row]
-            assert (row._words.text, row._show.visible) == ("waits, 5 so far", True)
+            assert (row._words.text, row._show.visible) == ("waiting, 5 so far", True)
             full = {"count": 1000, "state": "DONE", "trouble": "it has 1000 recordings"}
             page.tells(triggers={"swing": swing.model_copy(update=full)})
             assert row._words.text == "ended: it has 1000 recordings"

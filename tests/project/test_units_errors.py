@@ -156,9 +156,9 @@ def test_a_revolution_is_two_pi_radians(text: str, unit: str, value: float) -> N
         ("35 cm4", "m^2", '"35 cm4" has no unit that can be read'),
         ("35 cm2.5", "m^2", '"35 cm2.5" has no unit that can be read'),
         ("35 baar", "Pa", '"35 baar" has no unit that can be read'),
-        ("35,5 bar", "Pa", '"35,5 bar": write decimals with a point, and nothing between thousands'),
+        ("35,5 bar", "Pa", '"35,5 bar": write decimals with a point, and no thousands separator'),
         *(
-            (f"{number} bar", "Pa", "write decimals with a point, and nothing between thousands")
+            (f"{number} bar", "Pa", "write decimals with a point, and no thousands separator")
             for number in ("1'000", "1.000,5", "1 000", "-1 000 000")
         ),
         *(

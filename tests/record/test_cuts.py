@@ -287,7 +287,7 @@ def test_one_trigger_that_has_enough_does_not_end_the_others(
     cuts = TriggeredCuts(tmp_path, run.header, [often, rare])
     for begin in range(0, 600, 50):
         cuts.take(rows[begin : begin + 50], {}, run.path)
-    assert cuts.trouble == "trigger often: it has 2 recordings: no further ones are written"
+    assert cuts.trouble == "trigger often: it has 2 recordings; no more are written"
     assert (cuts.states()["often"]["trouble"], cuts.states()["rare"]["count"]) == (cuts.trouble[15:], 0)
     cuts.watch([replace(often, armed=1), rare])
     assert cuts.trouble == ""

@@ -22,7 +22,7 @@ def sees_the_window_of_a_trigger(user: User, client: Client, server: Server) -> 
     page.get_by_role("option", name="input joystick").click()
     page.locator(".trigger-level input").fill("0.25")
     user.presses("Single")
-    expect(page.locator(".trigger-row", has_text="panel")).to_contain_text("waits")
+    expect(page.locator(".trigger-row", has_text="panel")).to_contain_text("waiting")
     client.set_input("joystick", 0.5)
     expect(page.locator(".trigger-row", has_text="panel")).to_contain_text("input.joystick > 0.25")
     expect(page.locator(".trigger-window")).to_contain_text("_panel.arrow")
@@ -67,7 +67,7 @@ def arms_and_releases_a_reaction(user: User) -> None:
     page.locator(".field-when input").fill("p_A > 900 bar")
     page.locator(".send-command:visible").click()
     expect(page.locator(".reactions")).to_contain_text("over")
-    expect(page.locator(".reactions .automation-state")).to_have_text("watches")
+    expect(page.locator(".reactions .automation-state")).to_have_text("watching")
     page.locator(".reactions").get_by_role("button", name="Release").click()
     expect(page.locator(".reactions .automation-state")).to_have_count(0)
 
