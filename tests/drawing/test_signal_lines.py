@@ -80,8 +80,8 @@ def random_network(seed: int) -> dict[str, Any]:
     for number in range(chance.randint(3, 7)):
         name = f"s{number}"
         inputs = {"a": chance.choice(known), "b": chance.choice(known)}
-        kind = chance.choice([{"type": "sum", **inputs}, {"type": "gain", "input": inputs["a"], "gain": 0.5}])
-        components[f"part_{number}"] = {**kind, "signal": name}
+        kinds: list[dict[str, Any]] = [{"type": "sum", **inputs}, {"type": "gain", "input": inputs["a"], "gain": 0.5}]
+        components[f"part_{number}"] = {**chance.choice(kinds), "signal": name}
         known.append(name)
     pump = {"type": "flow_source", "ports": {"P": "line", "T": "tank"}, "command": known[-1], "flow": "1 l/min"}
     components |= {"pump": pump, "line": {"type": "volume", "ports": {"P": "line"}, "volume": "1 l"}}
@@ -96,7 +96,7 @@ def test_a_line_joins_all_ports_of_a_signal_and_none_of_another(path: Path) -> N
 
 
 def test_so_do_lines_with_branches() -> None:
-    ends = []
+    ends: list[int] = []
     for seed in range(RANDOM):
         drawing = with_signal_lines(draw(dict(read_circuit(random_network(seed), LIBRARY).source)))
         assert wrong_lines(drawing) == [], seed
