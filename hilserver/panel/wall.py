@@ -97,11 +97,12 @@ class WallPlots:
 
     def __init__(self, page: Page, channels: Sequence[str], seconds: int, tab: ViewTab | None) -> None:
         self.page, self._channels, self._seconds, self._tab = page, list(channels), seconds, tab
-        self._box, self._begun = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-4 w-full"), False
+        self._box = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-4 w-full")
+        self.plots: list[Plot] = []
         page.each_round(self._start, "Wall")
 
     def _start(self) -> None:
-        if self._begun or not self.page.connection.history.count or self.page.connection.description is None:
+        if self.plots or not self.page.connection.history.count or self.page.connection.description is None:
             return
         description = self.page.connection.description
         if self._tab is not None:
@@ -111,8 +112,7 @@ class WallPlots:
             plots = [*usual.items()][:MOST_PLOTS]
         with self._box:
             for title, channels in plots:
-                Plot(self.page, "Wall", title, channels, seconds=self._seconds)
-                self._begun = True
+                self.plots.append(Plot(self.page, "Wall", title, channels, seconds=self._seconds))
 
 
 def by_unit(page: Page, channels: Sequence[str]) -> dict[str, list[str]]:

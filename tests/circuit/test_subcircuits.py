@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from circuit_text import IN_SERIES
 
 from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.library import standard_library
@@ -258,7 +259,7 @@ def test_an_error_in_a_sub_circuit_file_is_located(folder: Path, text: str, expe
 
 def test_a_node_without_volume_is_reported_where_it_is_written(folder: Path) -> None:
     """One inside of a sub-circuit in its file; one that a sub-circuit's port connects to, where that is connected."""
-    (folder / "leg.toml").write_text(LEG.partition("[components.chamber]")[0] + VALVES)
+    (folder / "leg.toml").write_text(LEG.partition("[components.chamber]")[0] + IN_SERIES)
     table = changed("components", "left", "ports", "P", to="nowhere")
     file = folder / "top.toml"
     circuit = read_circuit(table, LIBRARY, str(file))
@@ -269,18 +270,6 @@ def test_a_node_without_volume_is_reported_where_it_is_written(folder: Path) -> 
     assert '"nowhere" has no volume' in found["top.toml", "components.left.ports.P"]
     line = 1 + (folder / "leg.toml").read_text().splitlines().index('ports = { A = "P", B = "between" }')
     assert f'/leg.toml:{line}: components.first.ports.B: node "left.between" has no volume' in str(error.value)
-
-
-VALVES = """[components.first]
-type = "orifice"
-ports = { A = "P", B = "between" }
-nominal_flow = { flow = "1 l/min", drop = "5 bar" }
-
-[components.second]
-type = "orifice"
-ports = { A = "between", B = "T" }
-nominal_flow = { flow = "1 l/min", drop = "5 bar" }
-"""
 
 
 def test_every_problem_is_reported_once(folder: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_file_of_every_kind_is_checked(file: str, said: str, unchecked: str, h
     assert unchecked in told.out
 
 
-def test_every_example_is_without_problems(hilserver: Command, tmp_path: Path) -> None:
+def test_every_example_is_without_problems(hilserver: Command) -> None:
     """All but rigs, circuits and mechanisms, whose drawings take their time, and studies of logs that are not here."""
     kinds = ("catalogue/*.toml", "cycles/*.toml", "circuits/parts/*.toml", "studies/*_log.toml")
     files = sorted(file for kind in kinds for file in CONFIG.glob(kind))

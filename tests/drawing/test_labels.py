@@ -145,34 +145,56 @@ def test_no_text_lies_on_another_one_or_on_a_symbol(page: Page, path: Path) -> N
         assert seen["page"] <= width, "the page itself is not to be moved sideways"
 
 
-@pytest.mark.parametrize("path", CIRCUITS, ids=lambda path: path.stem)
-def test_no_name_touches_a_symbol_a_free_port_or_a_frame_in_the_editor(page: Page, path: Path) -> None:
-    """With the frame of every part as if it were selected, and free ports with some room around them."""
-    found = sketch(read_toml(path), Parts(circuit_library(path), path.parent))
+def shown_in_editor(page: Page, path: Path, table: dict[str, Any]) -> None:
+    """A circuit with the frame of every part as if it were selected, and free ports with some room around them."""
+    found = sketch(table, Parts(circuit_library(path), path.parent))
     pictures = [picture_of(found, part, ()) for part in {part_of(item) for item in found.drawing.items}]
-    frames = "".join(re.findall('<rect class="selected".*?/>', "".join(pictures)))
-    svg = picture_of(found, "", ()).replace(under := '<g class="under">', under + frames)
+    frames = re.findall('<rect class="selected".*?/>', "".join(pictures))
+    assert len(frames) == len(found.drawing.items)
+    begin, under, rest = picture_of(found, "", ()).partition('<g class="under">')
+    assert under
+    svg = "".join((begin, under, *frames, rest))
     style = f"{STYLE}{EDITOR_STYLE}.handle.free circle + circle {{ stroke-width: 5px }}"
     page.set_viewport_size({"width": WIDTHS[0], "height": 900})
     page.set_content(f'<style>{style}</style><div class="schematic-view editor-sheet">{svg}</div>')
-    assert frames.count("<rect") == len(found.drawing.items)
+
+
+@pytest.mark.parametrize("path", CIRCUITS, ids=lambda path: path.stem)
+def test_no_name_touches_a_symbol_a_free_port_or_a_frame_in_the_editor(page: Page, path: Path) -> None:
+    shown_in_editor(page, path, read_toml(path))
     assert page.evaluate(COLLISIONS)["found"] == []
+
+
+MOVE = """([to, share]) => {
+  const name = [...document.querySelectorAll("text.name")].find((text) => text.textContent === "pump");
+  const box = document.querySelector(to).getBBox();
+  name.setAttribute("x", box.x + box.width / 2);
+  name.setAttribute("y", box.y + box.height * share);
+}"""
+"""Moves the pump's name onto something, to this share of its height."""
+
+
+def test_names_that_touch_a_frame_or_a_free_port_are_found(page: Page) -> None:
+    """The check itself: a name moved onto the edge of a frame, and onto a port that is not connected."""
+    path = ROOT / "config/circuits/lift.toml"
+    table = dict(read_toml(path))
+    table["components"] = {**table["components"], "pump": {**table["components"]["pump"], "ports": {"T": "tank"}}}
+    shown_in_editor(page, path, table)
+    page.evaluate("""document.querySelector(".handle.free:not(.optional) circle + circle").id = "free" """)
+    for to, share, what in (("rect.selected", 0.0, 'class="selected"'), ("#free", 0.5, 'id="free"')):
+        page.evaluate(MOVE, [to, share])
+        found = [problem for problem in page.evaluate(COLLISIONS)["found"] if problem.startswith('"pump" is on <')]
+        assert any(what in problem for problem in found), to
 
 
 def test_texts_that_lie_on_something_are_found(page: Page) -> None:
     """The check itself: the names of a circuit moved onto one another, onto a symbol and onto a line."""
     circuit = source(ROOT / "config/circuits/lift.toml")
     shown(page, circuit, 1400, Units())
-    move = """(to) => {
-      const name = [...document.querySelectorAll("text.name")].find((text) => text.textContent === "pump");
-      const box = document.querySelector(to).getBBox();
-      name.setAttribute("x", box.x + box.width / 2);
-      name.setAttribute("y", box.y + box.height / 2);
-    }"""
     for to, what in (
         ('[data-part="relief"] .name', '"pump" is on "relief"'),
         ('[data-part="main_valve"] .hit', '"pump" is on <'),
         ('.line[data-line="supply"]', "line hydraulic"),
     ):
-        page.evaluate(move, to)
+        page.evaluate(MOVE, [to, 0.5])
         assert any(what in problem for problem in page.evaluate(COLLISIONS)["found"]), to

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from bare_page import bare_page
+from bare_page import bare_page, box_of, elements, happen
 from editor_bench import BASE, document
 from nicegui import ui
-from nicegui.events import ClickEventArguments, handle_event
 
 from hilserver.editor.edits import SetValue
 from hilserver.editor.page import EditorPage
@@ -19,21 +16,6 @@ from hilserver.editor.selection import Selection
 from hilserver.editor.session import EditorSession
 from hilserver.editor.trial import Trial, TrialPanel
 from hilserver.editor.trial_view import TrialView
-
-
-def elements() -> Iterator[ui.element]:
-    yield from ui.context.client.elements.values()
-
-
-def box_of(field: str) -> Any:
-    return next(each for each in elements() if each.props.get("data-field") == field)
-
-
-def happen(event: str, element: Any) -> None:
-    """As if the browser had told this event of an element."""
-    for listener in element._event_listeners.values():
-        if listener.type == event:
-            handle_event(listener.handler, ClickEventArguments(sender=element, client=element.client))
 
 
 def shown(session: EditorSession) -> Selection:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from circuit_text import IN_SERIES
 from editor_bench import BASE, document
 
 from hilserver.editor.checks import check
 from hilserver.editor.edits import RemoveComponent, SetValue
 
-INNER = """ports = ["P", "T"]
-
-[components.first]
-type = "orifice"
-ports = { A = "P", B = "between" }
-nominal_flow = { flow = "1 l/min", drop = "5 bar" }
-
-[components.second]
-type = "orifice"
-ports = { A = "between", B = "T" }
-nominal_flow = { flow = "1 l/min", drop = "5 bar" }
-"""
+INNER = f'ports = ["P", "T"]\n\n{IN_SERIES}'
 LEG = '\n[components.leg]\ntype = "subcircuit"\nfile = "leg.toml"\nports = { P = "supply", T = "tank" }\n'
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import tomlkit
+from editor_bench import RUBBISH, spoil
 
 from hilserver.circuit.library import circuit_library
 from hilserver.drawing.layout import draw
@@ -179,25 +180,12 @@ def test_the_picture_is_that_of_the_loaded_circuit(file: Path) -> None:
     assert {name: found[name] for name in parts} == places
 
 
-RUBBISH: tuple[Any, ...] = (1, -1, 3.5, True, "", "=y", "1 bar", [], [1], [[1, 2]], {"a": 1}, {"T": 3}, ["a"], 'é"<b>')
-
-
-def spoiled(chance: random.Random, table: dict[str, Any]) -> None:
-    """Put something senseless at a random place of a table."""
-    key = chance.choice([*table])
-    if isinstance(table[key], dict) and table[key] and chance.random() < 0.8:
-        spoiled(chance, table[key])
-    else:
-        table[key] = chance.choice(RUBBISH)
-
-
 def test_faulty_files_are_shown_with_their_problems_and_can_be_edited() -> None:
     for seed in range(60):
         chance = random.Random(seed)
         whole = opened(FILES[seed % len(FILES)])
         table = tomllib.loads(whole.text)
-        for _ in range(3):
-            spoiled(chance, table)
+        spoil(chance, table)
         if seed % 3 == 0:
             table["drawing"] = chance.choice([*RUBBISH, {"tank": [1, 2], "pump": "x"}])
         text = tomlkit.dumps(table)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import tomlkit
+from editor_bench import rig, spoil
 
 from hilserver.editor.changes import changed_table
 from hilserver.editor.edits import SetValue
@@ -29,14 +30,6 @@ from hilserver.rig.settings import RigSettings
 CONFIG = Path(__file__).parents[2] / "config"
 FILES = sorted(CONFIG.glob("rigs/*.toml"))
 SEQUENCES, LENGTH = 40, 7
-
-
-def rig(name: str = "demo", text: str = "") -> RigSession:
-    """A ready rig that is being edited; ``text``: instead of its own."""
-    file = CONFIG / f"rigs/{name}.toml"
-    document = RigDocument.open(file)
-    document.text = text or document.text
-    return RigSession(document)
 
 
 def lines_changed(before: str, after: str) -> tuple[list[str], list[str]]:
@@ -331,25 +324,12 @@ def test_rig_file_and_picture_stay_equal(start: int) -> None:
     assert made > len(refused), "otherwise little was tried"
 
 
-RUBBISH: tuple[Any, ...] = (1, -1, 3.5, True, "", "1 bar", [], [1], [[1, 2]], {"a": 1}, {"a.b": {}}, ["a"], 'é"<b>')
-
-
-def spoiled(chance: random.Random, table: dict[str, Any]) -> None:
-    """Put something senseless at a random place of a table."""
-    key = chance.choice([*table])
-    if isinstance(table[key], dict) and table[key] and chance.random() < 0.8:
-        spoiled(chance, table[key])
-    else:
-        table[key] = chance.choice(RUBBISH)
-
-
 def test_faulty_rig_files_are_shown_with_their_problems_and_can_be_edited() -> None:
     for seed in range(30):
         chance = random.Random(seed)
         document = RigDocument.open(FILES[seed % len(FILES)])
         table = tomllib.loads(document.text)
-        for _ in range(3):
-            spoiled(chance, table)
+        spoil(chance, table)
         document.text = tomlkit.dumps(table)
         session = RigSession(document)
         with contextlib.suppress(HilserverError):

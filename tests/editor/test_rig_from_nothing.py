@@ -202,6 +202,8 @@ def test_bounds_are_shown_with_all_their_digits() -> None:
 def overlapping(picture: FlowPicture) -> list[object]:
     """Pieces of lines that lie over one another, so that two signals look like one."""
     pieces = [pair for _, way in picture.ways for pair in pairwise(way) if pair[0] != pair[1]]
+    assert pieces
+    assert all(a[0] == b[0] or a[1] == b[1] for a, b in pieces), "level or upright"
     found: list[object] = []
     for (a, b), (c, d) in combinations(pieces, 2):
         for along, across in ((0, 1), (1, 0)):

@@ -31,7 +31,13 @@ def test_a_reaction_is_armed_listed_and_released() -> None:
             assert (view._reactions[0].visible, view._playouts[0].visible) == (True, False), "as the rig has room"
             dialog = view._react
             dialog.open()
-            entered = {"reaction": "over", "when": "p_A > 200 bar", "then": "set", "input": "joystick", "ramp": "1 s"}
+            entered: dict[str, Any] = {
+                "reaction": "over",
+                "when": "p_A > 200 bar",
+                "then": "set",
+                "input": "joystick",
+                "ramp": "1 s",
+            }
             for name, value in (entered | {"repeat": True}).items():
                 dialog._fields[name].value = value
             await dialog._send()
@@ -42,7 +48,7 @@ def test_a_reaction_is_armed_listed_and_released() -> None:
             assert (dialog._reason.text, dialog.dialog.value) == ("when: no such channel.", True), "it stays open"
             page.problem = ""
             await dialog._send()
-            assert page.sent[-1] == React(**entered, value=-0.5, repeat=True)  # type: ignore[arg-type]
+            assert page.sent[-1] == React(**entered, value=-0.5, repeat=True)
             assert not dialog.dialog.value
             held = ReactionStatus(text="p_A > 200 bar: hold", state="HOLDING", met=True)
             page.tells(reactions={"over": held})
@@ -84,8 +90,8 @@ def test_a_playout_is_followed_to_its_end() -> None:
 def test_the_form_of_a_playout_gives_its_command() -> None:
     texts = {"playout": "shake", "input": "joystick", "channel": "x", "amplitude": " 6 mm ", "frequency": "4 Hz"}
     entered = {**texts, "cycles": "60", "drive": "0,2", "tolerance": "0.03", "limit": "", "centre": "", "mean": "0.0"}
-    given = {**texts, "amplitude": "6 mm"}
-    assert command_of(BeginPlayout, entered) == BeginPlayout(**given, cycles=60, drive=0.2, tolerance=0.03)  # type: ignore[arg-type]
+    given: dict[str, Any] = {**texts, "amplitude": "6 mm"}
+    assert command_of(BeginPlayout, entered) == BeginPlayout(**given, cycles=60, drive=0.2, tolerance=0.03)
 
 
 @pytest.mark.parametrize(

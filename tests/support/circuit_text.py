@@ -50,3 +50,9 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+IN_SERIES = orifice("first", "A=P B=between", "1 l/min", "5 bar") + orifice(
+    "second", "A=between B=T", "1 l/min", "5 bar"
+)
+"""Two orifices between P and T; the node between them has no volume."""

@@ -55,14 +55,21 @@ _HIDDEN = f"""() => {{{_SHARED}
 }}"""
 
 
-_AT_REST = """() => document.getAnimations().every((each) =>
-    each.playState !== "running" || each.effect.getComputedTiming().iterations === Infinity)"""
+_AT_REST = """(frames) => {
+  const moves = document.getAnimations().some((each) =>
+    each.playState === "running" && each.effect.getComputedTiming().iterations !== Infinity)
+  const comes_or_goes = document.querySelector("[class*='-enter-active'], [class*='-leave-active']")
+  window.at_rest = moves || comes_or_goes ? 0 : (window.at_rest ?? 0) + 1
+  return window.at_rest > frames
+}"""
+REST = 20
+"""Frames one after the other in which nothing moves: then dialogs and menus are in their place."""
 
 
 def cut_off(page: Page) -> list[str]:
     """What is cut off in the open dialogs and menus, or in the page where none is open, in words."""
-    page.wait_for_timeout(400)  # dialogs and menus move until they are in their place; on a busy machine for seconds
-    page.wait_for_function(_AT_REST)
+    page.evaluate("window.at_rest = 0")
+    page.wait_for_function(_AT_REST, arg=REST, polling="raf")
     found: list[str] = page.evaluate(_CUT)
     hidden: list[str] = page.evaluate(_HIDDEN)
     return found + hidden

@@ -46,7 +46,7 @@ class SilentPage(Page):
         self.connection.online, self.connection.role = True, "operator"
         values: dict[str, tuple[float | None, ...]] = dict.fromkeys((*CHANNELS, "circuit.supply.p"), (1.0,))
         self.connection.history.add(Telemetry(t0=0.0, dt=0.01, channels={**values, "valve.main.flow_virtual": (0.0,)}))
-        self.sent: list[Command] = []
+        self.sent: list[Any] = []
         self.problem = ""
 
     def tells(self, **state: Any) -> None:

@@ -25,23 +25,8 @@ def random_answers(catalogue: Catalogue, seed: int) -> Answers:
 def _random(key: str, default: str, answers: Answers, chance: random.Random) -> str:
     if choices := QUESTIONS[key].choices(answers):
         return chance.choice(list(choices))
-    spans = {
-        "flow": (3.0, 300.0, "l/min"),
-        "drop": (5.0, 70.0, "bar"),
-        "f90": (20.0, 250.0, "Hz"),
-        "damping": (0.5, 1.2, ""),
-        "leakage": (0.0, 4.0, "l/min"),
-        "leakage_drop": (35.0, 210.0, "bar"),
-        "overlap": (0.0, 0.1, ""),
-        "bore": (25.0, 200.0, "mm"),
-        "stroke": (0.1, 2.0, "m"),
-        "dead_volume": (0.1, 2.0, "l"),
-        "supply_pressure": (70.0, 315.0, "bar"),
-        "rate": (200.0, 1000.0, "Hz"),
-        "volts": (1.0, 10.0, ""),
-    }
-    if key in spans:
-        low, high, unit = spans[key]
+    if key in SPANS:
+        low, high, unit = SPANS[key]
         return f"{low + (high - low) * chance.random() ** 2:.4g} {unit}".strip()
     if key == "rod_diameter":
         return f"{1e3 * answers.value('bore') * chance.uniform(0.3, 0.85):.4g} mm"
@@ -50,11 +35,26 @@ def _random(key: str, default: str, answers: Answers, chance: random.Random) -> 
     if key == "flow_range":
         return f"{chance.uniform(10.0, 200.0):.3g} l/min"
     number, _, unit = default.partition(" ")
-    if key in ("mass", "virtual_flow", "virtual_pressure", "pressure_limit", "pressure_range") and unit:
+    if key in NEAR and unit:
         return f"{float(number) * chance.uniform(*NEAR[key]):.4g} {unit}"
     return default
 
 
+SPANS = {
+    "flow": (3.0, 300.0, "l/min"),
+    "drop": (5.0, 70.0, "bar"),
+    "f90": (20.0, 250.0, "Hz"),
+    "damping": (0.5, 1.2, ""),
+    "leakage": (0.0, 4.0, "l/min"),
+    "leakage_drop": (35.0, 210.0, "bar"),
+    "overlap": (0.0, 0.1, ""),
+    "bore": (25.0, 200.0, "mm"),
+    "stroke": (0.1, 2.0, "m"),
+    "dead_volume": (0.1, 2.0, "l"),
+    "supply_pressure": (70.0, 315.0, "bar"),
+    "rate": (200.0, 1000.0, "Hz"),
+}
+"""Least, greatest and unit of values that depend on no other."""
 NEAR = {
     "mass": (0.2, 1.5),
     "virtual_flow": (0.3, 1.2),
