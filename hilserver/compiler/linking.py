@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-from hilserver.circuit import dispatch, engine, equilibrium, integrators
+from hilserver.circuit import dispatch, engine, equilibrium, integrators, linearisation, rosenbrock
 from hilserver.circuit.library import Library, standard_library
 from hilserver.compiler.lowering import register_marks
 from hilserver.mechanics import equations
@@ -32,7 +32,15 @@ HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
 its arrays, which would take longer than the computation (decision 0014), and can't return an array to Python."""
 UNWRAPPED: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """A function with these options can be called by compiled code only."""
-CORE: tuple[ModuleType, ...] = (*equations.CALLED, equations, engine, integrators, equilibrium)
+CORE: tuple[ModuleType, ...] = (
+    *equations.CALLED,
+    equations,
+    engine,
+    linearisation,
+    rosenbrock,
+    integrators,
+    equilibrium,
+)
 LINKED: tuple[ModuleType, ...] = (*CORE, circuit, tick, plant, lockstep)
 """Modules whose functions are compiled as parts of a program: those that call ``evaluate``, and the mechanisms, whose
 functions are too large for a copy in each caller. They access functions of other modules by ordinary imports."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import ceil, isfinite
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, carry_voids, clip_states, load
-from hilserver.circuit.integrators import CHAMBER_CELLS, advance_with
+from hilserver.circuit.integrators import advance_with
+from hilserver.circuit.linearisation import CHAMBER_CELLS
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (

@@ -38,7 +38,7 @@ from hilserver.circuit.engine import (
     TWO,
     Integrator,
 )
-from hilserver.circuit.integrators import CAPACITANCE, CHAMBER_CELLS, PRESSURE_AT, SUM_AT, SWEPT
+from hilserver.circuit.linearisation import CAPACITANCE, CHAMBER_CELLS, PORT, PRESSURE_AT, SUM_AT, SWEPT
 from hilserver.numerics.arrays import Floats, Indices, overwrite
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
@@ -293,7 +293,7 @@ def coupled_chambers(plan: Plan, ix: Indices, z: Floats, work: Floats, stage: in
                 cells = work[first_chamber(plan.port.shape[0], work.shape[0]) + CHAMBER_CELLS * number :]
                 number += 1
                 cells[PRESSURE_AT], cells[SUM_AT] = place_of_pressure(ix, port), place_of_sum(ix, port)
-                cells[CAPACITANCE], cells[SWEPT] = ahead.C, ahead.swept
+                cells[CAPACITANCE], cells[SWEPT], cells[PORT] = ahead.C, ahead.swept, port
     return number
 
 
