@@ -14,7 +14,7 @@ TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd open
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-# What it can do beyond running a rig: cluster embedded-broker export modbus ni own-components panel serial studies
+# What it can do beyond running a rig: cluster compiled-circuits embedded-broker export modbus ni own-components panel serial studies
 EXTRAS ?=
 LIB := $(PREFIX)/lib/hilserver
 SHARE := $(PREFIX)/share/hilserver
@@ -143,7 +143,7 @@ lock: $(STAMP)  ## update requirements*.lock after a change of the dependencies 
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --extra embedded-broker --extra ni --extra modbus --extra serial --extra panel --extra export \
-	    --extra own-components --extra studies --extra cluster --constraint requirements.lock \
+	    --extra own-components --extra compiled-circuits --extra studies --extra cluster --constraint requirements.lock \
 	    --output-file requirements-run.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 

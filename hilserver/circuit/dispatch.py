@@ -2,63 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hilserver.circuit import engine as e
 from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role, Term
+
+ARRAYS = ("ix", "val", "z", "y", "d")
+"""Arguments of ``evaluate``."""
+TABLES = {"evaluate": (e.N_CALLS, e.CALLS), "evaluate_sampled": (e.N_SAMPLED, e.SAMPLED)}
+"""The generated functions, each with the table of the calls that it makes."""
 
 
 def generate(library: Library) -> str:
-    """Source text of a module with ``evaluate`` and ``evaluate_sampled``.
+    """Source text of a module with ``evaluate``, ``evaluate_sampled``, and for each kernel one call (`call_name`).
 
-    The kernels that they call are k0, k1, … in it; those of the user are called by their number with ``own_kernel``.
+    The kernels that these call are k0, k1, … in it; those of the user are called by their number with ``own_kernel``.
     """
     contracts = library.built_in
     modules = sorted({contract.kernel.function.__module__ for contract in contracts})
     lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
     lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
-    lines += ["import numpy as np", "", "from hilserver.circuit.engine import CALLS, N_CALLS, N_SAMPLED, SAMPLED", ""]
-    lines += _unsigned(contracts)
+    lines += ["import numpy as np", "", *_unsigned(contracts)]
     for contract in contracts:
         function = contract.kernel.function
         lines.append(f"k{contract.kind} = m{modules.index(function.__module__)}.{function.__name__}")
-    for name, number, table, sampled in (
-        ("evaluate", "N_CALLS", "CALLS", False),
-        ("evaluate_sampled", "N_SAMPLED", "SAMPLED", True),
-    ):
-        lines += [
-            "",
-            "",
-            f"def {name}(ix, val, z, y, d):",
-            f"    row = ix[{table}]",
-            f"    for _ in range(ix[{number}]):",
-            "        kind, a, p, r = ix[row], ix[row + u1], ix[row + u2], ix[row + u3]",
-            "        row += u4",
-        ]
-        word = "if"
-        for contract in contracts:
-            if contract.kernel.sampled is sampled:
-                lines.append(f"        {word} kind == u{contract.kind}:  # {contract.component.type_name}")
-                lines += [" " * 12 + line for line in _call(contract)]
-                word = "elif"
-        lines.append("        else:" if word == "elif" else "        if True:")
-        lines += [
-            "            status = own_kernel(kind, ix.ctypes, val.ctypes, z.ctypes, y.ctypes, d.ctypes, a, p, r)",
-            "            if status != 0:",
-            "                raise ArithmeticError",
-        ]
+    for contract in contracts:
+        lines += _definition(call_name(contract.kind), contract)
+    for name, (number, table) in TABLES.items():
+        called = [contract for contract in contracts if contract.kernel.sampled is (name == "evaluate_sampled")]
+        lines += _evaluate(name, number, table, called)
     return "\n".join(lines) + "\n"
+
+
+def _evaluate(name: str, number: int, table: int, called: Sequence[Contract]) -> list[str]:
+    lines = [
+        "",
+        "",
+        f"def {name}({', '.join(ARRAYS)}):",
+        f"    row = ix[{table}]",
+        f"    for _ in range(ix[{number}]):",
+    ]
+    lines += ["        kind, a, p, r = ix[row], ix[row + u1], ix[row + u2], ix[row + u3]", "        row += u4"]
+    for contract in called:
+        word = "if" if contract is called[0] else "elif"
+        lines.append(f"        {word} kind == u{contract.kind}:  # {contract.component.type_name}")
+        lines.append(f"            {call_name(contract.kind)}({', '.join(ARRAYS)}, a, p, r)")
+    lines.append("        else:" if called else "        if True:")
+    return [
+        *lines,
+        "            status = own_kernel(kind, ix.ctypes, val.ctypes, z.ctypes, y.ctypes, d.ctypes, a, p, r)",
+        "            if status != 0:",
+        "                raise ArithmeticError",
+    ]
+
+
+def call_name(kind: int) -> str:
+    """Name of the generated function with one call of a kernel: places of its arguments in ix, val and y are given."""
+    return f"call_{kind}"
 
 
 def generate_own(contract: Contract) -> str:
-    """Source text of a module with ``run``, one call of a kernel of the user, which is k<kind> in it.
+    """Source text of a module with ``call``, one call of a kernel of the user, which is k<kind> in it.
 
     ``entry`` is the same for addresses instead of arrays, whose lengths are never checked.
     """
-    arrays = ("ix", "val", "z", "y", "d")
     lines = ['"""Generated: runs one call of a kernel."""', "", "import numpy as np", "from numba import carray", ""]
-    lines += [*_unsigned([contract]), "ANY = 1 << 40", "", ""]
-    lines += [f"def run({', '.join(arrays)}, a, p, r):", *("    " + line for line in _call(contract)), "", ""]
-    lines += [f"def entry({', '.join(arrays)}, a, p, r):"]
-    lines += [f"    run({', '.join(f'carray({name}, ANY)' for name in arrays)}, a, p, r)"]
+    lines += [*_unsigned([contract]), "ANY = 1 << 40", *_definition("call", contract), "", ""]
+    lines += [f"def entry({', '.join(ARRAYS)}, a, p, r):"]
+    lines += [f"    call({', '.join(f'carray({name}, ANY)' for name in ARRAYS)}, a, p, r)"]
     return "\n".join(lines) + "\n"
+
+
+def _definition(name: str, contract: Contract) -> list[str]:
+    return ["", "", f"def {name}({', '.join(ARRAYS)}, a, p, r):", *("    " + line for line in _call(contract))]
 
 
 def _unsigned(contracts: list[Contract]) -> list[str]:

@@ -61,6 +61,13 @@ def evaluate_sampled(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) 
     raise NotImplementedError
 
 
+def run_code(
+    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, n_steps: int, h: float
+) -> None:
+    """Integrate with the code at the address CODE, which is compiled for this circuit; the real one calls it."""
+    raise NotImplementedError
+
+
 def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
     release_voids(ix, d)

@@ -24,13 +24,14 @@ from numba.core import codegen, types
 
 from hilserver.circuit.library import FIRST_OWN_KIND, MAX_OWN_KINDS, standard_library
 from hilserver.circuit.program import SYMBOL, Parameter, parameters_of
+from hilserver.compiler.circuit_module import circuit_module
 from hilserver.compiler.levels import levels
-from hilserver.compiler.linking import HEAPLESS, OWN_KERNEL, UNWRAPPED, linked
-from hilserver.compiler.loading import FMI
+from hilserver.compiler.linking import CIRCUIT_CODE, HEAPLESS, UNWRAPPED, linked
+from hilserver.compiler.loading import CIRCUIT, FMI
 from hilserver.compiler.lowering import FRAME, unpacking
 from hilserver.compiler.machine_code import compile_c, link, write_object
 from hilserver.compiler.timing import timed
-from hilserver.tick.program import ENTRY_POINTS, OWN_TABLE
+from hilserver.tick.program import ENTRY_POINTS, OWN_KERNEL, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
 
 Progress = Callable[[str, float], None]
@@ -44,7 +45,7 @@ LAST_SHARE = 0.85
 
 
 def build(files: Mapping[str, Path], progress: Progress) -> None:
-    """Compile the program for each CPU level, and for `FMI`, into a shared library at the given path."""
+    """Compile the program for each CPU level, and for `FMI`, into a shared library at the given path; and `CIRCUIT`."""
     libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
     with TemporaryDirectory(prefix="hilserver-build-") as folder:
         functions = linked(standard_library(), "built", Path(folder), options=UNWRAPPED)
@@ -54,6 +55,7 @@ def build(files: Mapping[str, Path], progress: Progress) -> None:
             name, parameters = function.__name__, tuple(parameters_of(function).values())
             entry = _entry(functions.get(name) or numba.njit(function, **HEAPLESS), parameters)
             wrappers.append(_wrapper(name, entry))
+        files[CIRCUIT].write_bytes(circuit_module(libraries, functions, (OWN_KERNELS, RUNTIME)))
         module = _one_module(libraries, wrappers)
         progress("optimising", LAST_SHARE)
         _write(module.as_bitcode(), files, Path(folder))
@@ -162,6 +164,13 @@ define i32 @{OWN_KERNEL}(i64 %kind, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i
   ret i32 %status
 }}
 """
+_GIVEN = "ptr %val, ptr %z, ptr %y, ptr %work, ptr %chambers, i64 %cells, i64 %steps, double %h"
+CIRCUIT_CALL = f"""
+define i32 @{CIRCUIT_CODE}(ptr %code, {_GIVEN}) {{
+  %status = call i32 %code({_GIVEN})
+  ret i32 %status
+}}
+"""
 
 
 def _one_module(libraries: Sequence[Any], wrappers: Sequence[str]) -> Any:
@@ -169,10 +178,10 @@ def _one_module(libraries: Sequence[Any], wrappers: Sequence[str]) -> Any:
     module = llvm.parse_assembly(str(libraries[0].codegen._create_empty_module("hilserver")))
     for library in libraries:
         module.link_in(library._final_module)
-    for text in (*wrappers, OWN_KERNELS, RUNTIME):
+    for text in (*wrappers, OWN_KERNELS, CIRCUIT_CALL, RUNTIME):
         module.link_in(llvm.parse_assembly(text))
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
-            own = item.name.startswith(SYMBOL) and item.name != OWN_KERNEL
+            own = item.name.startswith(SYMBOL) and item.name not in (OWN_KERNEL, CIRCUIT_CODE)
             item.linkage = "external" if own else "internal"
     return module

@@ -23,8 +23,8 @@ from hilserver.circuit.library import Library, standard_library
 from hilserver.compiler.lowering import register_marks
 from hilserver.mechanics import equations
 from hilserver.tick import circuit, lockstep, plant, tick
+from hilserver.tick.program import OWN_KERNEL
 
-GENERATED = ("evaluate", "evaluate_sampled")
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
@@ -44,12 +44,23 @@ CORE: tuple[ModuleType, ...] = (
 LINKED: tuple[ModuleType, ...] = (*CORE, circuit, tick, plant, lockstep)
 """Modules whose functions are compiled as parts of a program: those that call ``evaluate``, and the mechanisms, whose
 functions are too large for a copy in each caller. They access functions of other modules by ordinary imports."""
-OWN_KERNEL = "hilserver_own_kernel"
-"""Symbol of the function that calls a kernel of a user's component by its address."""
+CIRCUIT_CODE = "hilserver_circuit_code"
+"""Symbol of the function that calls the code of a circuit by its address."""
 _CELLS: Any = numba.types.CPointer(numba.types.float64)  # type: ignore[no-untyped-call]
 _INDEX: Any = numba.types.CPointer(numba.types.uint64)  # type: ignore[no-untyped-call]
 OWN_SIGNATURE: Any = numba.types.void(_INDEX, _CELLS, _CELLS, _CELLS, _CELLS, *[numba.types.uint64] * 3)
 """Of such a kernel: index, values, values of the circuit, results, derivatives; places of its arguments in them."""
+_STATUS: Any = numba.types.int32
+_KERNEL: Any = numba.types.ExternalFunction(OWN_KERNEL, _STATUS(numba.types.uint64, *OWN_SIGNATURE.args))
+_LENGTHS = (numba.types.int64, numba.types.int64, numba.types.float64)
+_CODE: Any = numba.types.ExternalFunction(CIRCUIT_CODE, _STATUS(numba.types.uint64, *[_CELLS] * 5, *_LENGTHS))
+
+
+def _run_code(ix, val, z, y, work, chambers, n_steps, h):  # type: ignore[no-untyped-def]
+    """Compiled form of `hilserver.circuit.engine.run_code`."""
+    arrays = val.ctypes, z.ctypes, y.ctypes, work.ctypes, chambers.ctypes
+    if _CODE(ix[engine.CODE], *arrays, chambers.shape[0], n_steps, h) != 0:
+        raise ArithmeticError
 
 
 def linked(
@@ -64,11 +75,13 @@ def linked(
     generated = import_generated(dispatch.generate(library), name, folder)
     for contract in library.built_in:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS, **UNWRAPPED)
-    own: Any = numba.types.ExternalFunction(OWN_KERNEL, numba.types.int32(numba.types.uint64, *OWN_SIGNATURE.args))
-    vars(generated)["own_kernel"] = own
+    vars(generated)["own_kernel"] = _KERNEL
     with cached_in(folder):
-        made = {each: numba.njit(getattr(generated, each), **HEAPLESS, **options) for each in GENERATED}
-        given = {vars(engine)[each]: function for each, function in made.items()}
+        names = [*(dispatch.call_name(contract.kind) for contract in library.built_in), *dispatch.TABLES]
+        made = {each: numba.njit(vars(generated)[each], **HEAPLESS, **options) for each in names}
+        vars(generated).update(made)
+        made["run_code"] = numba.njit(_run_code, **HEAPLESS, **options)
+        given = {item: made[each] for each, item in vars(engine).items() if each in made}
         return made | _link([*LINKED, *modules], given, name, options)
 
 

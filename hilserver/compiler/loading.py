@@ -19,6 +19,8 @@ LEVEL_VARIABLE = "HILSERVER_CPU_LEVEL"
 """Environment variable with the level to load, for comparisons."""
 FMI = "fmi"
 """Name of the shared library of FMUs, among those of the levels: the program with the functions of FMI."""
+CIRCUIT = "circuit"
+"""Name of the file with the intermediate code that is compiled again for a single circuit."""
 FINGERPRINT_FILE = "fingerprint"
 """File beside the shared libraries: the hash of the sources from which they were compiled."""
 
@@ -88,10 +90,15 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def all_files_in(folder: Path) -> dict[str, Path]:
-    """All shared libraries in a folder: that of each level, and that of FMUs."""
-    return {**files_in(folder), FMI: folder / f"{FMI}.so"}
+    """All files of a program in a folder: the shared library of each level, that of FMUs, and the intermediate code."""
+    return {**files_in(folder), FMI: folder / f"{FMI}.so", CIRCUIT: folder / f"{CIRCUIT}.bc"}
 
 
 def fmi_file() -> Path:
     """The shared library of FMUs; builds it if necessary."""
     return all_files_in(standard_file().parent)[FMI]
+
+
+def circuit_bitcode() -> Path:
+    """The intermediate code that is compiled again for a single circuit; builds the program if necessary."""
+    return all_files_in(standard_file().parent)[CIRCUIT]

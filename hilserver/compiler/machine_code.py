@@ -58,7 +58,7 @@ def link(objects: Sequence[Path], path: Path, exported: str = "") -> None:
         script = objects[-1].with_suffix(".exported")
         script.write_text(f"{{ global: {exported} local: *; }};\n")
         option = f"--version-script={script}"
-        command += ["-l:libc.so.6", option if "ld.lld" in command else f"-Wl,{option}"]
+        command += ["-l:libc.so.6", f"-Wl,{option}" if len(_linker()) == 1 else option]
     _run(command, "the compiled program can't be linked")
 
 
@@ -90,15 +90,21 @@ def _c_compiler(level: str) -> list[str]:
 
 
 def _linker() -> list[str]:
+    """The command of a linker with the folders of this system's C library, or else that of a compiler, which links."""
+    folders = [f"-L{folder}" for folder in _library_folders()]
     if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "ld.lld", *(f"-L{folder}" for folder in _library_folders())]
+        return [sys.executable, "-m", "ziglang", "ld.lld", *folders]
+    if linker := shutil.which("ld") or shutil.which("ld.lld"):
+        return [linker, *folders]
     return [_found_compiler()]
 
 
 def _found_compiler() -> str:
     if compiler := shutil.which("cc") or shutil.which("gcc"):
         return compiler
-    text = "A linker is required to compile hilserver: install the Python package ziglang or a C compiler."
+    text = (
+        "A linker is required: install ld (on Debian the package binutils), the Python package ziglang or a C compiler."
+    )
     raise HilserverError(text)
 
 

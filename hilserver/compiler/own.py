@@ -84,9 +84,9 @@ def _compiled(contract: Contract) -> Any:
     with sealed(folder), cached_in(folder):
         generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
-        run, entry = generated.run, generated.entry
-        run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
-        vars(generated)["run"] = numba.njit(run, **HEAPLESS)
+        call, entry = generated.call, generated.entry
+        call.__qualname__, entry.__qualname__ = f"call_{name}", f"entry_{name}"
+        vars(generated)["call"] = numba.njit(call, **HEAPLESS)
         made = numba.njit(entry, cache=True, **OPTIONS, **UNWRAPPED)  # carray requires the heap
         made.compile(OWN_SIGNATURE.args)
         return made

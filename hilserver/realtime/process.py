@@ -10,6 +10,7 @@ ramp to null first.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -20,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from hilserver.circuit.engine import CODE
 from hilserver.circuit.program import Program
 from hilserver.compiler import program_for
+from hilserver.compiler.circuit_code import address
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
@@ -215,6 +218,8 @@ class Loop:
         order.sequence = message.sequence + 1  # 0 stands for none
         if order.kind == CommandKind.SWAP:
             self._swap(message.payload)
+        elif order.kind == CommandKind.CODE:
+            self._use_code(message.payload)
         self._tick_with_command()
 
     def _swap(self, payload: Bytes) -> None:
@@ -225,6 +230,15 @@ class Loop:
             self._work = np.zeros(needed)
         self._program.swap(self.plan.block, self.row, self.index, self.value, source, self._work)
         self._bind()
+
+    def _use_code(self, payload: Bytes) -> None:
+        """Integrate with the code compiled for the running circuit, in the file of a message, which takes 0.1 ms.
+
+        Code of a circuit that has been replaced in the meantime is not used.
+        """
+        file = Path(json.loads(payload.tobytes())["file"])
+        with contextlib.suppress(HilserverError, OSError):
+            self.index[CODE] = address(self.index, self._program, file)
 
 
 def ramp_time(plan: Plan) -> float:

@@ -24,6 +24,7 @@ COMMAND_NAMES: dict[int, str] = {
     **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},
     CommandKind.SWAP: "switch",
     CommandKind.ESTOP: "trip",
+    CommandKind.CODE: "use compiled circuit",
     CommandKind.REACT_WHEN: "react (condition)",
     CommandKind.REACT_THEN: "react",
     CommandKind.PLAY_TARGET: "play (target)",

@@ -88,6 +88,10 @@ class LoopSettings(Datasheet):
         default=(), description="CPUs the loop may use; empty: any"
     )
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
+    compiled_circuit: StrictBool = Field(
+        default=True,
+        description="compile a circuit for itself once it has run for 20 s (needs LLVM): its ticks take less time",
+    )
 
 
 class InputSettings(Datasheet):

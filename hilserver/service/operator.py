@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,13 @@ class Operator:
             self.running, self._posted = replace(self._posted, tick=int(header(row).tick)), None
             self._recent.append(self.running)
 
+    async def use_code(self, circuit: RunningCircuit, file: Path) -> bool:
+        """Let the loop run a circuit with its code, in this file; whether the loop still runs this circuit."""
+        if self._posted is not None or circuit.version != self.running.version:
+            return False
+        await self._post(LoopCommand("", CommandKind.CODE, float(circuit.version), about={"file": str(file)}))
+        return True
+
     def ran(self, version: int) -> RunningCircuit:
         """The circuit of this version; the present one where that is no longer known."""
         known = (*self._recent, self._posted)
@@ -121,7 +129,7 @@ class Operator:
         if isinstance(command, Arm):
             await self._check_before_arming(command)
         for order in self._orders(command):
-            done = await self._post(command, order)
+            done = await self._post(order, command=command)
         self.done(command)
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
 
@@ -160,7 +168,7 @@ class Operator:
 
     # --- plain commands ----------------------------------------------------------------------------------------------
 
-    async def _post(self, command: Command, order: LoopCommand, payload: bytes = b"") -> dict[str, Any]:
+    async def _post(self, order: LoopCommand, payload: bytes = b"", command: Command | None = None) -> dict[str, Any]:
         """Post a record to the loop and wait for the tick that takes it. Raises HilserverError if it refuses."""
         record = command_record(order.kind, order.first, order.second, *order.further)
         if order.about is not None:
@@ -169,7 +177,7 @@ class Operator:
         row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
         self.adopt(row)
         result, mode = int(header(row).result), Mode(int(header(row).mode)).name
-        if result != ResultCode.DONE:
+        if result != ResultCode.DONE and command is not None:
             raise HilserverError(refusal_text(command, order.needs, result, mode))
         return {"mode": mode, "tick": int(header(row).tick)}
 
@@ -205,7 +213,7 @@ class Operator:
         stays = float(new.packed.names == self.running.packed.names)
         self._posted = new
         try:
-            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version), stays), payload)
+            done = await self._post(LoopCommand("", CommandKind.SWAP, float(new.version), stays), payload, command)
         except NotTaken:
             raise
         except HilserverError:

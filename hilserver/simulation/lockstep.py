@@ -15,6 +15,7 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
+from hilserver.compiler.circuit_code import running
 from hilserver.driver import Driver
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
@@ -279,22 +280,14 @@ class LockstepRun:
 
     def _block(self, rows: Floats) -> None:
         given = self._given(len(rows))
-        rig, packed = self.rig, self.packed
-        arguments = (
-            rig.plan.block,
-            packed.index,
-            packed.value,
-            self.row,
-            self._work,
-            self._command,
-            self._inputs,
-            given,
-        )
-        if self._attached:
-            devices = tuple(self._traced(name, attached, len(rows)) for name, attached in self._attached)
-            self.program.run_bridged(*arguments, devices, rows)
-        else:
-            self.program.run_recorded(*arguments, rows)
+        block, value = self.rig.plan.block, self.packed.value
+        with running(self.packed, self.program) as index:
+            arguments = (block, index, value, self.row, self._work, self._command, self._inputs, given)
+            if self._attached:
+                devices = tuple(self._traced(name, attached, len(rows)) for name, attached in self._attached)
+                self.program.run_bridged(*arguments, devices, rows)
+            else:
+                self.program.run_recorded(*arguments, rows)
 
     def _traced(self, name: str, attached: Attached, ticks: int) -> Attached:
         """The device with room for its true values in these ticks, if they are traced."""

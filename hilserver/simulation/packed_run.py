@@ -10,6 +10,7 @@ import numpy as np
 from hilserver.circuit import engine as e
 from hilserver.circuit.pack import INTEGRATORS, PackedCircuit
 from hilserver.circuit.program import Program
+from hilserver.compiler.circuit_code import running
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_objects
@@ -48,9 +49,8 @@ def run_packed(
     steps, work, done = int(circuit.index[e.SUBSTEPS]), np.zeros(circuit.work_size), 0
     while done < len(rows):
         part = slice(done, len(rows) if pacing is None else done + pacing.due())
-        program.run_free(
-            circuit.index, circuit.value, values, work, places, columns[part], steps, dt / steps, rows[part]
-        )
+        with running(circuit, program) as index:
+            program.run_free(index, circuit.value, values, work, places, columns[part], steps, dt / steps, rows[part])
         if pacing is not None:
             pacing.computed(len(rows[part]), values)
         done += len(rows[part])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.compiler import compiled_program
+from hilserver.compiler.circuit_code import running
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
@@ -312,17 +313,9 @@ class _Replay:
         places = order[self._inputs]
         given = np.ascontiguousarray(np.where(places >= 0, rows[:, places], 0.0))
         result = np.empty((len(rows), len(order)))
-        self.program.run_recorded(
-            self.rig.plan.block,
-            self._packed.index,
-            self._packed.value,
-            self._row,
-            self._work,
-            command,
-            self._inputs,
-            given,
-            result,
-        )
+        block, value = self.rig.plan.block, self._packed.value
+        with running(self._packed, self.program) as index:
+            self.program.run_recorded(block, index, value, self._row, self._work, command, self._inputs, given, result)
         return result
 
     def _compare(self, logged: Floats, replayed: Floats, number: int, columns: _Names) -> None:

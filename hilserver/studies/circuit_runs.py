@@ -15,6 +15,7 @@ from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import compiled_program
+from hilserver.compiler.circuit_code import running
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.driven import drivers, is_continuous
@@ -135,9 +136,10 @@ class CircuitRuns:
         for start in range(0, len(self.time), BLOCK):
             part, before = slice(start, min(start + BLOCK, len(self.time))), clock.thread_time()
             block = rows[: part.stop - part.start]
-            self.program.run_free(
-                packed.index, packed.value, values, work, places, given[part], steps, self.subject.tick / steps, block
-            )
+            with running(packed, self.program) as index:
+                self.program.run_free(
+                    index, packed.value, values, work, places, given[part], steps, self.subject.tick / steps, block
+                )
             self.computed += clock.thread_time() - before
             kept[:, part] = block[:, columns].T
             if not np.isfinite(values).all():

@@ -15,6 +15,7 @@ from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.compiler import compiled_program
+from hilserver.compiler.circuit_code import running
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.plan import first_row
@@ -86,9 +87,10 @@ class RunsOfLog:
         for part in log.parts(BLOCK):
             command = log.commands[part.start].copy() if part.start in log.commands else no_command()
             block = rows[: part.stop - part.start]
-            self.program.run_recorded(
-                plan.block, packed.index, packed.value, row, work, command, given, log.given[part], block
-            )
+            with running(packed, self.program) as index:
+                self.program.run_recorded(
+                    plan.block, index, packed.value, row, work, command, given, log.given[part], block
+                )
             self._require_no_trip(block, part)
             if clock.thread_time() - begun > limit:
                 at = float(log.time[part.stop - 1])

@@ -71,6 +71,7 @@ class CommandKind(IntEnum):
     PLAY_DRIVE = 16
     PLAY = 17
     PLAY_END = 18
+    CODE = 19
 
 
 class ResultCode(Explained):

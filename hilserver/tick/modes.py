@@ -26,7 +26,8 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
     if kind == CommandKind.NOTHING:
         return
     head.command = taken.sequence
-    head.result = carry_out(plan, row, taken, action)
+    # With CODE, the circuit is integrated by other code from this tick on, with the same results.
+    head.result = ResultCode.DONE if kind == CommandKind.CODE else carry_out(plan, row, taken, action)
 
 
 @compilable

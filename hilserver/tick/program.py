@@ -43,8 +43,8 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     valve_record.mean_shares_of,
 )
 """The functions that can be called from Python, in compiled form, as functions of the program with the same name."""
-OWN_TABLE = "hilserver_own_kernels"
-"""Symbol of the table with the addresses of the kernels of the user's components."""
+OWN_KERNEL, OWN_TABLE = "hilserver_own_kernel", "hilserver_own_kernels"
+"""Symbols of the function that calls a kernel of the user by its address, and of the table with these addresses."""
 MIN_WORK = 64
 """Number of scratch values for the bridges."""
 

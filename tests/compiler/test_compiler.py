@@ -112,6 +112,7 @@ def test_a_package_is_filled_from_what_is_built(where: str, tmp_path: Path, monk
     storing.fill(tmp_path / where)
     assert {path.name for path in (tmp_path / where).iterdir()} == {
         *(f"{level}.so" for level in levels()),
+        "circuit.bc",
         "fmi.so",
         "fingerprint",
     }

@@ -26,7 +26,18 @@ LOCKED_EXTRAS = {
     "requirements.lock": ("dev", "embedded-broker"),
     # what "make install" installs: a part of it
     "requirements-run.lock": (
-        *("embedded-broker", "ni", "modbus", "serial", "panel", "export", "own-components", "studies", "cluster"),
+        *(
+            "embedded-broker",
+            "ni",
+            "modbus",
+            "serial",
+            "panel",
+            "export",
+            "own-components",
+            "compiled-circuits",
+            "studies",
+            "cluster",
+        ),
     ),
 }
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")

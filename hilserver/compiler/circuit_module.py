@@ -1,0 +1,110 @@
+"""The part of the program that is compiled again for a single circuit, as LLVM's intermediate code.
+
+It consists of the integrators and of a function for one call of each kernel. What is missing is the circuit: its index,
+and ``evaluate``, which calls its kernels (`hilserver.compiler.specialising`).
+
+Importing this module loads Numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from hilserver.circuit.dispatch import ARRAYS, call_name
+from hilserver.circuit.library import standard_library
+from hilserver.compiler.specialising import ENTRY_ARRAYS, EVALUATE, INTEGRATE, KERNEL
+
+LONGEST = 1 << 40
+"""Number of elements of an array whose length is not known; none is checked."""
+
+
+def circuit_module(libraries: Sequence[Any], functions: Mapping[str, Any], shared: Sequence[str]) -> bytes:
+    """The module: of Numba's ``libraries`` those without ``evaluate``; ``functions``: those of the program by name.
+
+    ``shared``: intermediate code of what the whole program also has.
+    """
+    missing = {name: functions[name] for name in EVALUATE}
+    module = llvm.parse_assembly(str(libraries[0].codegen._create_empty_module("circuit")))
+    own = [_compiled(function).library for function in missing.values()]
+    for each in libraries:
+        if not any(each is other for other in own):
+            module.link_in(each._final_module, preserve=True)  # the whole program needs it, too
+    texts = [_evaluate(name, _symbol(function)) for name, function in missing.items()]
+    texts += [_kernel(each.kind, _symbol(functions[call_name(each.kind)])) for each in standard_library().built_in]
+    for text in (*shared, *texts, _integrate(_symbol(functions["integrate"]))):
+        module.link_in(llvm.parse_assembly(text))
+    for item in (*module.functions, *module.global_variables):
+        if not item.is_declaration:
+            item.linkage = "external" if item.name.startswith(("circuit_", "hilserver_")) else "internal"
+    _remove_unused(module)
+    return bytes(module.as_bitcode())
+
+
+def _remove_unused(module: Any) -> None:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+
+
+def _symbol(function: Any) -> str:
+    return str(_compiled(function).fndesc.llvm_func_name)
+
+
+def _compiled(function: Any) -> Any:
+    """A function as compiled by Numba; all its callers give it arguments of the same types."""
+    (compiled,) = function.overloads.values()
+    return compiled
+
+
+def _given(array: str, length: int | str = LONGEST) -> str:
+    """An array of Numba as the arguments of a call: owner, parent, length, size of an element, address, shape, step."""
+    return f"ptr null, ptr null, i64 {length}, i64 8, ptr %{array}, i64 {length}, i64 8"
+
+
+def _taken(array: str) -> str:
+    """The same as parameters of a function."""
+    names = ("owner", "parent", "length", "size", "", "shape", "step")
+    kinds = ("ptr", "ptr", "i64", "i64", "ptr", "i64", "i64")
+    return ", ".join(f"{kind} %{array}{'.' if name else ''}{name}" for kind, name in zip(kinds, names, strict=True))
+
+
+def _evaluate(name: str, symbol: str) -> str:
+    addresses = ", ".join(f"ptr %{array}" for array in ARRAYS)
+    return f"""
+declare i32 @{EVALUATE[name]}({addresses})
+define i32 @"{symbol}"(ptr %result, ptr %error, {", ".join(map(_taken, ARRAYS))}) {{
+  %status = call i32 @{EVALUATE[name]}({addresses})
+  ret i32 %status
+}}
+"""
+
+
+def _kernel(kind: int, symbol: str) -> str:
+    parameters = ", ".join([*(f"ptr %{array}" for array in ARRAYS), "i64 %a, i64 %p, i64 %r"])
+    return f"""
+declare i32 @"{symbol}"(ptr, ptr, {", ".join(map(_taken, ARRAYS))}, i64, i64, i64)
+define i32 @{KERNEL}{kind}({parameters}) alwaysinline {{
+  %result = alloca ptr
+  %error = alloca ptr
+  %status = call i32 @"{symbol}"(ptr %result, ptr %error, {", ".join(map(_given, ARRAYS))}, i64 %a, i64 %p, i64 %r)
+  ret i32 %status
+}}
+"""
+
+
+def _integrate(symbol: str) -> str:
+    taken = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS)
+    given = ", ".join(_given(array, "%cells" if array == "chambers" else LONGEST) for array in ENTRY_ARRAYS)
+    return f"""
+declare i32 @"{symbol}"(ptr, ptr, {", ".join(map(_taken, ENTRY_ARRAYS))}, i64, double)
+define i32 @{INTEGRATE}({taken}, i64 %cells, i64 %steps, double %h) alwaysinline {{
+  %result = alloca ptr
+  %error = alloca ptr
+  %status = call i32 @"{symbol}"(ptr %result, ptr %error, {given}, i64 %steps, double %h)
+  ret i32 %status
+}}
+"""

@@ -1,0 +1,103 @@
+"""Compiles the integrators for one circuit alone: ``python -m hilserver.compiler.specialising < INDEX``.
+
+To LLVM the circuit's index is a constant. It knows then which kernels are called with which values, how long each loop
+is and which branches are never taken, and nothing of it is left for the processor to do. The operations on numbers and
+their order are the same, so are the results, bit for bit. Parameters are not constants: one code serves all variants
+of a circuit.
+
+Importing this module loads LLVM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from hilserver.circuit.dispatch import ARRAYS, TABLES
+from hilserver.circuit.library import FIRST_OWN_KIND
+from hilserver.compiler.circuit_code import ENTRY, FILE, folder_of, without_code
+from hilserver.compiler.levels import level_of_this_machine
+from hilserver.compiler.loading import circuit_bitcode
+from hilserver.compiler.machine_code import link, write_object
+from hilserver.compiler.seal import sealed
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Indices
+from hilserver.tick.program import OWN_KERNEL, OWN_TABLE
+
+EVALUATE = {"evaluate": "circuit_evaluate", "evaluate_sampled": "circuit_evaluate_sampled"}
+"""Functions of the engine that call the kernels, and their symbols in the module."""
+KERNEL, INTEGRATE = "circuit_kernel_", "circuit_integrate"
+"""Symbols in the module: one call of a kernel, with its number behind; the integrators."""
+ENTRY_ARRAYS = ("ix", "val", "z", "y", "work", "chambers")
+"""Arguments of the integrators that are arrays; the length of the last one, number of steps and step follow."""
+LOWEST_PRIORITY = 19
+
+
+def write_code(index: Indices, file: Path) -> None:
+    """Compile for a circuit of this index into a shared library. Raises HilserverError if there is no linker."""
+    module = llvm.parse_bitcode(circuit_bitcode().read_bytes())
+    module.link_in(llvm.parse_assembly("\n".join(_text(index))))
+    for item in (*module.functions, *module.global_variables):
+        if not item.is_declaration:
+            item.linkage = "external" if item.name in (ENTRY, OWN_TABLE) else "internal"
+    compiled = file.with_suffix(".o")
+    write_object(module.as_bitcode(), level_of_this_machine(), compiled)
+    link([compiled], file)
+    compiled.unlink()
+
+
+def _text(index: Indices) -> Iterator[str]:
+    """Intermediate code with the index, the calls of the kernels, and the entry point."""
+    cells = ", ".join(f"i64 {int(cell)}" for cell in index)
+    yield f"@circuit_index = internal constant [{len(index)} x i64] [{cells}], align 64"
+    for name, symbol in EVALUATE.items():
+        yield from _evaluate(index, symbol, *TABLES[name])
+    given = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS[1:])
+    yield f"declare i32 @{INTEGRATE}(ptr, {given}, i64, i64, double)"
+    apart = given.replace("ptr ", "ptr noalias ").replace("noalias %chambers", "%chambers")  # those are a part of work
+    yield f"define i32 @{ENTRY}({apart}, i64 %cells, i64 %steps, double %h) {{"
+    yield f"  %status = call i32 @{INTEGRATE}(ptr @circuit_index, {given}, i64 %cells, i64 %steps, double %h)"
+    yield "  ret i32 %status\n}"
+
+
+def _evaluate(index: Indices, symbol: str, number: int, table: int) -> Iterator[str]:
+    """The calls of a table of the index, one after the other; the first status of an error is returned."""
+    arrays = ", ".join(f"ptr %{array}" for array in ARRAYS[1:])
+    first = int(index[table])
+    calls = index[first : first + 4 * int(index[number])].reshape(-1, 4).tolist()
+    for kind in sorted({kind for kind, *_ in calls if kind < FIRST_OWN_KIND}):
+        yield f"declare i32 @{KERNEL}{kind}(ptr, {arrays}, i64, i64, i64)"
+    yield f"define i32 @{symbol}(ptr %ix, {arrays.replace('ptr', 'ptr noalias')}) {{"
+    for k, (kind, *places) in enumerate(calls):
+        own = kind >= FIRST_OWN_KIND
+        words = [
+            f"i64 {kind}, ptr @circuit_index" if own else "ptr @circuit_index",
+            arrays,
+            *(f"i64 {n}" for n in places),
+        ]
+        yield f"  %status.{k} = call i32 @{OWN_KERNEL if own else f'{KERNEL}{kind}'}({', '.join(words)})"
+        if own:
+            yield f"  %failed.{k} = icmp ne i32 %status.{k}, 0"
+            yield f"  br i1 %failed.{k}, label %end.{k}, label %next.{k}\nend.{k}:\n  ret i32 %status.{k}\nnext.{k}:"
+    yield "  ret i32 0\n}"
+
+
+def main() -> None:
+    """Compile for the index on the standard input into the cache, at the lowest priority."""
+    os.nice(LOWEST_PRIORITY)
+    index = without_code(np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint64))
+    folder = folder_of(index)
+    with sealed(folder):
+        write_code(index, folder / FILE)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except HilserverError as error:
+        sys.exit(str(error))

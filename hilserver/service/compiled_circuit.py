@@ -1,0 +1,75 @@
+"""Compiles the circuit that the loop runs, once it has run for a while, and lets the loop take over the code.
+
+The loop runs every circuit at once, by the code that all circuits share. That of a circuit alone takes less time in
+every tick, for the same results; a process of the lowest priority makes it meanwhile. A switch ends its use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+
+from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Indices
+from hilserver.service.operator import RunningCircuit
+
+SETTLED = 20.0
+"""Seconds for which a circuit has run before it is compiled: who tries values, switches more often than that."""
+LOOK = 0.5
+_log = logging.getLogger(__name__)
+
+
+class CompiledCircuit:
+    """``running`` returns the circuit that the loop runs; ``use`` lets the loop use its code."""
+
+    def __init__(
+        self,
+        running: Callable[[], RunningCircuit],
+        use: Callable[[RunningCircuit, Path], Awaitable[bool]],
+        settled: float = SETTLED,
+    ) -> None:
+        self._running, self._use, self._settled = running, use, settled
+
+    async def keep(self, tell: Callable[[str | None, str], None]) -> None:
+        """Compile each circuit that stays. ``tell``: reports what happens (no trouble; text)."""
+        if not can_compile():
+            return
+        done = 0
+        while True:
+            circuit = await self._settled_circuit(done)
+            done = circuit.version
+            try:
+                file = compiled_file(circuit.packed.index) or await _compiled(circuit.packed.index)
+                if await self._use(circuit, file):
+                    tell(None, "The loop integrates the circuit with code of its own now, which takes less time.")
+            except (HilserverError, OSError) as error:
+                _log.warning("the circuit runs without code of its own: %s", error)
+
+    async def _settled_circuit(self, done: int) -> RunningCircuit:
+        """Wait for a circuit of another version than ``done`` that has not been switched for a while."""
+        circuit, since = self._running(), 0.0
+        while circuit.version == done or since < self._settled:
+            await asyncio.sleep(LOOK)
+            same = self._running().version == circuit.version
+            circuit, since = self._running(), since + LOOK if same else 0.0
+        return circuit
+
+
+async def _compiled(index: Indices) -> Path:
+    """Compile in a process, which ends with this task. Raises HilserverError if it can't be compiled."""
+    process = await asyncio.create_subprocess_exec(*COMPILE, stdin=PIPE, stdout=DEVNULL, stderr=PIPE)
+    try:
+        _, error = await process.communicate(index.tobytes())
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if (file := compiled_file(index)) is None:
+        raise HilserverError(error.decode(errors="replace").strip() or "it can't be compiled.")
+    return file

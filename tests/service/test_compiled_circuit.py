@@ -1,0 +1,116 @@
+"""The server compiles the circuit that it runs, and the loop takes the code over while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from service_bench import set_in_motion
+from service_harness import Panel, Server, eventually, talk
+
+from hilserver.compiler.circuit_code import compile_for
+from hilserver.errors import HilserverError
+from hilserver.rig.build import load_rig
+from hilserver.service import compiled_circuit
+from hilserver.service.compiled_circuit import CompiledCircuit
+from hilserver.simulation.replay import replay_log
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+
+class Rig:
+    """What the loop runs, and what it was told to use."""
+
+    def __init__(self) -> None:
+        self.circuit: Any = SimpleNamespace(version=1, packed=SimpleNamespace(index=1))
+        self.used: list[tuple[int, Path]] = []
+        self.told: list[str] = []
+
+    async def use(self, circuit: Any, file: Path) -> bool:
+        self.used.append((circuit.version, file))
+        return True
+
+    def switch(self) -> None:
+        version = self.circuit.version + 1
+        self.circuit = SimpleNamespace(version=version, packed=SimpleNamespace(index=version))
+
+    async def keep(self, then: Any) -> None:
+        compiling = CompiledCircuit(lambda: self.circuit, self.use, settled=0.05)
+        task = asyncio.create_task(compiling.keep(lambda trouble, text: self.told.append(text)))
+        await then()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Any) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The circuits that were compiled, in place of a compiler; number 2 can't be."""
+    done: list[int] = []
+
+    async def compiled(index: int) -> Path:
+        done.append(index)
+        if index == 2:
+            raise HilserverError("no linker.")
+        return Path(f"/{index}")
+
+    monkeypatch.setattr(compiled_circuit, "LOOK", 0.01)
+    monkeypatch.setattr(compiled_circuit, "compiled_file", lambda index: None)
+    monkeypatch.setattr(compiled_circuit, "_compiled", compiled)
+    return done
+
+
+def test_every_circuit_that_stays_is_compiled_once(compiled: list[int]) -> None:
+    rig = Rig()
+
+    async def switched() -> None:
+        await until(lambda: rig.used == [(1, Path("/1"))])
+        rig.switch()
+        await until(lambda: compiled == [1, 2])
+        rig.switch()
+        await until(lambda: len(rig.used) == 2)
+
+    asyncio.run(asyncio.wait_for(rig.keep(switched), 30))
+    assert (compiled, rig.used) == ([1, 2, 3], [(1, Path("/1")), (3, Path("/3"))])
+    assert len(rig.told) == 2
+
+
+def test_a_circuit_that_is_switched_again_is_not_compiled(compiled: list[int]) -> None:
+    rig = Rig()
+
+    async def tries() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+            rig.switch()
+        last = rig.circuit.version
+        await until(lambda: [version for version, _ in rig.used] == [last])
+
+    asyncio.run(asyncio.wait_for(rig.keep(tries), 30))
+    assert compiled == [rig.circuit.version]
+
+
+@pytest.mark.realtime
+def test_a_running_loop_takes_the_code_over_and_its_log_is_replayed(tmp_path: Path) -> None:
+    compile_for(load_rig(CONFIG / "rigs/demo.toml").packed.index)  # so that the server finds it
+    with Server(tmp_path) as server:
+        set_in_motion(server)
+
+        async def wait(user: Panel) -> None:
+            await user.see("events", lambda event: "code of its own" in event["text"], within=120.0)
+            await user.do("switch", component="main_valve", set={"f45": "20 Hz"})
+
+        talk(server, wait)
+        eventually(lambda: server.logged(100))
+    (log,) = server.logs
+    found = replay_log(log)
+    assert found.switches == 1
+    assert found.ok
