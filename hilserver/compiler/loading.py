@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hilserver.circuit.program import SYMBOL, Function, Program, parameters_of
-from hilserver.compiler.levels import level_of_this_machine, levels
+from hilserver.compiler.levels import V2, level_of_this_machine, levels
 from hilserver.compiler.seal import is_sealed, require_seal
 from hilserver.compiler.sources import SHIPPED, cache_folder, fingerprint
 from hilserver.errors import HilserverError
@@ -19,6 +19,8 @@ LEVEL_VARIABLE = "HILSERVER_CPU_LEVEL"
 """Environment variable with the level to load, for comparisons."""
 FMI = "fmi"
 """Name of the shared library of FMUs, among those of the levels: the program with the functions of FMI."""
+RUNNER = "hilserver-runner"
+"""Name of the executable program that runs a packed rig without Python, beside the shared libraries."""
 FINGERPRINT_FILE = "fingerprint"
 """File beside the shared libraries: the hash of the sources from which they were compiled."""
 
@@ -88,10 +90,21 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def all_files_in(folder: Path) -> dict[str, Path]:
-    """All shared libraries in a folder: that of each level, and that of FMUs."""
-    return {**files_in(folder), FMI: folder / f"{FMI}.so"}
+    """All compiled files in a folder: the shared library of each level, that of FMUs, the runner."""
+    return {**files_in(folder), FMI: folder / f"{FMI}.so", RUNNER: folder / RUNNER}
 
 
 def fmi_file() -> Path:
     """The shared library of FMUs; builds it if necessary."""
     return all_files_in(standard_file().parent)[FMI]
+
+
+def runner_files() -> dict[str, Path]:
+    """The runner, and the shared library of each level, by their names beside a packed rig; builds them if necessary.
+
+    Raises HilserverError on a machine for which there is no runner.
+    """
+    if V2 not in levels():
+        raise HilserverError(f"the runner is for x86-64, and this machine is {levels()[0]}.")
+    folder = standard_file().parent
+    return {RUNNER: folder / RUNNER, **{f"{level}.so": path for level, path in files_in(folder).items()}}

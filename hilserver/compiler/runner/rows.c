@@ -1,0 +1,175 @@
+/* Runs without a clock: lockstep against the simulated devices, and the replay of recorded rows. And files of rows. */
+#include "runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const char MAGIC[8] = {'H', 'I', 'L', 'R', 'O', 'W', 'S', '1'};
+
+/* --- writing --------------------------------------------------------------------------------------------------------- */
+
+static int write_all(int file, const void *bytes, size_t n) {
+    const char *rest = bytes;
+    while (n > 0) {
+        ssize_t done = write(file, rest, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return 0;
+        rest += done, n -= (size_t)done;
+    }
+    return 1;
+}
+
+/* Create a file of rows; it must not exist. */
+int rows_create(RowsFile *rows, const char *path, const Pack *pack, int64_t width) {
+    RowsHead head = {.width = width, .n_text = pack->head->about.n};
+    memcpy(head.magic, MAGIC, sizeof MAGIC);
+    memcpy(head.fingerprint, pack->head->fingerprint, FINGERPRINT);
+    rows->min_free = pack->head->min_free;
+    rows->file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (rows->file < 0) return refuse("%s: can't be created: %s", path, strerror(errno));
+    return (write_all(rows->file, &head, sizeof head) &&
+            write_all(rows->file, cells_of(pack, pack->head->about), (size_t)head.n_text * CELL)) ||
+           refuse("%s: can't be written: %s", path, strerror(errno));
+}
+
+/* Append a record; 0 if it can't be written. */
+int rows_add(RowsFile *rows, uint32_t kind, const void *cells, int64_t n) {
+    RecordHead head = {.kind = kind, .n = n};
+    if (rows->file < 0) return 1;
+    head.checksum = crc32_of(kind, cells, (size_t)n * CELL);
+    return write_all(rows->file, &head, sizeof head) && write_all(rows->file, cells, (size_t)n * CELL);
+}
+
+int rows_close(RowsFile *rows) {
+    int file = rows->file;
+    rows->file = -1;
+    return file < 0 || close(file) == 0;
+}
+
+/* --- lockstep --------------------------------------------------------------------------------------------------------- */
+
+/* Run so many ticks without a clock. Orders are "TICK COMMAND": one command per tick; "TICK miss N": N ticks are missed
+   before this one. */
+int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_orders, const char *out) {
+    RowsFile rows = {.file = -1};
+    int64_t missed = 0, sequence = 0;
+    if (out != NULL && !rows_create(&rows, out, &loop->pack, loop->width)) return 0;
+    for (int64_t k = 0; k < ticks; k++) {
+        missed = 0;
+        for (int i = 0; i < n_orders; i++) {
+            char *text;
+            if (strtoll(orders[i], &text, 10) != k) continue;
+            if (sscanf(text, " miss %" SCNd64, &missed) == 1) continue;
+            if (!command_from(&loop->pack, text, loop->command.number)) return 0;
+            loop->command.cell[MESSAGE_CELLS - 1] = ++sequence;
+        }
+        loop->whole[loop->columns[TICK]] += missed + 1;
+        loop->whole[loop->columns[MISSED]] = missed;
+        int written = loop->command.cell[0] == 0 || rows_add(&rows, COMMAND, loop->command.cell, MESSAGE_CELLS);
+        if (!loop_step(loop)) return 0;
+        written = written && rows_add(&rows, ROW, loop->row, loop->width);
+        if (!written) return refuse("%s: can't be written: %s", out, strerror(errno));
+    }
+    print_state(loop, loop->row, -1, 0.0);
+    return rows_close(&rows) || refuse("%s: can't be written: %s", out, strerror(errno));
+}
+
+/* --- replay ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t rows, differing, first_row, first_column;
+} Compared;
+
+static int is_nan_of(const int64_t *cell) {
+    return (*cell & INT64_C(0x7FF0000000000000)) == INT64_C(0x7FF0000000000000) &&
+           (*cell & INT64_C(0x000FFFFFFFFFFFFF)) != 0;
+}
+
+static void compare(Compared *found, const int64_t *recorded, const int64_t *computed, int64_t width) {
+    int same = 1;
+    for (int64_t i = 0; i < width; i++) {
+        if (recorded[i] == computed[i] || (is_nan_of(&recorded[i]) && is_nan_of(&computed[i]))) continue;
+        if (found->differing == 0 && same) found->first_row = found->rows, found->first_column = i;
+        same = 0;
+    }
+    found->differing += !same;
+    found->rows++;
+}
+
+/* Use the circuit of a record: three lengths, index, values. */
+static int use_circuit(Loop *loop, int64_t *cells, int64_t n) {
+    const int64_t limit = (int64_t)1 << 32;
+    if (n < 3 || cells[0] < 0 || cells[1] < 0 || cells[2] < 0 || cells[0] > limit || cells[1] > limit ||
+        cells[2] > limit || cells[0] + cells[1] + 3 != n)
+        return 0;
+    return loop_use(loop, cells + 3, cells[0], (double *)(cells + 3 + cells[0]), cells[1], cells[2]);
+}
+
+/* Do what a record says. */
+static int replay_record(Loop *loop, const RecordHead *head, int64_t *cells, RowsFile *out, Compared *found) {
+    switch (head->kind) {
+    case CIRCUIT: return use_circuit(loop, cells, head->n);
+    case START:
+        if (head->n != loop->width) return 0;
+        memcpy(loop->row, cells, (size_t)head->n * CELL);
+        return 1;
+    case COMMAND:
+        if (head->n != MESSAGE_CELLS) return 0;
+        memcpy(&loop->command, cells, sizeof loop->command);
+        return 1;
+    case ROW:
+        if (head->n != loop->width) return 0;
+        for (int64_t i = 0; i < loop->pack.head->columns.n; i++)
+            loop->whole[loop->columns[i]] = cells[loop->columns[i]];
+        if (!loop_tick(loop)) return 0;
+        compare(found, cells, loop->whole, loop->width);
+        return rows_add(out, ROW, loop->row, loop->width);
+    default: return 0;
+    }
+}
+
+/* The cells of the next record, in the file's bytes; NULL at the end, or where it is not complete or damaged. */
+static int64_t *next_record(const RecordHead *head, char *end) {
+    int64_t room = end - (char *)head;
+    if (room < (int64_t)sizeof *head || head->n < 0 || head->n > (room - (int64_t)sizeof *head) / CELL) return NULL;
+    int64_t *cells = (int64_t *)(head + 1);
+    return crc32_of(head->kind, cells, (size_t)head->n * CELL) == head->checksum ? cells : NULL;
+}
+
+/* Replay a file of rows: its inputs and commands again, all values compared. 1 if all are bit-identical. */
+int replay(Loop *loop, const char *path, const char *out) {
+    size_t size = 0;
+    Compared found = {0};
+    RowsFile rows = {.file = -1};
+    errno = 0;
+    char *bytes = read_file(path, &size);
+    const RowsHead *head = (const RowsHead *)bytes;
+    if (bytes == NULL) return refuse("%s: can't be read: %s", path, strerror(errno));
+    if (size < sizeof *head || memcmp(head->magic, MAGIC, sizeof MAGIC) != 0)
+        return refuse("%s: is not a file of rows", path);
+    if (memcmp(head->fingerprint, loop->pack.head->fingerprint, FINGERPRINT) != 0 || head->width != loop->width)
+        return refuse("%s: is not of this rig, or of another version of hilserver", path);
+    if (head->n_text < 0 || head->n_text > (int64_t)((size - sizeof *head) / CELL))
+        return refuse("%s: is damaged", path);
+    if (out != NULL && !rows_create(&rows, out, &loop->pack, loop->width)) return 0;
+    char *end = bytes + size, *at = bytes + sizeof *head + head->n_text * CELL;
+    for (int64_t *cells; (cells = next_record((RecordHead *)at, end)) != NULL;) {
+        RecordHead *record = (RecordHead *)at;
+        if (!replay_record(loop, record, cells, &rows, &found))
+            return refuse("%s: the record at byte %lld can't be replayed", path, (long long)(at - bytes));
+        at = (char *)(cells + record->n);
+    }
+    if (at != end) refuse("%s: is damaged or not complete from byte %lld on", path, (long long)(at - bytes));
+    if (!rows_close(&rows)) return refuse("%s: can't be written: %s", out, strerror(errno));
+    if (found.differing > 0)
+        return refuse("%lld of %lld rows differ, first row %lld in column %lld", (long long)found.differing,
+                      (long long)found.rows, (long long)found.first_row, (long long)found.first_column);
+    printf("{\"rows\": %lld, \"bit_identical\": true}\n", (long long)found.rows);
+    return at == end && (found.rows > 0 || refuse("%s: has no rows", path));
+}
