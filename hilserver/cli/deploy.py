@@ -24,6 +24,16 @@ def deploy(
     downgrade: Annotated[
         bool, typer.Option("--downgrade", help="deploy even if a newer version of hilserver runs there")
     ] = False,
+    runner: Annotated[
+        bool,
+        typer.Option("--runner", help="a machine without Python: the rig runs in hilserver-runner, a small program"),
+    ] = False,
+    send: Annotated[
+        str | None,
+        typer.Option(
+            help="with --runner: only send a command, such as arm, start or input joystick 0.5", metavar="COMMAND"
+        ),
+    ] = None,
     rollback: Annotated[bool, typer.Option("--rollback", help="only let the previous release run again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="only end the server, with its valves at null")] = False,
     ssh_config: Annotated[
@@ -35,28 +45,40 @@ def deploy(
     The machine needs ssh and the same version of Python as this one, but no access to the internet. What runs there
     goes on running until the new release is complete and hilserver doctor finds no error there; if the new one does not
     start, the old one runs again. An armed rig is not touched.
+
+    With --runner, which then belongs to every call for this machine, it needs no Python either.
     """
     from hilserver.commissioning.deployment import Target, fetch_logs, roll_back
     from hilserver.commissioning.deployment import deploy as bring
+    from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner, fetch_rows
     from hilserver.errors import HilserverError
     from hilserver.toml import read_toml
 
-    if sum((status, logs is not None, rollback, stop)) > 1:
-        raise HilserverError("--status, --logs, --rollback and --stop: one at a time.")
+    if sum((status, logs is not None, rollback, stop, send is not None)) > 1:
+        raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
+    if send is not None and not runner:
+        raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
+    if extra and runner:
+        raise HilserverError("--extra is for a server: the runner has no libraries.")
     name = read_toml(rig).get("name")
     if not isinstance(name, str):
         raise HilserverError(f"{rig}: has no name.")
-    there = Target(target, name, ssh_config)
+    there = (RunnerTarget if runner else Target)(target, name, ssh_config)
     if status:
         _show(there)
     elif logs is not None:
-        for file in fetch_logs(there, logs):
+        for file in fetch_rows(there, logs) if isinstance(there, RunnerTarget) else fetch_logs(there, logs):
             typer.echo(file)
+    elif send is not None and isinstance(there, RunnerTarget):
+        typer.echo(f"{target}: {name} is {there.send(send)['mode']}.")
     elif rollback:
         typer.echo(f"{target}: release {roll_back(there)} of {name} runs again.")
     elif stop:
         there.ask("stop")
         typer.echo(f"{target}: {name} does not run.")
+    elif isinstance(there, RunnerTarget):
+        release = deploy_runner(rig, there, typer.echo, downgrade=downgrade)
+        typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
     else:
         release = bring(rig, there, extra or (), typer.echo, downgrade=downgrade)
         typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
@@ -75,6 +97,8 @@ def _show(there: Target) -> None:
     typer.echo(f"{there.rig}  {state['mode']}  tick {state['tick']}  missed {state['missed_ticks']}")
     if state["fault"]:
         typer.echo(f"fault: {state['fault']}")
-    if (loop := state["loop"]) is not None:
+    if "time_sync_error" in state:
+        typer.echo(f"time synchronisation error {1e6 * state['time_sync_error']:.0f} µs")
+    if (loop := state.get("loop")) is not None:
         error, wake_up = 1e6 * loop["time_sync_error"], 1e6 * loop["wake_up"]["median"]
         typer.echo(f"time synchronisation error {error:.0f} µs, wake-up {wake_up:.0f} µs (median)")

@@ -21,7 +21,7 @@ class Part(NamedTuple):
 
 
 class Image:
-    """Collects arrays; ``relocations`` are pairs: a cell that holds an address, and the cell that it is the address of."""
+    """Collects arrays. ``relocations`` are pairs: a cell with an address, and the cell that it is the address of."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

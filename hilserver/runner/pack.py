@@ -116,6 +116,7 @@ def packed_bytes(rig: Rig, *, with_devices: bool = True) -> bytes:
         sum(1 << cpu for cpu in settings.loop.cpus or ()),
         settings.loop.lock_memory,
         round(1e6 * settings.recording.min_free_megabytes),
+        round(1e6 * settings.recording.max_megabytes),
     ]
     return _file(parts, numbers, image)
 

@@ -25,7 +25,7 @@ from hilserver.tick.program import work_needed
 from hilserver.tick.row import command_in, header
 
 MAGIC = b"HILROWS1"
-HEAD = np.dtype([("magic", "S8"), ("fingerprint", "S16"), ("width", "<i8"), ("n_text", "<i8")])
+HEAD = np.dtype([("magic", "S8"), ("fingerprint", "S16"), ("width", "<i8"), ("n_text", "<i8"), ("checksum", "<i8")])
 RECORD = np.dtype([("kind", "<u4"), ("checksum", "<u4"), ("n", "<i8")])
 CELL = 8
 ROWS = "log.rows"
@@ -34,7 +34,7 @@ AT_ONCE = 1000
 
 
 class Kind(IntEnum):
-    """The kinds of records: a row; a command, which the next row takes; a circuit; a row from which the next follows."""
+    """The kinds of records: a row; a command, which the next row takes; a circuit; a row to start from."""
 
     ROW = 1
     COMMAND = 2
@@ -68,11 +68,10 @@ class RowsFile:
         head = np.frombuffer(self._bytes, HEAD, 1)[0]
         self.width, self.fingerprint = int(head["width"]), bytes(head["fingerprint"]).decode(errors="replace")
         self._start = HEAD.itemsize + CELL * int(head["n_text"])
-        text = self._bytes[HEAD.itemsize : self._start].rstrip(b"\0")
-        try:
-            self.about = LogHeader.model_validate(decode(text))
-        except ValueError as error:
-            raise RecordError(path, "is damaged: its header can't be read.") from error
+        text = self._bytes[HEAD.itemsize : self._start]
+        if zlib.crc32(text) != head["checksum"]:
+            raise RecordError(path, "is damaged: its header can't be read.")
+        self.about = LogHeader.model_validate(decode(text.rstrip(b"\0")))
 
     def records(self) -> Iterator[Record]:
         """All records up to the end, or to the first one that is damaged."""
@@ -99,7 +98,7 @@ class RowsWriter:
     def __init__(self, stream: BinaryIO, about: LogHeader, width: int) -> None:
         content = encode(about.model_dump()).encode() + b"\0"
         content = content.ljust(-(-len(content) // CELL) * CELL, b"\0")
-        head = np.array([(MAGIC, fingerprint().encode(), width, len(content) // CELL)], dtype=HEAD)
+        head = np.array([(MAGIC, fingerprint().encode(), width, len(content) // CELL, zlib.crc32(content))], dtype=HEAD)
         self._stream = stream
         stream.write(head.tobytes() + content)
 
@@ -110,7 +109,7 @@ class RowsWriter:
         self._stream.write(head.tobytes() + content)
 
 
-# --- a log for the runner -------------------------------------------------------------------------------------------------
+# --- a log for the runner ---------------------------------------------------------------------------------------------
 
 
 def write_log(log: Path, folder: Path, *, trust: bool = False) -> Replayed:
@@ -146,7 +145,7 @@ def _add(writer: RowsWriter, computed: ComputedRows) -> None:
         writer.add(Kind.ROW, np.concatenate([row, np.zeros(rig.layout.width - len(row))]))
 
 
-# --- a log of the runner --------------------------------------------------------------------------------------------------
+# --- a log of the runner ----------------------------------------------------------------------------------------------
 
 
 def log_of(path: Path, out: Path) -> LogHeader:
@@ -193,4 +192,3 @@ def _started(about: LogHeader, row: Floats) -> LogHeader:
         began = datetime.fromtimestamp(float(head.utc) - float(head.time), UTC)
         update = {"started": began.isoformat(timespec="milliseconds")}
     return about.model_copy(update=update)
-

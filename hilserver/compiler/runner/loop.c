@@ -106,7 +106,7 @@ int loop_step(Loop *loop) {
     return loop->run_bridged((int64_t *)&loop->frame) == 0 || refuse("the compiled program has failed");
 }
 
-/* --- commands and states --------------------------------------------------------------------------------------------- */
+/* --- commands and states ------------------------------------------------------------------------------------------ */
 
 /* Cut the next word off a text; NULL if there is none. */
 static char *next_word(char **text) {
@@ -143,7 +143,7 @@ int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS
     return 1;
 }
 
-/* A line with the state: mode, cause of a fault, missed ticks in all, latest start of a tick in s (both < 0: unknown). */
+/* A line with the state: mode, fault, and if they are known (missed >= 0) all missed ticks and the latest start, s. */
 void print_state(const Loop *loop, const double *row, int64_t missed, double latest) {
     char mode[64], fault[256];
     const Head *h = loop->pack.head;

@@ -24,7 +24,7 @@ static const char MAGIC[8] = {'h', 'i', 'l', 's', 'e', 'r', 'v', 'e'};
 static void ordered(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 static size_t lines(size_t size) { return (size + LINE - 1) / LINE * LINE; }
 
-/* --- segments -------------------------------------------------------------------------------------------------------- */
+/* --- segments ----------------------------------------------------------------------------------------------------- */
 
 /* This user's folder in /dev/shm: one in which nobody else can put anything. */
 static int own_folder(char *path, size_t size) {
@@ -125,7 +125,7 @@ void segment_close(Segment *segment) {
     segment->memory = NULL;
 }
 
-/* --- rings ------------------------------------------------------------------------------------------------------------ */
+/* --- rings -------------------------------------------------------------------------------------------------------- */
 
 size_t ring_size(int64_t width, int64_t capacity) { return LINE + lines((size_t)(CELL * width * capacity)); }
 
@@ -154,7 +154,7 @@ int64_t ring_latest(const Ring *ring, double *row) {
     return -1;
 }
 
-/* --- the memory of the loop -------------------------------------------------------------------------------------------- */
+/* --- the memory of the loop --------------------------------------------------------------------------------------- */
 
 static size_t mailbox_size(int64_t slots, int64_t payload) {
     return 2 * LINE + (size_t)slots * 2 * LINE + (size_t)(slots < 64 ? slots : 64) * lines((size_t)payload);

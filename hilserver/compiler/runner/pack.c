@@ -130,7 +130,7 @@ int pack_read(Pack *pack, const char *folder) {
     return 1;
 }
 
-/* --- words ---------------------------------------------------------------------------------------------------------- */
+/* --- words -------------------------------------------------------------------------------------------------------- */
 
 /* The name with this number, among those of a kind; the number itself if there is none. */
 const char *name_of(const Pack *pack, const char *kind, int64_t number, char *buffer, size_t size) {

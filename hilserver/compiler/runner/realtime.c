@@ -34,7 +34,7 @@ typedef struct {
     const char *file;
     double *row;
     int64_t cursor, taken;
-    int has_gap;
+    int has_gap, part;
 } Run;
 
 static volatile sig_atomic_t stopping;
@@ -53,7 +53,7 @@ static int64_t clock_ns(clockid_t clock) {
 /* CLOCK_MONOTONIC, s. */
 double now(void) { return 1e-9 * (double)clock_ns(CLOCK_MONOTONIC); }
 
-/* --- what the operating system grants --------------------------------------------------------------------------------- */
+/* --- what the operating system grants ----------------------------------------------------------------------------- */
 
 static void degraded(const char *what, const char *why) { printf("{\"degradation\": \"%s: %s\"}\n", what, why); }
 
@@ -103,13 +103,32 @@ static void prepare(const Head *h) {
     fflush(stdout);
 }
 
-/* --- the recorder's thread ---------------------------------------------------------------------------------------------- */
+/* --- the recorder's thread ---------------------------------------------------------------------------------------- */
+
+/* The name of a file of the recording: FILE.rows, FILE.001.rows, … */
+static const char *part_of(const Run *run, int number, char *name, size_t size) {
+    const char *ending = strrchr(run->file, '.');
+    if (ending == NULL || strchr(ending, '/') != NULL) ending = run->file + strlen(run->file);
+    if (number == 0) snprintf(name, size, "%s", run->file);
+    else snprintf(name, size, "%.*s.%03d%s", (int)(ending - run->file), run->file, number, ending);
+    return name;
+}
+
+/* Continue in another file where this one is long enough, and keep one before it. */
+static int next_part(Run *run) {
+    char name[LONGEST];
+    if (run->rows.size < run->loop->pack.head->max_bytes) return 1;
+    if (!rows_close(&run->rows)) return 0;
+    if (run->part > 0) unlink(part_of(run, run->part - 1, name, sizeof name));
+    run->has_gap = 1; /* for this file, the first row is one to start from */
+    return rows_create(&run->rows, part_of(run, ++run->part, name, sizeof name), &run->loop->pack, run->loop->width);
+}
 
 /* End the recording before the disk is full, or where it has failed; the loop goes on. */
 static void watch_disk(Run *run, int is_written) {
     struct statvfs disk;
-    int is_known = fstatvfs(run->rows.file, &disk) == 0;
-    if (is_written && (!is_known || (double)disk.f_bavail * (double)disk.f_frsize >= (double)run->rows.min_free)) return;
+    double free = fstatvfs(run->rows.file, &disk) == 0 ? (double)disk.f_bavail * (double)disk.f_frsize : 1e18;
+    if (is_written && free >= (double)run->loop->pack.head->min_free) return;
     refuse("%s: the recording ends here: %s", run->file, is_written ? "the disk is nearly full" : strerror(errno));
     rows_close(&run->rows);
 }
@@ -144,7 +163,7 @@ static void follow(Run *run) {
             run->has_gap = 1;
             continue;
         }
-        if (run->rows.file >= 0) written = record(run);
+        if (run->rows.file >= 0) written = next_part(run) && record(run);
         run->cursor++;
     }
     if (run->rows.file >= 0) watch_disk(run, written);
@@ -181,7 +200,7 @@ static int start_recorder(Run *run, const char *file) {
     return problem == 0 || refuse("no second thread: %s", strerror(problem));
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------------ */
+/* --- the loop ----------------------------------------------------------------------------------------------------- */
 
 /* Sleep until the next point of the grid, and note it in the row; 0 where the kernel refuses to sleep. */
 static int wait_for_tick(Loop *loop, int64_t start, LoopMemory *memory) {

@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 static const char MAGIC[8] = {'H', 'I', 'L', 'R', 'O', 'W', 'S', '1'};
 
-/* --- writing --------------------------------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static int write_all(int file, const void *bytes, size_t n) {
     const char *rest = bytes;
@@ -30,11 +29,13 @@ int rows_create(RowsFile *rows, const char *path, const Pack *pack, int64_t widt
     RowsHead head = {.width = width, .n_text = pack->head->about.n};
     memcpy(head.magic, MAGIC, sizeof MAGIC);
     memcpy(head.fingerprint, pack->head->fingerprint, FINGERPRINT);
-    rows->min_free = pack->head->min_free;
+    const int64_t *text = cells_of(pack, pack->head->about);
+    head.checksum = crc32_of(0, text, (size_t)head.n_text * CELL);
+    rows->size = (int64_t)sizeof head + head.n_text * CELL;
     rows->file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (rows->file < 0) return refuse("%s: can't be created: %s", path, strerror(errno));
     return (write_all(rows->file, &head, sizeof head) &&
-            write_all(rows->file, cells_of(pack, pack->head->about), (size_t)head.n_text * CELL)) ||
+            write_all(rows->file, text, (size_t)head.n_text * CELL)) ||
            refuse("%s: can't be written: %s", path, strerror(errno));
 }
 
@@ -43,6 +44,7 @@ int rows_add(RowsFile *rows, uint32_t kind, const void *cells, int64_t n) {
     RecordHead head = {.kind = kind, .n = n};
     if (rows->file < 0) return 1;
     head.checksum = crc32_of(kind, cells, (size_t)n * CELL);
+    rows->size += (int64_t)sizeof head + n * CELL;
     return write_all(rows->file, &head, sizeof head) && write_all(rows->file, cells, (size_t)n * CELL);
 }
 
@@ -52,7 +54,7 @@ int rows_close(RowsFile *rows) {
     return file < 0 || close(file) == 0;
 }
 
-/* --- lockstep --------------------------------------------------------------------------------------------------------- */
+/* --- lockstep ----------------------------------------------------------------------------------------------------- */
 
 /* Run so many ticks without a clock. Orders are "TICK COMMAND": one command per tick; "TICK miss N": N ticks are missed
    before this one. */
@@ -80,7 +82,7 @@ int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_ord
     return rows_close(&rows) || refuse("%s: can't be written: %s", out, strerror(errno));
 }
 
-/* --- replay ----------------------------------------------------------------------------------------------------------- */
+/* --- replay ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t rows, differing, first_row, first_column;
@@ -155,7 +157,8 @@ int replay(Loop *loop, const char *path, const char *out) {
         return refuse("%s: is not a file of rows", path);
     if (memcmp(head->fingerprint, loop->pack.head->fingerprint, FINGERPRINT) != 0 || head->width != loop->width)
         return refuse("%s: is not of this rig, or of another version of hilserver", path);
-    if (head->n_text < 0 || head->n_text > (int64_t)((size - sizeof *head) / CELL))
+    if (head->n_text < 0 || head->n_text > (int64_t)((size - sizeof *head) / CELL) ||
+        crc32_of(0, head + 1, (size_t)head->n_text * CELL) != head->checksum)
         return refuse("%s: is damaged", path);
     if (out != NULL && !rows_create(&rows, out, &loop->pack, loop->width)) return 0;
     char *end = bytes + size, *at = bytes + sizeof *head + head->n_text * CELL;

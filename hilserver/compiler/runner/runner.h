@@ -9,12 +9,12 @@
 
 enum { CELL = 8, MESSAGE_CELLS = 8, FINGERPRINT = 16, LONGEST = 4096 };
 
-/* --- messages (main.c) --------------------------------------------------------------------------------------------- */
+/* --- messages (main.c) -------------------------------------------------------------------------------------------- */
 
 /* Print a sentence to standard error; gives 0, which stands for failure in all functions that return an int. */
 int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* --- the pack (pack.c) --------------------------------------------------------------------------------------------- */
+/* --- the pack (pack.c) -------------------------------------------------------------------------------------------- */
 
 /* Cells of the pack's image: where they begin, and their number. */
 typedef struct {
@@ -38,7 +38,8 @@ typedef struct {
     Part about;       /* text: the header of a log of this rig, for the rows file */
     int64_t n_work, period_ns, ramp_ticks, confirmed, confirmed_age, raw, age;
     int64_t mode, fault, command, result;         /* columns */
-    int64_t priority, cpus, lock_memory, min_free; /* 0: none; bits; 0 or 1; bytes */
+    int64_t priority, cpus, lock_memory;          /* 0: none; bits; 0 or 1 */
+    int64_t min_free, max_bytes;                  /* of the disk; of a file of rows */
 } Head;
 
 /* A device that a worker reads and writes: its place in the row. */
@@ -66,7 +67,7 @@ const char *text_of(const Pack *pack, Part part);
 const char *name_of(const Pack *pack, const char *kind, int64_t number, char *buffer, size_t size);
 int64_t number_of(const Pack *pack, const char *kind, const char *name);
 
-/* --- the loop (loop.c) --------------------------------------------------------------------------------------------- */
+/* --- the loop (loop.c) -------------------------------------------------------------------------------------------- */
 
 /* A function of the compiled program; gives 0 if it has worked. Its arguments are cells, see circuit/program.py. */
 typedef int32_t Entry(int64_t *frame);
@@ -98,7 +99,7 @@ int loop_use(Loop *loop, int64_t *index, int64_t n_index, double *value, int64_t
 int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS]);
 void print_state(const Loop *loop, const double *row, int64_t missed, double latest);
 
-/* --- files of rows (rows.c) ---------------------------------------------------------------------------------------- */
+/* --- files of rows (rows.c) --------------------------------------------------------------------------------------- */
 
 /* A file of rows is a header, a text, and records of these kinds. Of ROW and START: a row; of COMMAND: the message that
    the next row takes; of CIRCUIT: length of index, of values, of the scratch space, and both arrays. */
@@ -107,6 +108,7 @@ enum Kind { ROW = 1, COMMAND = 2, CIRCUIT = 3, START = 4 };
 typedef struct {
     char magic[8], fingerprint[FINGERPRINT];
     int64_t width, n_text; /* in cells */
+    int64_t checksum;      /* CRC-32 of the text */
 } RowsHead;
 
 typedef struct {
@@ -116,7 +118,7 @@ typedef struct {
 
 typedef struct {
     int file;
-    int64_t min_free;
+    int64_t size; /* bytes */
 } RowsFile;
 
 int rows_create(RowsFile *rows, const char *path, const Pack *pack, int64_t width);
@@ -126,7 +128,7 @@ int rows_close(RowsFile *rows);
 int replay(Loop *loop, const char *path, const char *out);
 int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_orders, const char *out);
 
-/* --- shared memory (memory.c), as in hilserver/realtime ------------------------------------------------------------ */
+/* --- shared memory (memory.c), as in hilserver/realtime ----------------------------------------------------------- */
 
 typedef struct {
     int64_t *published;
@@ -165,7 +167,7 @@ int64_t memory_post(LoopMemory *m, const double record[MESSAGE_CELLS]);
 const double *memory_record(const LoopMemory *m, int64_t sequence);
 void beat(int64_t *heartbeat);
 
-/* --- devices with workers (worker.c) ------------------------------------------------------------------------------- */
+/* --- devices with workers (worker.c) ------------------------------------------------------------------------------ */
 
 typedef struct {
     const Worker *place;
@@ -182,7 +184,7 @@ void device_write(Device *device, Loop *loop);
 int device_make_safe(Device *device);
 void device_close(Device *device);
 
-/* --- real time (realtime.c) ---------------------------------------------------------------------------------------- */
+/* --- real time (realtime.c) --------------------------------------------------------------------------------------- */
 
 double now(void);
 int check_machine(const Loop *loop);

@@ -1,8 +1,8 @@
 /* A device that a process of its own reads and writes, through shared memory (hilserver/realtime/worker.py).
 
-   The worker's segment is named RIG-DEVICE; its shape is the number of inputs and of outputs. It consists of a line with
-   the state (the worker's process; the number of the latest command at which the device had its safe values), a line
-   with the worker's heartbeat, a ring of samples and a ring of commands.
+   The worker's segment is named RIG-DEVICE; its shape is the number of inputs and of outputs. It consists of a line
+   with the state (the worker's process; the number of the latest command at which the device had its safe values), a
+   line with the worker's heartbeat, a ring of samples and a ring of commands.
    - sample: number of failures so far; raw value of each input; time of each, s; raw value of each output as the device
      has confirmed it; time of the command with which it came, s;
    - command: time, s; 1 to write these values, 2 to write the safe ones; raw value of each output.
@@ -22,9 +22,10 @@ int device_open(Device *device, const Loop *loop, const Worker *place) {
     const int64_t shape[4] = {place->n_inputs, place->n_outputs};
     int64_t width = 1 + 2 * place->n_inputs + 2 * place->n_outputs, values = VALUES + place->n_outputs;
     char name[256];
-    snprintf(name, sizeof name, "%s-%s", text_of(&loop->pack, loop->pack.head->name), text_of(&loop->pack, place->name));
+    const Pack *pack = &loop->pack;
+    snprintf(name, sizeof name, "%s-%s", text_of(pack, pack->head->name), text_of(pack, place->name));
     device->place = place;
-    device->outputs = cells_of(&loop->pack, place->outputs);
+    device->outputs = cells_of(pack, place->outputs);
     device->commanded_at = now();
     if ((device->sample = calloc((size_t)width, CELL)) == NULL) return refuse("%s: there is no memory", name);
     if (!segment_create(&device->segment, name, 2 * LINE + ring_size(width, ROWS) + ring_size(values, ROWS), shape))
