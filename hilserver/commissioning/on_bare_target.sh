@@ -13,7 +13,7 @@ place=$root/runners/$rig
 runner=hilserver-runner
 
 # A text as JSON has it.
-quoted() { sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/$/\\n/' | tr '\t' ' ' | tr -d '\000-\037'; }
+quoted() { sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e '$!s/$/\\n/' | tr '\t' ' ' | tr -d '\000-\037'; }
 
 refuse() {
     printf '{"error": "%s"}\n' "$(printf '%s' "$1" | quoted)"
@@ -154,5 +154,5 @@ facts | recordings) $action ;;
 receive | activate | stop) "$action" "$@" && echo '{}' ;;
 remove) rm -rf "$place/releases/$1" && echo '{}' ;;
 call) call "$@" ;;
-send) tar -C "$place/logs" -cf - -- "$@" || [ $? -eq 1 ] ;; # 1: one has grown meanwhile
+send) tar -C "$place/logs" -cf - -- "$@" || : ;; # one may have grown, or made room for others, meanwhile
 esac

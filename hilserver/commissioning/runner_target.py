@@ -104,7 +104,7 @@ def deploy_runner(
 def fetch_rows(target: RunnerTarget, folder: Path) -> list[Path]:
     """Fetch the recordings that are not in this folder yet, or have grown; returns the logs made of them."""
     logs = []
-    for file in fetch_logs(target, folder):
+    for file in filter(Path.is_file, fetch_logs(target, folder)):  # others have made room meanwhile
         log = file.with_suffix(".arrow")
         log.unlink(missing_ok=True)
         log_of(file, log)

@@ -105,12 +105,12 @@ static void prepare(const Head *h) {
 
 /* --- the recorder's thread ---------------------------------------------------------------------------------------- */
 
-/* The name of a file of the recording: FILE.rows, FILE.001.rows, … */
+/* The name of a file of the recording: FILE.rows, FILE-001.rows, … */
 static const char *part_of(const Run *run, int number, char *name, size_t size) {
     const char *ending = strrchr(run->file, '.');
     if (ending == NULL || strchr(ending, '/') != NULL) ending = run->file + strlen(run->file);
     if (number == 0) snprintf(name, size, "%s", run->file);
-    else snprintf(name, size, "%.*s.%03d%s", (int)(ending - run->file), run->file, number, ending);
+    else snprintf(name, size, "%.*s-%03d%s", (int)(ending - run->file), run->file, number, ending);
     return name;
 }
 
