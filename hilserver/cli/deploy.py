@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hilserver.commissioning.deployment import Target
 
 
@@ -48,11 +50,9 @@ def deploy(
 
     With --runner, which then belongs to every call for this machine, it needs no Python either.
     """
-    from hilserver.commissioning.deployment import Target, fetch_logs, roll_back
-    from hilserver.commissioning.deployment import deploy as bring
-    from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner, fetch_rows
+    from hilserver.commissioning.deployment import Target, roll_back
+    from hilserver.commissioning.runner_target import RunnerTarget
     from hilserver.errors import HilserverError
-    from hilserver.toml import read_toml
 
     if sum((status, logs is not None, rollback, stop, send is not None)) > 1:
         raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
@@ -60,28 +60,50 @@ def deploy(
         raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
     if extra and runner:
         raise HilserverError("--extra is for a server: the runner has no libraries.")
-    name = read_toml(rig).get("name")
-    if not isinstance(name, str):
-        raise HilserverError(f"{rig}: has no name.")
-    there = (RunnerTarget if runner else Target)(target, name, ssh_config)
+    there = (RunnerTarget if runner else Target)(target, _name_of(rig), ssh_config)
     if status:
         _show(there)
     elif logs is not None:
-        for file in fetch_rows(there, logs) if isinstance(there, RunnerTarget) else fetch_logs(there, logs):
-            typer.echo(file)
+        _fetch(there, logs)
     elif send is not None and isinstance(there, RunnerTarget):
-        typer.echo(f"{target}: {name} is {there.send(send)['mode']}.")
+        typer.echo(f"{target}: {there.rig} is {there.send(send)['mode']}.")
     elif rollback:
-        typer.echo(f"{target}: release {roll_back(there)} of {name} runs again.")
+        typer.echo(f"{target}: release {roll_back(there)} of {there.rig} runs again.")
     elif stop:
         there.ask("stop")
-        typer.echo(f"{target}: {name} does not run.")
-    elif isinstance(there, RunnerTarget):
-        release = deploy_runner(rig, there, typer.echo, downgrade=downgrade)
-        typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
+        typer.echo(f"{target}: {there.rig} does not run.")
     else:
-        release = bring(rig, there, extra or (), typer.echo, downgrade=downgrade)
-        typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
+        typer.echo(f"{target}: release {_bring(rig, there, extra or (), downgrade)} of {there.rig} runs, in SAFE.")
+
+
+def _name_of(rig: Path) -> str:
+    """The name of a rig. Raises HilserverError if the file has none."""
+    from hilserver.errors import HilserverError
+    from hilserver.toml import read_toml
+
+    name = read_toml(rig).get("name")
+    if not isinstance(name, str):
+        raise HilserverError(f"{rig}: has no name.")
+    return name
+
+
+def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool) -> str:
+    """The new release."""
+    from hilserver.commissioning.deployment import deploy
+    from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner
+
+    if isinstance(there, RunnerTarget):
+        return deploy_runner(rig, there, typer.echo, downgrade=downgrade)
+    return deploy(rig, there, extras, typer.echo, downgrade=downgrade)
+
+
+def _fetch(there: Target, folder: Path) -> None:
+    """The logs that were fetched, one per line."""
+    from hilserver.commissioning.deployment import fetch_logs
+    from hilserver.commissioning.runner_target import RunnerTarget, fetch_rows
+
+    for file in fetch_rows(there, folder) if isinstance(there, RunnerTarget) else fetch_logs(there, folder):
+        typer.echo(file)
 
 
 def _show(there: Target) -> None:

@@ -13,7 +13,7 @@ from hilserver.numerics.arrays import Integers
 CELL = 8
 
 
-class Part(NamedTuple):
+class Cells(NamedTuple):
     """Cells of an image: the first one, and their number."""
 
     at: int
@@ -27,21 +27,21 @@ class Image:
         self._bytes = bytearray()
         self.relocations: list[int] = []
 
-    def add(self, array: Any) -> Part:
+    def add(self, array: Any) -> Cells:
         """Add an array of 8-byte numbers."""
         cells = np.ascontiguousarray(array)
         if cells.itemsize != CELL:
             raise TypeError(f"an array of {cells.dtype} does not consist of cells of {CELL} bytes")
-        part = Part(len(self._bytes) // CELL, cells.size)
+        part = Cells(len(self._bytes) // CELL, cells.size)
         self._bytes += cells.tobytes()
         return part
 
-    def add_text(self, text: str) -> Part:
+    def add_text(self, text: str) -> Cells:
         """Add a text, with at least one zero byte behind it."""
         content = text.encode() + b"\0"
         return self.add(np.frombuffer(content.ljust(-(-len(content) // CELL) * CELL, b"\0"), dtype=np.int64))
 
-    def add_frames(self, record: Record, values: Sequence[Any]) -> Part:
+    def add_frames(self, record: Record, values: Sequence[Any]) -> Cells:
         """Add the frames of some arguments of a compiled function, and the array of their addresses."""
         frames = [self._frame(record, value) for value in values]
         part = self.add(np.zeros(len(frames), dtype=np.int64))
@@ -49,7 +49,7 @@ class Image:
             self.relocations += (part.at + number, frame.at)
         return part
 
-    def _frame(self, record: Record, value: Any) -> Part:
+    def _frame(self, record: Record, value: Any) -> Cells:
         """A frame as `hilserver.circuit.program.Function` makes it."""
         cells: list[int] = []
         addresses: list[tuple[int, int]] = []

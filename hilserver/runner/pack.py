@@ -23,7 +23,7 @@ from hilserver.record.format import encode
 from hilserver.record.run import run_header
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
-from hilserver.runner.image import CELL, Image, Part
+from hilserver.runner.image import CELL, Image, Cells
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.lockstep import Attached, run_bridged
@@ -121,7 +121,7 @@ def packed_bytes(rig: Rig, *, with_devices: bool = True) -> bytes:
     return _file(parts, numbers, image)
 
 
-def _file(parts: list[Part], numbers: list[int], image: Image) -> bytes:
+def _file(parts: list[Cells], numbers: list[int], image: Image) -> bytes:
     """The whole file, with its size and checksum."""
     cells = np.array([*(number for part in parts for number in part), *numbers], dtype=np.int64)
     content = cells.tobytes() + image.cells.tobytes()

@@ -33,7 +33,7 @@ ROWS = "log.rows"
 AT_ONCE = 1000
 
 
-class Kind(IntEnum):
+class RowsKind(IntEnum):
     """The kinds of records: a row; a command, which the next row takes; a circuit; a row to start from."""
 
     ROW = 1
@@ -43,10 +43,10 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Record:
+class RowsRecord:
     """A record of a file: its kind and its cells."""
 
-    kind: Kind
+    kind: RowsKind
     cells: Floats
 
 
@@ -73,7 +73,7 @@ class RowsFile:
             raise RecordError(path, "is damaged: its header can't be read.")
         self.about = LogHeader.model_validate(decode(text.rstrip(b"\0")))
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[RowsRecord]:
         """All records up to the end, or to the first one that is damaged."""
         at = self._start
         while at < len(self._bytes):
@@ -83,12 +83,12 @@ class RowsFile:
             if not begin <= end <= len(self._bytes) or zlib.crc32(content, int(head["kind"])) != head["checksum"]:
                 self.damage = f"ends, or is damaged, within the record at byte {at}"
                 return
-            yield Record(Kind(int(head["kind"])), np.frombuffer(content))
+            yield RowsRecord(RowsKind(int(head["kind"])), np.frombuffer(content))
             at = end
 
     def rows(self) -> Floats:
         """All rows, float64[rows, width]."""
-        found = [record.cells for record in self.records() if record.kind in (Kind.ROW, Kind.START)]
+        found = [record.cells for record in self.records() if record.kind in (RowsKind.ROW, RowsKind.START)]
         return np.array(found).reshape(-1, self.width)
 
 
@@ -102,7 +102,7 @@ class RowsWriter:
         self._stream = stream
         stream.write(head.tobytes() + content)
 
-    def add(self, kind: Kind, cells: Floats) -> None:
+    def add(self, kind: RowsKind, cells: Floats) -> None:
         """Append a record."""
         content = np.ascontiguousarray(cells).tobytes()
         head = np.array([(kind, zlib.crc32(content, kind), len(content) // CELL)], dtype=RECORD)
@@ -137,12 +137,12 @@ def _add(writer: RowsWriter, computed: ComputedRows) -> None:
     if computed.begins:
         lengths = np.array([len(packed.index), len(packed.value), work_needed(packed.index, rig.plan)], dtype=np.int64)
         arrays = (lengths.view(np.float64), packed.index.view(np.float64), packed.value)
-        writer.add(Kind.CIRCUIT, np.concatenate(arrays))
-        writer.add(Kind.START, computed.before)
+        writer.add(RowsKind.CIRCUIT, np.concatenate(arrays))
+        writer.add(RowsKind.START, computed.before)
     if command_in(computed.command).kind:
-        writer.add(Kind.COMMAND, computed.command)
+        writer.add(RowsKind.COMMAND, computed.command)
     for row in computed.rows:
-        writer.add(Kind.ROW, np.concatenate([row, np.zeros(rig.layout.width - len(row))]))
+        writer.add(RowsKind.ROW, np.concatenate([row, np.zeros(rig.layout.width - len(row))]))
 
 
 # --- a log of the runner ----------------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ def log_of(path: Path, out: Path) -> LogHeader:
             events.clear()
 
     for record in source.records():
-        if record.kind is Kind.CIRCUIT:
+        if record.kind is RowsKind.CIRCUIT:
             raise RecordError(path, "is a log that was packed for a replay. Its own file is the log.")
-        if record.kind is Kind.COMMAND:
+        if record.kind is RowsKind.COMMAND:
             events.setdefault(len(rows), []).append(command_event(record.cells))
             continue
-        if record.kind is Kind.START:
+        if record.kind is RowsKind.START:
             head = header(record.cells)
             events.setdefault(len(rows), []).append({"kind": "lost", "rows": int(head.tick - head.missed) - 1 - last})
         rows.append(record.cells)

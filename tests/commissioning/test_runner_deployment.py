@@ -20,7 +20,7 @@ from hilserver.commissioning.bundle import Bundle
 from hilserver.commissioning.deployment import DeploymentError, Target, mode_of, roll_back
 from hilserver.commissioning.runner_target import SCRIPT, RunnerTarget, deploy_runner, fetch_rows
 from hilserver.errors import HilserverError
-from hilserver.runner.pack import PACK
+from hilserver.runner.pack import PACK, write_rig
 from hilserver.simulation.replay import replay_log
 
 pytestmark = [pytest.mark.realtime]
@@ -135,9 +135,10 @@ def test_an_armed_rig_is_not_touched(deployed: RunnerTarget, rig: Path) -> None:
     before = runs(deployed)
     deployed.send("arm")
     try:
-        for change in (lambda: deploy_runner(rig, deployed), lambda: roll_back(deployed)):
-            with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
-                change()
+        with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+            deploy_runner(rig, deployed)
+        with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+            roll_back(deployed)
     finally:
         deployed.send("disarm")
     assert runs(deployed) == before
@@ -147,15 +148,15 @@ def test_an_armed_rig_is_not_touched(deployed: RunnerTarget, rig: Path) -> None:
 def test_a_release_that_is_damaged_is_removed(
     deployed: RunnerTarget, rig: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, write = runs(deployed), runner_target.write_rig
+    before = runs(deployed)
 
     def damaged(*arguments: Any) -> list[Path]:
-        files = write(*arguments)
+        files = write_rig(*arguments)
         pack = next(file for file in files if file.name == PACK)
         pack.write_bytes(pack.read_bytes()[:-8])
         return files
 
-    monkeypatch.setattr(runner_target, "write_rig", damaged)
+    monkeypatch.setattr("hilserver.commissioning.runner_target.write_rig", damaged)
     with pytest.raises(DeploymentError, match=rf"rig\.pack: is not complete.*Release {before} runs"):
         deploy_runner(rig, deployed)
     assert runs(deployed) == before

@@ -14,7 +14,7 @@ from hilserver.compiler.loading import RUNNER
 from hilserver.compiler.machine_code import RUNNER_SOURCES
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, load_rig
-from hilserver.runner.rows import ROWS, Kind, RowsFile, log_of, write_log
+from hilserver.runner.rows import ROWS, RowsKind, RowsFile, log_of, write_log
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import ComputedRows, replay_log
 from hilserver.tick.codes import CommandKind
@@ -103,7 +103,7 @@ def test_a_difference_is_found(packed_log: Path, tmp_path: Path) -> None:
     content, number, at = bytearray(source.path.read_bytes()), 0, 0
     column = source.about.columns.index("channel.p_A")
     for record in source.records():
-        number += record.kind is Kind.ROW
+        number += record.kind is RowsKind.ROW
         if number == 700:
             at = content.find(record.cells.tobytes())
             changed = record.cells.copy()
@@ -114,14 +114,14 @@ def test_a_difference_is_found(packed_log: Path, tmp_path: Path) -> None:
     file = tmp_path / "changed.rows"
     file.write_bytes(content)
     assert "not complete from byte" in replayed_by(packed_log, file).stderr, "the checksum does not match"
-    content[at - 12 : at - 8] = np.uint32(_checksum(Kind.ROW, changed)).tobytes()
+    content[at - 12 : at - 8] = np.uint32(_checksum(RowsKind.ROW, changed)).tobytes()
     file.write_bytes(content)
     done = replayed_by(packed_log, file)
     assert done.returncode == 1
     assert f"1 of 1247 rows differ, first row 699 in column {column}" in done.stderr
 
 
-def _checksum(kind: Kind, cells: Floats) -> int:
+def _checksum(kind: RowsKind, cells: Floats) -> int:
     import zlib
 
     return zlib.crc32(cells.tobytes(), kind)
