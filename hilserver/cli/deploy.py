@@ -56,10 +56,7 @@ def deploy(
 
     if sum((status, logs is not None, rollback, stop, send is not None)) > 1:
         raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
-    if send is not None and not runner:
-        raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
-    if extra and runner:
-        raise HilserverError("--extra is for a server: the runner has no libraries.")
+    _require_kind(runner, sends=send is not None, extras=bool(extra))
     there = (RunnerTarget if runner else Target)(target, _name_of(rig), ssh_config)
     if status:
         _show(there)
@@ -74,6 +71,16 @@ def deploy(
         typer.echo(f"{target}: {there.rig} does not run.")
     else:
         typer.echo(f"{target}: release {_bring(rig, there, extra or (), downgrade)} of {there.rig} runs, in SAFE.")
+
+
+def _require_kind(runner: bool, *, sends: bool, extras: bool) -> None:
+    """Raises HilserverError for options of the other kind of target."""
+    from hilserver.errors import HilserverError
+
+    if sends and not runner:
+        raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
+    if extras and runner:
+        raise HilserverError("--extra is for a server: the runner has no libraries.")
 
 
 def _name_of(rig: Path) -> str:

@@ -23,7 +23,7 @@ from hilserver.record.format import encode
 from hilserver.record.run import run_header
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
-from hilserver.runner.image import CELL, Image, Cells
+from hilserver.runner.image import CELL, Cells, Image
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.lockstep import Attached, run_bridged

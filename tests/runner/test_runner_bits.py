@@ -14,7 +14,7 @@ from hilserver.compiler.loading import RUNNER
 from hilserver.compiler.machine_code import RUNNER_SOURCES
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, load_rig
-from hilserver.runner.rows import ROWS, RowsKind, RowsFile, log_of, write_log
+from hilserver.runner.rows import ROWS, RowsFile, RowsKind, log_of, write_log
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import ComputedRows, replay_log
 from hilserver.tick.codes import CommandKind
