@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,13 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lift_bench import lift
+from modbus_bench import TcpBench
 from runner_bench import Packed, demo, last_line, rig_named
-from slow_lift import slow_lift
+from slow_lift import modbus, slow_lift
 
+from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats
+from hilserver.realtime.rig_setup import device_setups
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
-from hilserver.realtime.worker import MAKE_SAFE, VALUES, WHAT, WRITE, WorkerMemory
+from hilserver.realtime.worker import MAKE_SAFE, VALUES, WHAT, WRITE, WorkerMemory, write_worker_file
+from hilserver.rig.build import assemble
 from hilserver.runner.rows import RowsFile, log_of
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Mode
@@ -156,6 +163,32 @@ def test_a_device_with_a_worker(tmp_path: Path) -> None:
 
 def replays(packed: Packed, folder: Path) -> bool:
     return bool(packed.done("--replay", folder / "run.rows")["bit_identical"])
+
+
+def test_hilservers_own_worker_serves_a_modbus_device(at_network: TcpBench, tmp_path: Path) -> None:
+    """Where there is Python: the worker as `hilserver run` starts it, at a real server."""
+    server, sources = at_network.server, dict(slow_lift(100.0, "inverse_static").sources)
+    table = {**modbus(100.0), "tcp": {"host": "127.0.0.1", "port": server.port}}
+    sources["rig"] = {**sources["rig"], "name": f"runner_modbus_{os.getpid()}", "devices": {"rig": table}}
+    rig = assemble(sources, lift().file, standard_library())
+    packed, name = Packed(rig, tmp_path / "rig"), rig.settings.name
+    path = segment_path(f"{name}-rig")
+    (setup,) = device_setups(rig, {"rig": str(path)})
+    write_worker_file(setup, 80, tmp_path / "worker.json")
+    server.set("input", 0, list(struct.unpack(">HH", struct.pack(">f", 3.25))))
+    with packed.running() as runner:
+        words = [sys.executable, "-m", "hilserver.realtime.worker", str(tmp_path / "worker.json"), str(runner.pid)]
+        worker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        memory, column = LoopMemory.attach(segment_path(name)), rig.layout.column
+        row = wait_for(memory, lambda row: bool(np.isfinite(row[column("confirmed.valve.A")])))
+        assert row[column("raw.p_A")] == 3.25
+        assert row[column("confirmed.valve.A")] == row[column("valve.A.output")]
+        runner.send_signal(signal.SIGTERM)
+        assert runner.communicate(timeout=30)[1] == "", "the worker confirms its safe values"
+    assert runner.returncode == 0
+    assert worker.communicate(timeout=30)[0].startswith('{"ready": true}')
+    assert worker.returncode == 0, "without commands, and without the runner, it ends"
+    assert server.get("holding", 0, 4) == [0, 0, 0, 0]
 
 
 def test_a_worker_that_does_not_confirm_its_safe_values(tmp_path: Path) -> None:
