@@ -83,7 +83,7 @@ def compile_runner(level: str, path: Path, folder: Path) -> None:
         path.write_bytes(b"")
         return
     sources = sorted(map(str, RUNNER_SOURCES.glob("*.c")))
-    options = ["-std=c11", "-O2", "-fPIE", "-pie", f'-DHILSERVER_FINGERPRINT="{fingerprint()}"', *sources]
+    options = ["-std=c11", "-O2", "-fPIE", "-pie", "-s", f'-DHILSERVER_FINGERPRINT="{fingerprint()}"', *sources]
     made = folder / "runner"
     command = [*_c_compiler(level, OLDEST_GLIBC), *options, "-ldl", "-lpthread", "-lm", "-o", str(made)]
     _run(command, "the runner can't be compiled", _cache_beside(made))

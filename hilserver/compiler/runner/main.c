@@ -88,7 +88,7 @@ static int show_state(const Loop *loop) {
     double *row = calloc((size_t)loop->width, sizeof *row);
     int done = row != NULL && attach(&memory, loop);
     if (done && ring_latest(&memory.ring, row) < 0) done = refuse("the rig is just starting");
-    if (done) print_state(loop, row, memory.info[3], 1e-9 * (double)memory.info[4]);
+    if (done) print_state(loop, row, load(&memory.info[3]), 1e-9 * (double)load(&memory.info[4]));
     free(row);
     return done;
 }

@@ -1,6 +1,6 @@
 /* Shared memory between processes, laid out as in hilserver/realtime (segment.py, queues.py, shared.py).
 
-   Stores must become visible in program order, as they do on x86-64. The compiler is held to it by `ordered`. */
+   The other side relies on the store order of x86-64. */
 #include "runner.h"
 
 #include <errno.h>
@@ -21,7 +21,6 @@
 enum { LINE = 64, VERSION = 3, MAGIC_AT = 0, VERSION_AT, SIZE_AT, OWNER_AT, SHAPE_AT, PAYLOAD_BYTES = 64 };
 static const char MAGIC[8] = {'h', 'i', 'l', 's', 'e', 'r', 'v', 'e'};
 
-static void ordered(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 static size_t lines(size_t size) { return (size + LINE - 1) / LINE * LINE; }
 
 /* --- segments ----------------------------------------------------------------------------------------------------- */
@@ -99,8 +98,9 @@ int segment_create(Segment *segment, const char *name, size_t size, const int64_
     head[OWNER_AT] = getpid();
     head[SIZE_AT] = (int64_t)segment->size;
     head[VERSION_AT] = VERSION;
-    ordered();
-    memcpy(head + MAGIC_AT, MAGIC, sizeof MAGIC); /* last: the segment is ready */
+    int64_t magic;
+    memcpy(&magic, MAGIC, sizeof magic);
+    store(&head[MAGIC_AT], magic); /* last: the segment is ready */
     return 1;
 }
 
@@ -137,21 +137,20 @@ Ring ring_on(char *memory, int64_t width, int64_t capacity) {
 double *ring_slot(const Ring *ring) { return ring->rows + *ring->published % ring->capacity * ring->width; }
 
 /* The row in `ring_slot` is complete. */
-void ring_publish(Ring *ring) {
-    ordered();
-    ++*(volatile int64_t *)ring->published;
+void ring_publish(Ring *ring) { store(ring->published, *ring->published + 1); }
+
+/* Copy a row; gives by how many rows it is behind the latest: the copy is good if these are less than the capacity. */
+int64_t ring_copy(const Ring *ring, int64_t number, double *row) {
+    memcpy(row, ring->rows + number % ring->capacity * ring->width, (size_t)ring->width * CELL);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return load(ring->published) - number;
 }
 
 /* Copy the latest row; its number, or -1 if there is none. */
 int64_t ring_latest(const Ring *ring, double *row) {
-    const volatile int64_t *published = ring->published;
-    for (int64_t number; (number = *published - 1) >= 0;) {
-        ordered();
-        memcpy(row, ring->rows + number % ring->capacity * ring->width, (size_t)ring->width * CELL);
-        ordered();
-        if (*published - number < ring->capacity) return number;
-    }
-    return -1;
+    int64_t number;
+    while ((number = load(ring->published) - 1) >= 0 && ring_copy(ring, number, row) >= ring->capacity) {}
+    return number;
 }
 
 /* --- the memory of the loop --------------------------------------------------------------------------------------- */
@@ -201,13 +200,11 @@ enum { POSTED = 0, TAKEN = LINE / CELL };
 /* Take the next message, if there is one; its last cell becomes its number, from 1. */
 int memory_take(LoopMemory *m, double record[MESSAGE_CELLS]) {
     int64_t sequence = m->mailbox[TAKEN];
-    if (*(volatile int64_t *)&m->mailbox[POSTED] <= sequence) return 0;
-    ordered();
+    if (load(&m->mailbox[POSTED]) <= sequence) return 0;
     memcpy(record, memory_record(m, sequence), MESSAGE_CELLS * sizeof *record);
     sequence++;
     memcpy(record + MESSAGE_CELLS - 1, &sequence, sizeof sequence);
-    ordered();
-    m->mailbox[TAKEN] = sequence;
+    store(&m->mailbox[TAKEN], sequence);
     return 1;
 }
 
@@ -216,12 +213,11 @@ int64_t memory_post(LoopMemory *m, const double record[MESSAGE_CELLS]) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(m->segment.file, F_SETLKW, &lock) != 0) return -1;
     int64_t sequence = m->mailbox[POSTED];
-    if (sequence - m->mailbox[TAKEN] >= MAILBOX_SLOTS) return -1;
+    if (sequence - load(&m->mailbox[TAKEN]) >= MAILBOX_SLOTS) return -1;
     double *cells = (double *)memory_record(m, sequence);
     memcpy(cells, record, MESSAGE_CELLS * sizeof *record);
     memset(cells + LINE / CELL, 0, 2 * sizeof *cells); /* no payload */
-    ordered();
-    *(volatile int64_t *)&m->mailbox[POSTED] = sequence + 1;
+    store(&m->mailbox[POSTED], sequence + 1);
     lock.l_type = F_UNLCK;
     fcntl(m->segment.file, F_SETLK, &lock);
     return sequence + 1;
@@ -232,5 +228,5 @@ void beat(int64_t *heartbeat) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     heartbeat[1]++;
-    *(volatile int64_t *)heartbeat = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+    store(heartbeat, t.tv_sec * INT64_C(1000000000) + t.tv_nsec);
 }

@@ -29,7 +29,7 @@ typedef struct {
     double parts[4];   /* durations in the previous tick, s: read, compute, write, publish */
     /* of the recorder's thread */
     pthread_t thread;
-    volatile int is_over;
+    int64_t is_over;
     RowsFile rows;
     const char *file;
     double *row;
@@ -152,11 +152,9 @@ static int record(Run *run) {
 /* Record all rows that are new. */
 static void follow(Run *run) {
     const Ring *ring = &run->memory.ring;
-    const volatile int64_t *published = ring->published;
     int written = 1;
-    while (run->cursor < *published && written) {
-        memcpy(run->row, ring->rows + run->cursor % ring->capacity * ring->width, (size_t)ring->width * CELL);
-        int64_t behind = *published - run->cursor;
+    while (run->cursor < load(ring->published) && written) {
+        int64_t behind = ring_copy(ring, run->cursor, run->row);
         if (behind >= ring->capacity) { /* this row was overwritten meanwhile, others will be */
             printf("{\"rows_lost\": %lld}\n", (long long)(behind - ring->capacity / 2));
             run->cursor += behind - ring->capacity / 2;
@@ -176,11 +174,12 @@ static void *record_and_report(void *given) {
     int64_t mode = -1, fault = -1, *whole = (int64_t *)run->row;
     double due = 0.0;
     for (int last = 0; !last;) {
-        last = run->is_over;
+        last = load(&run->is_over) != 0;
         follow(run);
         if (run->cursor > 0 && (whole[h->mode] != mode || whole[h->fault] != fault || now() >= due || last)) {
             mode = whole[h->mode], fault = whole[h->fault], due = now() + REPORT_EVERY;
-            print_state(run->loop, run->row, run->memory.info[MISSED_AT], 1e-9 * (double)run->memory.info[LATEST_AT]);
+            print_state(run->loop, run->row, load(&run->memory.info[MISSED_AT]),
+                        1e-9 * (double)load(&run->memory.info[LATEST_AT]));
         }
         if (!last) nanosleep(&pause, NULL);
     }
@@ -214,8 +213,8 @@ static int wait_for_tick(Loop *loop, int64_t start, LoopMemory *memory) {
     loop->whole[loop->columns[TICK]] = tick + missed;
     loop->whole[loop->columns[MISSED]] = missed;
     loop->row[loop->columns[WAKE_ERROR]] = 1e-9 * (double)(late - missed * period);
-    memory->info[MISSED_AT] += missed;
-    if (late > memory->info[LATEST_AT]) memory->info[LATEST_AT] = late;
+    store(&memory->info[MISSED_AT], memory->info[MISSED_AT] + missed);
+    if (late > memory->info[LATEST_AT]) store(&memory->info[LATEST_AT], late);
     return 1;
 }
 
@@ -245,7 +244,7 @@ static int one_tick(Run *run, double end) {
     double *row = loop->row, begin = now();
     const int64_t *column = loop->columns;
     row[column[UTC]] = 1e-9 * (double)clock_ns(CLOCK_REALTIME);
-    row[column[HEARTBEAT_AGE]] = stopping || run->memory.info[1] != 0 || begin > end ? (double)INFINITY : 0.0;
+    row[column[HEARTBEAT_AGE]] = stopping || load(&run->memory.info[1]) != 0 || begin > end ? (double)INFINITY : 0.0;
     for (int i = 0; i < 4; i++) row[column[READ_TIME + i]] = run->parts[i];
     for (int i = 0; i < run->n_devices; i++) device_read(&run->devices[i], loop);
     take_command(run);
@@ -266,7 +265,7 @@ static int run_loop(Run *run, double duration) {
     int64_t period = run->loop->pack.head->period_ns;
     int64_t start = clock_ns(CLOCK_MONOTONIC) + 2 * period;
     double end = duration > 0.0 ? 1e-9 * (double)start + duration : (double)INFINITY;
-    run->memory.info[0] = getpid();
+    store(&run->memory.info[0], getpid());
     run->last_tick = -1;
     do {
         if (!wait_for_tick(run->loop, start, &run->memory) || !one_tick(run, end)) return 0;
@@ -298,10 +297,10 @@ int run_in_real_time(Loop *loop, const char *rows, double duration) {
         prepare(loop->pack.head);
         done = run_loop(&run, duration);
         for (int i = 0; i < run.n_devices; i++) done &= device_make_safe(&run.devices[i]);
-        run.is_over = 1;
+        store(&run.is_over, 1);
         pthread_join(run.thread, NULL);
     }
-    run.memory.info[0] = 0;
+    store(&run.memory.info[0], 0);
     for (int i = 0; i < run.n_devices; i++) device_close(&run.devices[i]);
     segment_close(&run.memory.segment);
     return done && (rows_close(&run.rows) || refuse("%s: can't be written", rows));

@@ -130,6 +130,11 @@ int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_ord
 
 /* --- shared memory (memory.c), as in hilserver/realtime ----------------------------------------------------------- */
 
+/* A number that another thread or process reads or writes: what was written before it was stored is seen by who has
+   loaded it. */
+static inline int64_t load(const int64_t *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+static inline void store(int64_t *number, int64_t value) { __atomic_store_n(number, value, __ATOMIC_RELEASE); }
+
 typedef struct {
     int64_t *published;
     double *rows;
@@ -159,6 +164,7 @@ size_t ring_size(int64_t width, int64_t capacity);
 Ring ring_on(char *memory, int64_t width, int64_t capacity);
 double *ring_slot(const Ring *ring);
 void ring_publish(Ring *ring);
+int64_t ring_copy(const Ring *ring, int64_t number, double *row);
 int64_t ring_latest(const Ring *ring, double *row);
 int memory_create(LoopMemory *m, const char *name, int64_t width);
 int memory_attach(LoopMemory *m, const char *name, int64_t width);

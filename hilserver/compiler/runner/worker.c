@@ -76,7 +76,7 @@ int device_make_safe(Device *device) {
     command[1] = MAKE_SAFE;
     ring_publish(&device->commands);
     for (int i = 0; i < 200; i++) {
-        if (*(volatile int64_t *)&device->state[MADE_SAFE] >= *device->commands.published) return 1;
+        if (load(&device->state[MADE_SAFE]) >= *device->commands.published) return 1;
         nanosleep(&pause, NULL);
     }
     return refuse("%s: its worker does not confirm the safe values. Switch the hydraulic supply off at the machine, "
