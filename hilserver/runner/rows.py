@@ -59,32 +59,37 @@ class RowsFile:
 
     def __init__(self, path: Path) -> None:
         self.path, self.damage = path, ""
-        try:
-            self._bytes = path.read_bytes()
-        except OSError as error:
-            raise RecordError(path, f"can't be read: {error.strerror}.") from error
-        if len(self._bytes) < HEAD.itemsize or not self._bytes.startswith(MAGIC):
-            raise RecordError(path, "is not a file of rows of the runner.")
-        head = np.frombuffer(self._bytes, HEAD, 1)[0]
-        self.width, self.fingerprint = int(head["width"]), bytes(head["fingerprint"]).decode(errors="replace")
-        self._start = HEAD.itemsize + CELL * int(head["n_text"])
-        text = self._bytes[HEAD.itemsize : self._start]
+        with self._opened() as file:
+            start = file.read(HEAD.itemsize)
+            if len(start) < HEAD.itemsize or not start.startswith(MAGIC):
+                raise RecordError(path, "is not a file of rows of the runner.")
+            head = np.frombuffer(start, HEAD)[0]
+            self.width = int(head["width"])
+            text = file.read(CELL * max(int(head["n_text"]), 0))
+            self._start = file.tell()
         if zlib.crc32(text) != head["checksum"]:
             raise RecordError(path, "is damaged: its header can't be read.")
         self.about = LogHeader.model_validate(decode(text.rstrip(b"\0")))
 
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise RecordError(self.path, f"can't be read: {error.strerror}.") from error
+
     def records(self) -> Iterator[RowsRecord]:
         """All records up to the end, or to the first one that is damaged."""
-        at = self._start
-        while at < len(self._bytes):
-            head = np.frombuffer(self._bytes[at : at + RECORD.itemsize].ljust(RECORD.itemsize, b"\0"), RECORD)[0]
-            begin, end = at + RECORD.itemsize, at + RECORD.itemsize + CELL * int(head["n"])
-            content = self._bytes[begin:end]
-            if not begin <= end <= len(self._bytes) or zlib.crc32(content, int(head["kind"])) != head["checksum"]:
-                self.damage = f"ends, or is damaged, within the record at byte {at}"
-                return
-            yield RowsRecord(RowsKind(int(head["kind"])), np.frombuffer(content))
-            at = end
+        size = self.path.stat().st_size
+        with self._opened() as file:
+            file.seek(self._start)
+            while (at := file.tell()) < size:
+                head = np.frombuffer(file.read(RECORD.itemsize).ljust(RECORD.itemsize, b"\0"), RECORD)[0]
+                length = CELL * int(head["n"])
+                content = file.read(length) if 0 <= length <= size - at else b""
+                if len(content) != length or zlib.crc32(content, int(head["kind"])) != head["checksum"]:
+                    self.damage = f"ends, or is damaged, within the record at byte {at}"
+                    return
+                yield RowsRecord(RowsKind(int(head["kind"])), np.frombuffer(content))
 
     def rows(self) -> Floats:
         """All rows, float64[rows, width]."""

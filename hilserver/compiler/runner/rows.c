@@ -136,43 +136,71 @@ static int replay_record(Loop *loop, const RecordHead *head, int64_t *cells, Row
     }
 }
 
-/* The cells of the next record, in the file's bytes; NULL at the end, or where it is not complete or damaged. */
-static int64_t *next_record(const RecordHead *head, char *end) {
-    int64_t room = end - (char *)head;
-    if (room < (int64_t)sizeof *head || head->n < 0 || head->n > (room - (int64_t)sizeof *head) / CELL) return NULL;
-    int64_t *cells = (int64_t *)(head + 1);
-    return crc32_of(head->kind, cells, (size_t)head->n * CELL) == head->checksum ? cells : NULL;
+/* A file of rows that is read, record by record. */
+typedef struct {
+    FILE *file;
+    int64_t at, size; /* bytes */
+} Source;
+
+static int read_bytes(Source *source, void *bytes, int64_t n) {
+    if (n > source->size - source->at || fread(bytes, 1, (size_t)n, source->file) != (size_t)n) return 0;
+    source->at += n;
+    return 1;
+}
+
+/* The cells of the next record, in new memory; NULL at the end, or where it is not complete or damaged. */
+static int64_t *next_record(Source *source, RecordHead *head) {
+    if (!read_bytes(source, head, sizeof *head)) return NULL;
+    int64_t *cells = head->n < 0 || head->n > (source->size - source->at) / CELL ? NULL
+                                                                                 : malloc((size_t)head->n * CELL + 1);
+    if (cells != NULL && read_bytes(source, cells, head->n * CELL) &&
+        crc32_of(head->kind, cells, (size_t)head->n * CELL) == head->checksum)
+        return cells;
+    source->at -= (int64_t)sizeof *head;
+    free(cells);
+    return NULL;
+}
+
+/* Open a file of rows of this rig, and read its header and text. */
+static int open_source(Source *source, const char *path, const Loop *loop) {
+    RowsHead head;
+    errno = 0;
+    source->file = fopen(path, "rb");
+    if (source->file == NULL || fseek(source->file, 0, SEEK_END) != 0 || (source->size = ftell(source->file)) < 0)
+        return refuse("%s: can't be read: %s", path, strerror(errno));
+    rewind(source->file);
+    if (!read_bytes(source, &head, sizeof head) || memcmp(head.magic, MAGIC, sizeof MAGIC) != 0)
+        return refuse("%s: is not a file of rows", path);
+    if (memcmp(head.fingerprint, loop->pack.head->fingerprint, FINGERPRINT) != 0 || head.width != loop->width)
+        return refuse("%s: is not of this rig, or of another version of hilserver", path);
+    int64_t is_possible = head.n_text >= 0 && head.n_text <= (source->size - source->at) / CELL;
+    char *text = is_possible ? malloc((size_t)head.n_text * CELL + 1) : NULL;
+    int is_whole = text != NULL && read_bytes(source, text, head.n_text * CELL) &&
+                   crc32_of(0, text, (size_t)head.n_text * CELL) == head.checksum;
+    free(text);
+    return is_whole || refuse("%s: is damaged", path);
 }
 
 /* Replay a file of rows: its inputs and commands again, all values compared. 1 if all are bit-identical. */
 int replay(Loop *loop, const char *path, const char *out) {
-    size_t size = 0;
+    Source source = {0};
     Compared found = {0};
     RowsFile rows = {.file = -1};
-    errno = 0;
-    char *bytes = read_file(path, &size);
-    const RowsHead *head = (const RowsHead *)bytes;
-    if (bytes == NULL) return refuse("%s: can't be read: %s", path, strerror(errno));
-    if (size < sizeof *head || memcmp(head->magic, MAGIC, sizeof MAGIC) != 0)
-        return refuse("%s: is not a file of rows", path);
-    if (memcmp(head->fingerprint, loop->pack.head->fingerprint, FINGERPRINT) != 0 || head->width != loop->width)
-        return refuse("%s: is not of this rig, or of another version of hilserver", path);
-    if (head->n_text < 0 || head->n_text > (int64_t)((size - sizeof *head) / CELL) ||
-        crc32_of(0, head + 1, (size_t)head->n_text * CELL) != head->checksum)
-        return refuse("%s: is damaged", path);
+    RecordHead head;
+    if (!open_source(&source, path, loop)) return 0;
     if (out != NULL && !rows_create(&rows, out, &loop->pack, loop->width)) return 0;
-    char *end = bytes + size, *at = bytes + sizeof *head + head->n_text * CELL;
-    for (int64_t *cells; (cells = next_record((RecordHead *)at, end)) != NULL;) {
-        RecordHead *record = (RecordHead *)at;
-        if (!replay_record(loop, record, cells, &rows, &found))
-            return refuse("%s: the record at byte %lld can't be replayed", path, (long long)(at - bytes));
-        at = (char *)(cells + record->n);
+    for (int64_t *cells, at = source.at; (cells = next_record(&source, &head)) != NULL; at = source.at) {
+        if (!replay_record(loop, &head, cells, &rows, &found))
+            return refuse("%s: the record at byte %lld can't be replayed", path, (long long)at);
+        if (head.kind != CIRCUIT) free(cells); /* a circuit remains where it is */
     }
-    if (at != end) refuse("%s: is damaged or not complete from byte %lld on", path, (long long)(at - bytes));
+    fclose(source.file);
+    int is_whole = source.at == source.size;
+    if (!is_whole) refuse("%s: is damaged or not complete from byte %lld on", path, (long long)source.at);
     if (!rows_close(&rows)) return refuse("%s: can't be written: %s", out, strerror(errno));
     if (found.differing > 0)
         return refuse("%lld of %lld rows differ, first row %lld in column %lld", (long long)found.differing,
                       (long long)found.rows, (long long)found.first_row, (long long)found.first_column);
     printf("{\"rows\": %lld, \"bit_identical\": true}\n", (long long)found.rows);
-    return at == end && (found.rows > 0 || refuse("%s: has no rows", path));
+    return is_whole && (found.rows > 0 || refuse("%s: has no rows", path));
 }
