@@ -28,7 +28,7 @@ COMMANDS = (
     *("rths", "identify", "learned", "fit", "replicate"),
     *("run", "safe", "status", "switch", "send", "panel", "view", "edit"),
     *("replay", "test", "plotjuggler", "report", "export", "log"),
-    *("experiment", "bench", "latency", "doctor", "deploy"),
+    *("experiment", "bench", "latency", "doctor", "pack", "deploy"),
 )
 """All commands, in the order of the help."""
 ELSEWHERE = {"send": ("switch", "send"), "test": ("test", "run_sequences")}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hilserver.commissioning.deployment import Target
 
 
@@ -24,6 +26,16 @@ def deploy(
     downgrade: Annotated[
         bool, typer.Option("--downgrade", help="deploy even if a newer version of hilserver runs there")
     ] = False,
+    runner: Annotated[
+        bool,
+        typer.Option("--runner", help="a machine without Python: the rig runs in hilserver-runner, a small program"),
+    ] = False,
+    send: Annotated[
+        str | None,
+        typer.Option(
+            help="with --runner: only send a command, such as arm, start or input joystick 0.5", metavar="COMMAND"
+        ),
+    ] = None,
     rollback: Annotated[bool, typer.Option("--rollback", help="only let the previous release run again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="only end the server, with its valves at null")] = False,
     ssh_config: Annotated[
@@ -35,31 +47,70 @@ def deploy(
     The machine needs ssh and the same version of Python as this one, but no access to the internet. What runs there
     goes on running until the new release is complete and hilserver doctor finds no error there; if the new one does not
     start, the old one runs again. An armed rig is not touched.
-    """
-    from hilserver.commissioning.deployment import Target, fetch_logs, roll_back
-    from hilserver.commissioning.deployment import deploy as bring
-    from hilserver.errors import HilserverError
-    from hilserver.toml import read_toml
 
-    if sum((status, logs is not None, rollback, stop)) > 1:
-        raise HilserverError("--status, --logs, --rollback and --stop: one at a time.")
-    name = read_toml(rig).get("name")
-    if not isinstance(name, str):
-        raise HilserverError(f"{rig}: has no name.")
-    there = Target(target, name, ssh_config)
+    With --runner, which then belongs to every call for this machine, it needs no Python either.
+    """
+    from hilserver.commissioning.deployment import Target, roll_back
+    from hilserver.commissioning.runner_target import RunnerTarget
+    from hilserver.errors import HilserverError
+
+    if sum((status, logs is not None, rollback, stop, send is not None)) > 1:
+        raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
+    _require_kind(runner, sends=send is not None, extras=bool(extra))
+    there = (RunnerTarget if runner else Target)(target, _name_of(rig), ssh_config)
     if status:
         _show(there)
     elif logs is not None:
-        for file in fetch_logs(there, logs):
-            typer.echo(file)
+        _fetch(there, logs)
+    elif send is not None and isinstance(there, RunnerTarget):
+        typer.echo(f"{target}: {there.rig} is {there.send(send)['mode']}.")
     elif rollback:
-        typer.echo(f"{target}: release {roll_back(there)} of {name} runs again.")
+        typer.echo(f"{target}: release {roll_back(there)} of {there.rig} runs again.")
     elif stop:
         there.ask("stop")
-        typer.echo(f"{target}: {name} does not run.")
+        typer.echo(f"{target}: {there.rig} does not run.")
     else:
-        release = bring(rig, there, extra or (), typer.echo, downgrade=downgrade)
-        typer.echo(f"{target}: release {release} of {name} runs, in SAFE.")
+        typer.echo(f"{target}: release {_bring(rig, there, extra or (), downgrade)} of {there.rig} runs, in SAFE.")
+
+
+def _require_kind(runner: bool, *, sends: bool, extras: bool) -> None:
+    """Raises HilserverError for options of the other kind of target."""
+    from hilserver.errors import HilserverError
+
+    if sends and not runner:
+        raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
+    if extras and runner:
+        raise HilserverError("--extra is for a server: the runner has no libraries.")
+
+
+def _name_of(rig: Path) -> str:
+    """The name of a rig. Raises HilserverError if the file has none."""
+    from hilserver.errors import HilserverError
+    from hilserver.toml import read_toml
+
+    name = read_toml(rig).get("name")
+    if not isinstance(name, str):
+        raise HilserverError(f"{rig}: has no name.")
+    return name
+
+
+def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool) -> str:
+    """The new release."""
+    from hilserver.commissioning.deployment import deploy
+    from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner
+
+    if isinstance(there, RunnerTarget):
+        return deploy_runner(rig, there, typer.echo, downgrade=downgrade)
+    return deploy(rig, there, extras, typer.echo, downgrade=downgrade)
+
+
+def _fetch(there: Target, folder: Path) -> None:
+    """The logs that were fetched, one per line."""
+    from hilserver.commissioning.deployment import fetch_logs
+    from hilserver.commissioning.runner_target import RunnerTarget, fetch_rows
+
+    for file in fetch_rows(there, folder) if isinstance(there, RunnerTarget) else fetch_logs(there, folder):
+        typer.echo(file)
 
 
 def _show(there: Target) -> None:
@@ -75,6 +126,8 @@ def _show(there: Target) -> None:
     typer.echo(f"{there.rig}  {state['mode']}  tick {state['tick']}  missed {state['missed_ticks']}")
     if state["fault"]:
         typer.echo(f"fault: {state['fault']}")
-    if (loop := state["loop"]) is not None:
+    if "time_sync_error" in state:
+        typer.echo(f"time synchronisation error {1e6 * state['time_sync_error']:.0f} µs")
+    if (loop := state.get("loop")) is not None:
         error, wake_up = 1e6 * loop["time_sync_error"], 1e6 * loop["wake_up"]["median"]
         typer.echo(f"time synchronisation error {error:.0f} µs, wake-up {wake_up:.0f} µs (median)")

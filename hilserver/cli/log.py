@@ -1,4 +1,4 @@
-"""``hilserver log``: list, check and repair recordings."""
+"""``hilserver log``: list, check and repair recordings, and convert those of the runner."""
 
 from __future__ import annotations
 
@@ -85,6 +85,21 @@ def repair(
     _name(repaired.damages)
     more = f" and {len(repaired.files) - 1} more" if len(repaired.files) > 1 else ""
     print(f"{repaired.files[0]}{more}: {repaired.rows} rows recovered.")
+
+
+@log.command()
+def unpack(
+    path: Annotated[Path, typer.Argument(help="file of rows that hilserver-runner has recorded (--rows)")],
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", help="new log; default: <name>.arrow in the same folder")
+    ] = None,
+) -> None:
+    """Write what hilserver-runner has recorded as a log of hilserver."""
+    from hilserver.runner.rows import log_of
+
+    log_file = out or path.with_suffix(".arrow")
+    found = log_of(path, log_file)
+    print(f"{log_file}: rig {found.rig}, started {found.started}.")
 
 
 def _name(damages: Iterable[Damage]) -> None:

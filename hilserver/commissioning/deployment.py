@@ -80,13 +80,31 @@ class Target:
         if process.returncode != 0:
             raise DeploymentError(self._trouble(process.returncode, errors))
 
-    def _started(self, action: str, **arguments: Any) -> subprocess.Popen[bytes]:
+    def state(self) -> dict[str, Any]:
+        """The state of the rig's server, as `hilserver status --json` prints it there; see `state_of`."""
+        found = self.ask("facts", program="none")
+        if found["current"] is None:
+            raise DeploymentError(f"{self.address}: {self.rig} is not deployed there.")
+        state: dict[str, Any] = {"online": False, "state": None}
+        if found["running"]:
+            done = self.ask("call", release="current", arguments=["status", "--rig", self.rig, "--json"])
+            try:
+                state = json.loads(done["output"])  # whatever the exit code says of the mode
+            except ValueError:
+                raise DeploymentError(f"{self.address}: {done['errors'].strip()}") from None
+        return {**state, "release": found["current"]}
+
+    def _remote(self, action: str, **arguments: Any) -> str:
+        """The command that carries out an action on the target, for its shell."""
         request = {"action": action, "root": self.root, "rig": self.rig, **arguments}
         python = "python{}.{}".format(*sys.version_info[:2])
         source = Path(on_target.__file__).read_text()
         command = f"P=$(command -v {python} || command -v python3) || exit 127; exec $P -c {shlex.quote(source)} "
+        return command + shlex.quote(json.dumps(request))
+
+    def _started(self, action: str, **arguments: Any) -> subprocess.Popen[bytes]:
         options = [f"-oConnectTimeout={CONNECT_TIMEOUT}", f"-oServerAliveInterval={ALIVE_EVERY}", "-oBatchMode=yes"]
-        words = ["ssh", *self._options, *options, self.address, command + shlex.quote(json.dumps(request))]
+        words = ["ssh", *self._options, *options, self.address, self._remote(action, **arguments)]
         try:
             pipe = subprocess.PIPE
             return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -111,7 +129,8 @@ class Target:
         text = errors.strip()
         last = (text.splitlines() or ["no message"])[-1].strip()
         if code == 127:
-            return f"{self.address}: has no python3. {UNCHANGED}"
+            text = "has no python3. A rig runs there without it, too: hilserver deploy --runner"
+            return f"{self.address}: {text}. {UNCHANGED}"
         if code != 255:
             return f"{self.address}: {text[-1000:]}"
         if "REMOTE HOST IDENTIFICATION HAS CHANGED" in text or "Host key verification failed" in text:
@@ -152,8 +171,8 @@ def deploy(
     found = target.ask("facts", program=program_id)
     _require_suitable(target, found, rig.size + (0 if found["has_program"] else software.size))
     if not downgrade:
-        _require_no_newer(target, found)
-    _require_at_rest(target, found)
+        require_no_newer(target, found)
+    require_at_rest(target, found)
     if (old := found["current"]) is not None:
         tell(f"{target.address}: release {old['name']} of {target.rig}, hilserver {old['version']}")
     if not found["has_program"]:
@@ -186,7 +205,7 @@ def _require_suitable(target: Target, found: dict[str, Any], size: int) -> None:
         raise DeploymentError(f"{target.address}: {text}. {UNCHANGED}")
 
 
-def _require_no_newer(target: Target, found: dict[str, Any]) -> None:
+def require_no_newer(target: Target, found: dict[str, Any]) -> None:
     """A newer version there may have settings, logs and calibrations that this one does not know."""
     here, old = version("hilserver"), found["current"]
     if old is not None and Version(old["version"]) > Version(here):
@@ -194,7 +213,7 @@ def _require_no_newer(target: Target, found: dict[str, Any]) -> None:
         raise DeploymentError(f"{target.address}: {text}. {UNCHANGED}")
 
 
-def _require_at_rest(target: Target, found: dict[str, Any]) -> None:
+def require_at_rest(target: Target, found: dict[str, Any]) -> None:
     """A rig that is armed or runs is not stopped from afar."""
     if found["running"] and (mode := mode_of(target)) in MOVING:
         text = f"{target.rig} is {mode}. Disarm it first, at the rig. {UNCHANGED}"
@@ -227,7 +246,7 @@ def _what_runs(target: Target, program_id: str) -> str:
 def roll_back(target: Target) -> str:
     """Let the release before the present one run again; returns its name."""
     found = target.ask("facts", program="none")
-    _require_at_rest(target, found)
+    require_at_rest(target, found)
     if found["previous"] is None:
         raise DeploymentError(f"{target.address}: has no release of {target.rig} before the present one. {UNCHANGED}")
     target.ask("activate", release=found["previous"]["name"])
@@ -236,17 +255,7 @@ def roll_back(target: Target) -> str:
 
 def state_of(target: Target) -> dict[str, Any]:
     """The state of the rig's server, as `hilserver status --json` prints it there; ``online`` is false without one."""
-    found = target.ask("facts", program="none")
-    if found["current"] is None:
-        raise DeploymentError(f"{target.address}: {target.rig} is not deployed there.")
-    state: dict[str, Any] = {"online": False, "state": None}
-    if found["running"]:
-        done = target.ask("call", release="current", arguments=["status", "--rig", target.rig, "--json"])
-        try:
-            state = json.loads(done["output"])  # whatever the exit code says of the mode
-        except ValueError:
-            raise DeploymentError(f"{target.address}: {done['errors'].strip()}") from None
-    return {**state, "release": found["current"]}
+    return target.state()
 
 
 def mode_of(target: Target) -> str:

@@ -27,9 +27,9 @@ from hilserver.circuit.program import SYMBOL, Parameter, parameters_of
 from hilserver.compiler.circuit_module import circuit_module
 from hilserver.compiler.levels import levels
 from hilserver.compiler.linking import CIRCUIT_CODE, HEAPLESS, UNWRAPPED, linked
-from hilserver.compiler.loading import CIRCUIT, FMI
+from hilserver.compiler.loading import CIRCUIT, FMI, RUNNER
 from hilserver.compiler.lowering import FRAME, unpacking
-from hilserver.compiler.machine_code import compile_c, link, write_object
+from hilserver.compiler.machine_code import compile_c, compile_runner, link, write_object
 from hilserver.compiler.timing import timed
 from hilserver.tick.program import ENTRY_POINTS, OWN_KERNEL, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
@@ -45,7 +45,7 @@ LAST_SHARE = 0.85
 
 
 def build(files: Mapping[str, Path], progress: Progress) -> None:
-    """Compile the program for each CPU level, and for `FMI`, into a shared library at the given path; and `CIRCUIT`."""
+    """Compile the program for each CPU level, and for `FMI`, into shared libraries at these paths; `CIRCUIT`, `RUNNER`."""
     libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
     with TemporaryDirectory(prefix="hilserver-build-") as folder:
         functions = linked(standard_library(), "built", Path(folder), options=UNWRAPPED)
@@ -75,6 +75,7 @@ def _write(bitcode: bytes, files: Mapping[str, Path], folder: Path) -> None:
     for source, path in sources.items():
         compile_c(source, first, path)
     link([objects[first], *sources.values()], files[FMI], exported="fmi2*; fmi3*;")
+    compile_runner(first, files[RUNNER], folder)
 
 
 def _libraries_of_numba(report: Callable[[int], None]) -> list[Any]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hilserver.circuit.program import SYMBOL, Function, Program, parameters_of
-from hilserver.compiler.levels import level_of_this_machine, levels
+from hilserver.compiler.levels import V2, level_of_this_machine, levels
 from hilserver.compiler.seal import is_sealed, require_seal
 from hilserver.compiler.sources import SHIPPED, cache_folder, fingerprint
 from hilserver.errors import HilserverError
@@ -21,6 +21,8 @@ FMI = "fmi"
 """Name of the shared library of FMUs, among those of the levels: the program with the functions of FMI."""
 CIRCUIT = "circuit"
 """Name of the file with the intermediate code that is compiled again for a single circuit."""
+RUNNER = "hilserver-runner"
+"""Name of the executable program that runs a packed rig without Python, beside the shared libraries."""
 FINGERPRINT_FILE = "fingerprint"
 """File beside the shared libraries: the hash of the sources from which they were compiled."""
 
@@ -90,8 +92,9 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def all_files_in(folder: Path) -> dict[str, Path]:
-    """All files of a program in a folder: the shared library of each level, that of FMUs, and the intermediate code."""
-    return {**files_in(folder), FMI: folder / f"{FMI}.so", CIRCUIT: folder / f"{CIRCUIT}.bc"}
+    """All compiled files in a folder: shared libraries of each level and of FMUs, the intermediate code, the runner."""
+    more = {FMI: f"{FMI}.so", CIRCUIT: f"{CIRCUIT}.bc", RUNNER: RUNNER}
+    return {**files_in(folder), **{name: folder / file for name, file in more.items()}}
 
 
 def fmi_file() -> Path:
@@ -102,3 +105,14 @@ def fmi_file() -> Path:
 def circuit_bitcode() -> Path:
     """The intermediate code that is compiled again for a single circuit; builds the program if necessary."""
     return all_files_in(standard_file().parent)[CIRCUIT]
+
+
+def runner_files() -> dict[str, Path]:
+    """The runner, and the shared library of each level, by their names beside a packed rig; builds them if necessary.
+
+    Raises HilserverError on a machine for which there is no runner.
+    """
+    if V2 not in levels():
+        raise HilserverError(f"the runner is for x86-64, and this machine is {levels()[0]}.")
+    folder = standard_file().parent
+    return {RUNNER: folder / RUNNER, **{f"{level}.so": path for level, path in files_in(folder).items()}}

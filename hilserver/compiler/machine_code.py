@@ -16,7 +16,13 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from hilserver.compiler.levels import X86_64
+from hilserver.compiler.sources import fingerprint
 from hilserver.errors import HilserverError
+
+RUNNER_SOURCES = Path(__file__).parent / "runner"
+"""Folder with the runner, in C."""
+OLDEST_GLIBC = ".2.28"
+"""As an ending of a target: the runner itself needs no newer one. (The shared libraries need 2.29.)"""
 
 
 def write_object(bitcode: bytes, level: str, path: Path) -> None:
@@ -68,6 +74,22 @@ def compile_c(source: Path, level: str, path: Path) -> None:
     _run([*_c_compiler(level), *options, str(path)], f"{source.name} can't be compiled", _cache_beside(path))
 
 
+def compile_runner(level: str, path: Path, folder: Path) -> None:
+    """Compile the runner, a program in C that loads the shared library of a level (`compiler/runner/`).
+
+    ``folder``: for temporary files. Raises HilserverError if there is no compiler, or if it fails.
+    """
+    if not level.startswith(X86_64):  # there is none: its shared memory relies on the store order of x86-64
+        path.write_bytes(b"")
+        return
+    sources = sorted(map(str, RUNNER_SOURCES.glob("*.c")))
+    options = ["-std=c11", "-O2", "-fPIE", "-pie", "-s", f'-DHILSERVER_FINGERPRINT="{fingerprint()}"', *sources]
+    made = folder / "runner"
+    command = [*_c_compiler(level, OLDEST_GLIBC), *options, "-ldl", "-lpthread", "-lm", "-o", str(made)]
+    _run(command, "the runner can't be compiled", _cache_beside(made))
+    shutil.copy(made, path)
+
+
 def _run(command: Sequence[str], problem: str, environment: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
@@ -81,10 +103,11 @@ def _cache_beside(path: Path) -> dict[str, str]:
     return os.environ | own
 
 
-def _c_compiler(level: str) -> list[str]:
+def _c_compiler(level: str, glibc: str = "") -> list[str]:
+    """The C compiler. ``glibc``: the oldest version of the C library that a program needs, if it can be chosen."""
     if importlib.util.find_spec("ziglang") is not None:
         machine, cpu = platform.machine(), level.replace("-v", "_v").replace("x86-64", "x86_64")
-        target = ["-target", f"{machine}-linux-gnu", *([f"-mcpu={cpu}"] if level.startswith(X86_64) else [])]
+        target = ["-target", f"{machine}-linux-gnu{glibc}", *([f"-mcpu={cpu}"] if level.startswith(X86_64) else [])]
         return [sys.executable, "-m", "ziglang", "cc", *target, "-fno-sanitize=all"]
     return [_found_compiler()]
 

@@ -221,9 +221,9 @@ def test_a_newer_version_is_not_replaced_unasked(
     target = Target("hil@rig-pc", NAME)
     if newer:
         with pytest.raises(DeploymentError, match=f"runs hilserver {there}, and this is {here}.*--downgrade.*changed"):
-            deployment._require_no_newer(target, facts)
+            deployment.require_no_newer(target, facts)
     else:
-        deployment._require_no_newer(target, facts)
+        deployment.require_no_newer(target, facts)
 
 
 @needs_sshd

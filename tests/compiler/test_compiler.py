@@ -114,6 +114,7 @@ def test_a_package_is_filled_from_what_is_built(where: str, tmp_path: Path, monk
         *(f"{level}.so" for level in levels()),
         "circuit.bc",
         "fmi.so",
+        "hilserver-runner",
         "fingerprint",
     }
     assert all(path.read_text() == path.name for path in all_files_in(tmp_path / where).values())

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
-SetEnv HOME={folder}/home
+SetEnv HOME={folder}/home{path}
 """
 CLIENT = """\
 Host *
@@ -76,15 +76,15 @@ class SshBench:
 
 
 @contextlib.contextmanager
-def running_sshd(folder: Path) -> Iterator[SshBench]:
-    """Start it, and end it."""
+def running_sshd(folder: Path, tools: Collection[str] = ()) -> Iterator[SshBench]:
+    """Start it, and end it. ``tools``: the only programs that are found there; default: those of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         bench = SshBench(folder, free.getsockname()[1])
     bench.home.mkdir()
     bench.key("user")
     bench.known("known", bench.key("host"))
-    (folder / "sshd_config").write_text(SERVER.format(port=bench.port, folder=folder))
+    (folder / "sshd_config").write_text(SERVER.format(port=bench.port, folder=folder, path=_only(tools, folder)))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # without it, root's does not start
     with (folder / "sshd.log").open("w") as log:
@@ -102,3 +102,16 @@ def running_sshd(folder: Path) -> Iterator[SshBench]:
     finally:
         server.terminate()
         server.wait(10)
+
+
+def _only(tools: Collection[str], folder: Path) -> str:
+    """Setting of a path on which only these programs are."""
+    if not tools:
+        return ""
+    place = folder / "tools"
+    place.mkdir()
+    for name in tools:
+        found = shutil.which("dash" if name == "sh" and shutil.which("dash") else name)
+        assert found is not None, name
+        (place / name).symlink_to(found)
+    return f" PATH={place}"

@@ -1,0 +1,239 @@
+"""A rig is brought to a machine that has neither Python nor anything else but a shell and tar, by a real sshd."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Command
+from ssh_bench import SshBench, needs_sshd, running_sshd
+
+from hilserver.commissioning import runner_target
+from hilserver.commissioning.bundle import Bundle
+from hilserver.commissioning.deployment import DeploymentError, Target, mode_of, roll_back
+from hilserver.commissioning.runner_target import SCRIPT, RunnerTarget, deploy_runner, fetch_rows
+from hilserver.errors import HilserverError
+from hilserver.runner.pack import PACK, write_rig
+from hilserver.simulation.replay import replay_log
+
+pytestmark = [pytest.mark.realtime]
+
+ROOT = Path(__file__).parents[2]
+NAME = f"bare_{os.getpid()}"
+TOOLS = (
+    *("sh", "mkdir", "ln", "rm", "mv", "cat", "sed", "tr", "tar", "df", "uname", "sleep", "readlink", "wc", "tail"),
+    *("date", "basename"),
+)
+"""All that a target needs."""
+
+
+def rig_in(folder: Path) -> Path:
+    """The demo's rig under a name of its own, which endures a busy machine, and records little."""
+    shutil.copytree(ROOT / "config", folder / "config", dirs_exist_ok=True)
+    file = folder / "config/rigs/demo.toml"
+    text = file.read_text().replace('name = "demo"', f'name = "{NAME}"').replace("= 1000 ", "= 5000 ")
+    file.write_text(f"{text}\n[recording]\nmax_megabytes = 5\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBench]:
+    with running_sshd(tmp_path_factory.mktemp("ssh"), TOOLS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return rig_in(tmp_path_factory.mktemp("rig"))
+
+
+@pytest.fixture(scope="module")
+def deployed(bench: SshBench, rig: Path) -> Iterator[RunnerTarget]:
+    """A rig that runs on the target."""
+    target = RunnerTarget(bench.address, NAME, bench.config())
+    try:
+        assert deploy_runner(rig, target) == "1"
+        yield target
+    finally:
+        target.ask("stop")
+
+
+def runs(target: RunnerTarget) -> str:
+    """The release that runs there."""
+    state = target.state()
+    assert state["online"], state
+    return str(state["release"]["name"])
+
+
+def place(bench: SshBench) -> Path:
+    return bench.home / "hilserver/runners" / NAME
+
+
+# --- it works --------------------------------------------------------------------------------------------------------
+
+
+@needs_sshd
+def test_the_target_has_no_python(bench: SshBench) -> None:
+    with pytest.raises(DeploymentError, match=r"has no python3\. A rig runs there without it, too: .*--runner"):
+        Target(bench.address, NAME, bench.config()).ask("facts", program="x")
+
+
+@needs_sshd
+def test_it_runs_and_takes_commands(deployed: RunnerTarget, bench: SshBench) -> None:
+    pid = int((place(bench) / "server.pid").read_text())
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    assert f"{place(bench)}/releases/" in maps
+    assert "python" not in maps
+    assert mode_of(deployed) == "SAFE"
+    with pytest.raises(DeploymentError, match="refused: not possible in this mode"):
+        deployed.send("start")
+    assert deployed.send("arm")["mode"] == "ARMED"
+    assert deployed.send("start")["mode"] == "RUNNING"
+    assert deployed.send("input joystick 0.3")["mode"] == "RUNNING"
+    assert deployed.send("stop")["mode"] == "ARMED"
+    assert deployed.send("disarm")["mode"] == "SAFE"
+
+
+@needs_sshd
+def test_next_release_and_back_and_the_logs(deployed: RunnerTarget, rig: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    first = runs(deployed)
+    second = deploy_runner(rig, deployed, said.append)
+    assert runs(deployed) == second != first
+    assert [text for text in said if text.startswith("sending the runner and the rig")]
+    assert roll_back(deployed) == first
+    assert runs(deployed) == first
+
+    logs = fetch_rows(deployed, tmp_path / "logs")
+    assert len(logs) >= 3, "one of each start"
+    result = replay_log(min(logs), tolerance=0.0)
+    assert result.same_program
+    assert (result.compared + len(result.starts), result.differences) == (result.rows, ())
+    assert len(fetch_rows(deployed, tmp_path / "logs")) <= 2, "only the one that is being written, or the next"
+
+
+@needs_sshd
+def test_from_the_command_line(deployed: RunnerTarget, bench: SshBench, rig: Path, hilserver: Command) -> None:
+    words = ["deploy", str(rig), bench.address, "--runner", "--ssh-config", str(bench.config())]
+    assert f"{NAME}  SAFE  tick" in hilserver(*words, "--status").out
+    assert hilserver(*words, "--send", "arm").out == f"{bench.address}: {NAME} is ARMED.\n"
+    assert hilserver(*words, "--send", "disarm").out == f"{bench.address}: {NAME} is SAFE.\n"
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@needs_sshd
+def test_an_armed_rig_is_not_touched(deployed: RunnerTarget, rig: Path) -> None:
+    before = runs(deployed)
+    deployed.send("arm")
+    try:
+        with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+            deploy_runner(rig, deployed)
+        with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
+            roll_back(deployed)
+    finally:
+        deployed.send("disarm")
+    assert runs(deployed) == before
+
+
+@needs_sshd
+def test_a_release_that_is_damaged_is_removed(
+    deployed: RunnerTarget, rig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = runs(deployed)
+
+    def damaged(*arguments: Any) -> list[Path]:
+        files = write_rig(*arguments)
+        pack = next(file for file in files if file.name == PACK)
+        pack.write_bytes(pack.read_bytes()[:-8])
+        return files
+
+    monkeypatch.setattr("hilserver.commissioning.runner_target.write_rig", damaged)
+    with pytest.raises(DeploymentError, match=rf"rig\.pack: is not complete.*Release {before} runs"):
+        deploy_runner(rig, deployed)
+    assert runs(deployed) == before
+
+
+@needs_sshd
+def test_the_old_one_runs_again_if_the_new_one_does_not_start(
+    deployed: RunnerTarget, bench: SshBench, tmp_path: Path
+) -> None:
+    """It can't write its recording."""
+    before, logs = runs(deployed), place(bench) / "logs"
+    deployed.ask("stop")
+    logs.rename(place(bench) / "kept")
+    logs.write_text("not a folder")
+    try:
+        with pytest.raises(DeploymentError, match=r"(?s)does not start: .*can't be created.*is in place, not running"):
+            deploy_runner(rig_in(tmp_path), deployed)
+    finally:
+        logs.unlink()
+        (place(bench) / "kept").rename(logs)
+        deployed.ask("activate", release=before)
+    assert runs(deployed) == before
+
+
+@needs_sshd
+def test_a_runner_that_was_killed_is_known_as_such(deployed: RunnerTarget, bench: SshBench) -> None:
+    before = runs(deployed)
+    os.kill(int((place(bench) / "server.pid").read_text()), signal.SIGKILL)
+    assert not deployed.state()["online"]
+    deployed.ask("activate", release=before)
+    assert runs(deployed) == before
+
+
+def test_an_unsuitable_target_is_not_changed() -> None:
+    target = RunnerTarget("hil@rig-pc", NAME)
+    runner_target._require_suitable(target, {"machine": "x86_64", "free": 10**9}, 10**6)
+    with pytest.raises(DeploymentError, match=r"its processor is aarch64.*Nothing was changed"):
+        runner_target._require_suitable(target, {"machine": "aarch64", "free": 10**9}, 10**6)
+    with pytest.raises(DeploymentError, match=r"its disk has 10 MB left, and 21 MB are needed.*Nothing was changed"):
+        runner_target._require_suitable(target, {"machine": "x86_64", "free": 10**7}, 10**6)
+
+
+def on_target(folder: Path, *words: str, data: bytes = b"") -> str:
+    """Carry out an action as the target's shell does."""
+    command = ["sh", "-c", SCRIPT.read_text(), "sh", words[0], str(folder), NAME, *words[1:]]
+    return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode()
+
+
+def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    Bundle({}, {"release.json": b"{}", "a": bytes(100_000)}).write(stream)
+    for length in (0, 300, 50_000):
+        assert '"error": "the transfer has failed' in on_target(
+            tmp_path, "receive", "1", data=stream.getvalue()[:length]
+        )
+        assert not list((tmp_path / "runners" / NAME / "releases").iterdir())
+    assert on_target(tmp_path, "receive", "1", data=stream.getvalue()) == "{}\n"
+    assert {path.name for path in (tmp_path / f"runners/{NAME}/releases/1").iterdir()} == {"a", "release.json"}
+
+
+def test_two_do_not_deploy_at_the_same_time(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.runner"
+    lock.mkdir()
+    (lock / "pid").write_text(f"{os.getpid()}\n")
+    assert on_target(tmp_path, "stop") == '{"error": "somebody else is deploying there at the moment"}\n'
+    (lock / "pid").write_text("999999999\n")  # its connection was lost
+    assert on_target(tmp_path, "stop") == "{}\n"
+    assert not lock.exists()
+
+
+def test_options_that_do_not_belong_together(hilserver: Command) -> None:
+    rig = str(ROOT / "config/rigs/demo.toml")
+    for words, text in (
+        (["--send", "arm"], "--send is for --runner"),
+        (["--runner", "--extra", "modbus"], "--extra is for a server"),
+        (["--runner", "--send", "arm", "--status"], "one at a time"),
+    ):
+        assert text in hilserver("deploy", rig, "hil@rig-pc", *words).err
+    with pytest.raises(HilserverError, match="is not the address"):
+        RunnerTarget("a b", NAME)
