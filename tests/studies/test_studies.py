@@ -11,6 +11,7 @@ from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, i
 
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.report.studies import StoredStudy, studies_in
 from hilserver.studies.execution import DIED, evaluate
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.report import write_study
@@ -131,6 +132,36 @@ def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
     assert 0 < result.runs < 40
     assert told[-1] == 40
     assert not stream.exists()
+
+
+def test_a_study_states_its_progress_and_runs_only_once(tmp_path: Path) -> None:
+    """In its folder, for the panel; whoever runs the same study into the same folder meanwhile is refused."""
+    lag = WITH_A_LAG.replace('"100 ms"', '{ value = "0.5 s", steps = ["0.1 ms", "0.5 s"] }')
+    text = STUDY.replace("[vary]", 'tick = "10 ms"\n[vary]')
+    study, out = load_study(written_study(tmp_path, text, lag)), tmp_path / "out"
+    seen = list[StoredStudy]()
+
+    def look(done: int, total: int, remaining: float) -> None:
+        seen.extend(studies_in(out))
+        with pytest.raises(HilserverError, match="another process runs this study"):
+            run_study(study, out)
+        if done == 20:
+            raise _Stop
+
+    with pytest.raises(_Stop):
+        run_study(study, out, progress=look)
+    assert [(each.is_running, each.page) for each in seen] == [(True, None)] * 2
+    (stopped,) = studies_in(out)
+    assert stopped.state is not None
+    assert not stopped.is_running
+    assert (stopped.state.done, stopped.state.runs, stopped.state.finished) == (20, 40, False)
+    result = run_study(study, out, resume=True)
+    write_study(result, out)
+    (ended,) = studies_in(out)
+    assert ended.state is not None
+    assert (ended.state.done, ended.state.failed, ended.state.finished) == (40, 20, True)
+    assert ended.page == out / "tolerances.html"
+    assert ended.table == result.file
 
 
 def test_another_study_is_not_continued(tmp_path: Path) -> None:

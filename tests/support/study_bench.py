@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
+from hilserver.report.studies import StudyState, write_state
 from hilserver.studies.subject import VariantFailedError
 
 EMPTYING = """
@@ -86,6 +88,12 @@ def written_study(folder: Path, study: str = STUDY, circuit: str = EMPTYING) -> 
     file = folder / "tolerances.toml"
     file.write_text(study)
     return file
+
+
+def written_state(stem: Path, **stated: Any) -> None:
+    """What a study with these results states of itself."""
+    defaults = {"description": f"About {stem.name}", "failed": 0, "began": 0.0, "written": 1.0}
+    write_state(stem, StudyState(**(defaults | stated)))
 
 
 def pressure(t: float | Floats, volume: Floats | float, conductance: Floats | float, start: Floats | float) -> Floats:
