@@ -80,8 +80,11 @@ class StudyResult:
     def sensitivity(self, figure: Figure) -> Sensitivity | None:
         """How a figure depends on the quantities."""
         s = self.study.settings
-        unordered = tuple(len(each.choices) > 2 for each in self.study.varied)
-        return sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed, unordered)
+        if figure.name not in self._sensitivities:  # resampling takes seconds
+            unordered = tuple(len(each.choices) > 2 for each in self.study.varied)
+            found = sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed, unordered)
+            self._sensitivities[figure.name] = found
+        return self._sensitivities[figure.name]
 
     def worst(self, figure: Figure, number: int) -> list[int]:
         """Numbers of the variants with the worst values of a figure, see `is_worse_low`."""
@@ -98,6 +101,11 @@ class StudyResult:
                 self._finer[number] = np.full(len(self.study.figures), nan)
         finer = self._finer[number][self.study.figures.index(figure)]
         return abs(float(finer) - float(self.column(figure.name)[number]))
+
+    @cached_property
+    def _sensitivities(self) -> dict[str, Sensitivity | None]:
+        """By name of the figure, as far as they were needed."""
+        return {}
 
     @cached_property
     def _finer(self) -> dict[int, Floats]:

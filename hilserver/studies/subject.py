@@ -119,6 +119,10 @@ class Studied(Protocol):
         """The key of a quantity as in ``known``. Raises ValueError that names similar ones."""
         ...
 
+    def usual(self, key: str) -> Mapping[str, Tolerance]:
+        """The tolerances, by key, of what has a usual range and this key. Raises ValueError if nothing has."""
+        ...
+
     def choice(self, key: str, entries: Sequence[Any]) -> VariedValue:
         """A choice of component types or strategies. Raises ValueError or ConfigurationError."""
         ...
