@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -28,6 +29,7 @@ MOST_VALUES = 6
 """Number of values of a worst run that are shown: those on which the figure depends most."""
 MOST_REASONS = 20
 """Number of different reasons for failed runs that are shown."""
+NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d.]*(?:e[+-]?\d+)?")
 
 
 def write_study(result: StudyResult, folder: Path) -> list[Path]:
@@ -195,11 +197,15 @@ def _values_of(result: StudyResult, figure: Figure, number: int) -> str:
 
 
 def failures_grid(result: StudyResult) -> Grid | None:
-    """The reasons of failed runs, how often, and the first of them; None without any."""
+    """The reasons of failed runs, how often, and the first of them; None without any.
+
+    Reasons that differ in numbers only, such as a time, are one; its text is that of the first run.
+    """
     failures = result.failures()
-    count = Counter(failures.values())
-    first = {reason: number for number, reason in reversed(failures.items())}
-    rows = tuple((reason, str(n), str(first[reason])) for reason, n in count.most_common(MOST_REASONS))
+    alike = {number: NUMBER.sub("#", reason) for number, reason in failures.items()}
+    count = Counter(alike.values())
+    first = {kind: number for number, kind in reversed(alike.items())}
+    rows = tuple((failures[first[kind]], str(n), str(first[kind])) for kind, n in count.most_common(MOST_REASONS))
     rest = len(count) - len(rows)
     caption = f"And {rest} other reasons, see the table." if rest else "Their numbers are in the table."
     return Grid(("the run", "runs", "the first"), rows, caption) if rows else None

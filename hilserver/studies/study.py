@@ -20,12 +20,12 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StudyState, write_state
 from hilserver.studies.cluster import Cluster
-from hilserver.studies.execution import BATCH, Evaluated, evaluate
+from hilserver.studies.execution import BATCH, Evaluated, evaluate, patience_with
 from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
-from hilserver.studies.subject import RepeatedRun, StudyRuns, VariantFailedError
+from hilserver.studies.subject import RepeatedRun, StudyRuns, VariantFailedError, reason_of
 from hilserver.studies.table import FAILURE, StudyTable, table_schema
 from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance
@@ -222,9 +222,10 @@ class _Stated:
 
 def _evaluated(study: Study, values: Floats, first: int, workers: int, cluster: Cluster | None) -> Iterator[Evaluated]:
     batch, figures = max(1, min(BATCH, -(-(len(values) - first) // (4 * workers)))), len(study.figures)
+    patience = patience_with(study.settings.time_limit)
     if cluster is not None:
-        return cluster.evaluate(study.subject, values, figures, first, batch)
-    return evaluate(study.subject, values, figures, first, workers, batch)
+        return cluster.evaluate(study.subject, values, figures, first, batch, patience)
+    return evaluate(study.subject, values, figures, first, workers, batch, patience)
 
 
 def prepared(study: Study) -> StudyRuns:
@@ -239,7 +240,12 @@ def repeat(study: Study, values: Mapping[str, float], name: str, folder: Path) -
     """Run once with other values, SI, by key, and write a report of the run. Raises HilserverError if it fails."""
     known = {each.key: each for each in study.varied}
     varied = [known.get(key) or plain_value(study, key) for key in values]
-    return study.studied.repeat(varied, list(values.values()), study.subject, name, folder)
+    try:
+        return study.studied.repeat(varied, list(values.values()), study.subject, name, folder)
+    except HilserverError:
+        raise
+    except Exception as error:  # of a component of the user's
+        raise HilserverError(f"{study.subject.file}: with these values the run failed: {reason_of(error)}.") from error
 
 
 def plain_value(study: Study, key: str) -> VariedValue:

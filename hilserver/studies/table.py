@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -87,15 +88,20 @@ class StudyTable:
         self._write(pa.record_batch(columns, schema=self.schema))
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-        self._file.flush()
+        try:
+            self._writer.write_batch(batch)
+            self._file.flush()
+        except OSError as error:
+            text = f"can't be written: {error.strerror or error}. With room for it, --resume continues the study."
+            raise HilserverError(f"{self.stream}: {text}") from error
         self.done += batch.num_rows
         self.failed += batch.num_rows - batch.column(FAILURE).null_count
 
     def close(self) -> None:
         """Leave the stream as it is, so that the study can be resumed."""
-        self._writer.close()
-        self._file.close()
+        with suppress(OSError):  # of a full disk; what is missing is computed again
+            self._writer.close()
+            self._file.close()
 
     def finish(self) -> Path:
         """Write the Parquet file, batch by batch, and return it."""

@@ -4,10 +4,10 @@
     python tests/benchmarks/studies_beside_hopsan.py hopsan
 
 Hopsan's core is compiled from its sources (g++, -O3; without what needs other libraries, which the lift does not). The
-lift is that of tests/simulation/hopsan/level.toml over 8 s, with another mass in each run. Both are accurate to the same
-pressure error, against a run of hilserver with 160 steps per millisecond: hilserver with the fewest RK4 steps, Hopsan
-with the longest step that keep it. CPU time of one process each, which other programs hardly change; Hopsan's includes
-setting the mass and its initialisation, hilserver's packing and the figures.
+lift is that of tests/simulation/hopsan/level.toml over 8 s, with another mass in each run. Both keep the same error of
+a pressure, against a run of hilserver with 160 steps per millisecond: hilserver with the fewest RK4 steps, Hopsan with
+the longest step. CPU time of one process each, which other programs hardly change; Hopsan's includes setting the mass
+and its initialisation, hilserver's packing and the figures.
 """
 
 from __future__ import annotations

@@ -118,9 +118,13 @@ def ishigami(x: Floats) -> float:
 
 
 def deadly(x: Floats) -> float:
-    """A variant of 7 ends its process, one below 0 fails."""
+    """A variant of 7 ends its process, one of 8.5 hangs, one of 9.5 raises an error, one below 0 fails."""
     if x[0] == 7.0:
         os._exit(9)
+    while x[0] == 8.5:
+        pass
+    if x[0] == 9.5:
+        raise KeyError("nine")
     if x[0] < 0.0:
         raise VariantFailedError("is negative")
     return float(x[0] ** 2)
