@@ -35,15 +35,14 @@ from panel_stories import (
     arms_and_releases_a_reaction,
     begins_and_ends_a_playout,
     keeps_the_layout,
+    opens_the_page_of_a_study,
     sees_the_window_of_a_trigger,
     zooms_all_plots,
 )
 from playwright.sync_api import Browser, expect
 from service_harness import Server, eventually
-from study_bench import written_state
 
 from hilserver.client import connect
-from hilserver.report.studies import lock
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -429,28 +428,7 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
 
 
 def test_studies_are_listed_and_opened(anna: User, browser: Browser, url: str, folder: Path) -> None:
-    """The page of a study that has ended, without rights in the panel whatever is in it; one goes on meanwhile."""
-    reports = folder / "reports"
-    reports.mkdir()
-    written_state(reports / "relief", runs=448, done=448, failed=2, finished=True)
-    (reports / "relief.html").write_text(
-        "<h1>Relief valves</h1><p id=p>text</p><script>p.textContent = document.cookie + 'executed'</script>"
-        f"<img src='{url}/recordings/x' onerror=\"p.textContent = 'executed'\">"
-    )
-    anna.opens("Studies")
-    row = anna.page.locator(".studies tbody tr")
-    expect(row).to_have_count(1)
-    expect(row).to_contain_text(re.compile("relief.*448 runs.*2 failed.*finished"))
-    with anna.page.expect_popup() as popup:
-        row.get_by_role("button", name="Open").click()
-    expect(popup.value.locator("h1")).to_have_text("Relief valves")
-    expect(popup.value.locator("#p")).to_have_text("text")
-    popup.value.close()
-    written_state(reports / "types", runs=90, done=50, remaining=30.0, written=time.time())
-    with (reports / "types.part.arrows").open("wb") as table:
-        assert lock(table)
-        expect(row.first).to_contain_text(re.compile("types.*50 of 90 runs.*running, 30 s left"))
-    expect(row.first).to_contain_text("interrupted")
+    opens_the_page_of_a_study(anna, url, folder / "reports")
     stranger = browser.new_context()
     assert stranger.request.get(f"{url}/studies/relief.html").url == f"{url}/", "the login"
     stranger.close()

@@ -1,4 +1,4 @@
-"""The list of studies without a browser: what runs, was interrupted or has ended; which files a browser gets, and how."""
+"""The list of studies without a browser: what runs, was interrupted or has ended; which files a browser gets."""
 
 from __future__ import annotations
 
