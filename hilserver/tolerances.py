@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilserver.errors import Problem, as_sentence, did_you_mean, shown
-from hilserver.units import round_trip, si_value, value_and_unit
+from hilserver.units import round_trip, shown_value, si_value, value_and_unit
 
 MARK = "±"
 DISTRIBUTIONS = ("uniform", "normal", "triangular")
@@ -176,9 +176,11 @@ def _ranged(value: float, lower: float, upper: float, unit: str, distribution: o
         raise ValueError(f"distribution: {shown(distribution)} is not known.{known}")
     lower, upper = round_trip(lower), round_trip(upper)
     if not lower < upper:
-        raise ValueError(f"from {lower:g} {unit} to {upper:g} {unit} is not a range: from must be less than to")
+        ends = f"from {shown_value(lower, unit)} to {shown_value(upper, unit)}"
+        raise ValueError(f"{ends} is not a range: from must be less than to")
     if not lower <= value <= upper:
-        raise ValueError(f"the value {value:g} {unit} is outside its tolerance, {lower:g} … {upper:g} {unit}")
+        x, low, high = (shown_value(each, unit) for each in (value, lower, upper))
+        raise ValueError(f"the value {x} is outside its tolerance, {low} … {high}")
     return Tolerance(value, lower, upper, unit, str(distribution))
 
 

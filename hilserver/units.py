@@ -228,7 +228,7 @@ def _exact(amount: Any, unit: str, text: object) -> float:
 Dimension = Mapping[str, float]
 """A kind of quantity: the power of each SI base unit (``{"m": 1, "s": -1}``); empty: no unit."""
 _BASE = {"[length]": "m", "[mass]": "kg", "[time]": "s", "[current]": "A", "[temperature]": "K"}
-_NAMED = ("Pa", "m^3/s", "m/s", "m/s^2", "N", "N*m", "N/m", "W", "Hz")
+_NAMED = ("Pa", "m^3/s", "m/s", "m/s^2", "N", "N*m", "N/m", "W", "Hz", "m^3/(s*Pa)", "Pa^0.5")
 """Units written by their usual name, where the base units are those of one of them."""
 
 
@@ -304,7 +304,13 @@ def from_si(value: float, unit: str, shown: str) -> float:
     return float(registry(unit, shown).Quantity(value, unit).to(shown).magnitude)
 
 
-_SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m^3": ("l", 1e3), "m": ("mm", 1e3)}
+_SHOWN = {
+    "Pa": ("bar", 1e-5),
+    "m^3/s": ("l/min", 6e4),
+    "m^3": ("l", 1e3),
+    "m": ("mm", 1e3),
+    "m^3/(s*Pa)": ("l/min/bar", 6e9),
+}
 
 
 def shown_unit(unit: str) -> tuple[str, float]:

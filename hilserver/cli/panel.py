@@ -20,6 +20,9 @@ def panel(
     recordings: Annotated[
         Path | None, typer.Option(help="folder of the recordings; default: the one that the server reports")
     ] = None,
+    studies: Annotated[
+        Path, typer.Option(help="folder of the results of studies (--output of hilserver study)")
+    ] = Path("reports"),
     certificate: Annotated[Path | None, typer.Option(help="TLS: certificate (PEM); with --key")] = None,
     key: Annotated[Path | None, typer.Option(help="TLS: private key (PEM) of the certificate")] = None,
     open_to_all: Annotated[
@@ -62,6 +65,7 @@ def panel(
         with_parent,
         open_to_all,
         tuple(name or ()),
+        studies,
         sys.stdin.readline().strip() if with_parent else new_token(),
     )
     typer.echo(f"Panel of {of}: {settings.url}    Ctrl-C ends it.")

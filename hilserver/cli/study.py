@@ -31,6 +31,10 @@ Setting = Annotated[
 ]
 
 
+MOST_IMPORTANT = 5
+"""Number of quantities in the terminal on which a figure depends most; the page has all."""
+
+
 @never_waiting()
 def study(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="study file (TOML)", show_default=False)],
@@ -78,19 +82,26 @@ def _all(loaded: Study, workers: int | None, where: str | None, resume: bool, ou
 
     from hilserver.cli.fidelity import grid_table
     from hilserver.cli.tables import new_console
-    from hilserver.studies.report import facts, failures_grid, figures_grid, study_notes, worst_grid, write_study
+    from hilserver.studies import report
     from hilserver.studies.study import run_study
 
     processes = workers or len(os.sched_getaffinity(0))
     with _cluster(where, processes) as cluster, _progress() as tell:
         result = run_study(loaded, out, processes, resume, tell, cluster)
     console = new_console()
-    console.print(grid_table(figures_grid(result), loaded.name, compact=True))
-    console.print(grid_table(worst_grid(result), "Worst runs", compact=True))
-    if (failed := failures_grid(result)) is not None:
-        console.print(grid_table(failed, "Failed runs", compact=True))
-    lines = [*(f"{name}: {text}" for name, text in facts(result)), *study_notes(result)]
-    for line in [*lines, *(f"Written: {path}" for path in write_study(result, out))]:
+    grids = [(loaded.name, report.figures_grid(result))]
+    grids += [
+        (f"What {figure.name} depends on", grid)
+        for figure in loaded.figures
+        if (grid := report.sensitivity_grid(result, figure, MOST_IMPORTANT)) is not None
+    ]
+    grids.append(("Worst runs", report.worst_grid(result)))
+    if (failed := report.failures_grid(result)) is not None:
+        grids.append(("Failed runs", failed))
+    for title, grid in grids:
+        console.print(grid_table(grid, title, compact=True))
+    lines = [*(f"{name}: {text}" for name, text in report.facts(result)), *report.study_notes(result)]
+    for line in [*lines, *(f"Written: {path}" for path in report.write_study(result, out))]:
         say(line, console)
 
 

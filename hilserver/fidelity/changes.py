@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from math import pi, sin
 from typing import Any
 
-import numpy as np
-
+from hilserver.fidelity.draws import Draw
 from hilserver.units import quantity, to_si
 
 Table = dict[str, Any]
-Draw = np.random.Generator
 
 CYLINDERS = ("cylinder", "double_rod_cylinder", "single_acting_cylinder")
 SEAL_PRESSURE = 160e5
@@ -86,6 +84,11 @@ def with_flow(point: Mapping[str, Any], flow: float) -> Table:
     return {**point, "flow": f"{flow!r} m^3/s"}
 
 
+def _drawn(draw: Draw, low: float, high: float, unit: str, name: str = "") -> str:
+    """A drawn value as a table has it."""
+    return f"{draw.uniform(low, high, unit, name)!r} {unit}"
+
+
 # --- machine ----------------------------------------------------------------------------------------------------------
 
 
@@ -122,8 +125,8 @@ def elastic_frame(rig: DeviceTables, draw: Draw) -> None:
     """Put a damped spring, loaded by the weight at the start, between rod and load."""
     for name, part in of_type(rig.machine, "load_mass"):
         rod, moved, mass = part["ports"]["rod"], f"{name} behind its spring", si(part["mass"], "kg")
-        omega = 2.0 * pi * draw.uniform(15.0, 40.0)
-        stiffness, damping = mass * omega**2, 2.0 * draw.uniform(0.02, 0.05) * mass * omega
+        omega = 2.0 * pi * draw.uniform(15.0, 40.0, "1/s", "frequency")
+        stiffness, damping = mass * omega**2, 2.0 * draw.uniform(0.02, 0.05, name="damping") * mass * omega
         ports = {"rod": rod, "base": moved}
         part["ports"] = {"rod": moved}
         rig.machine["components"] |= {
@@ -150,12 +153,12 @@ def piston_leakage(rig: DeviceTables, draw: Draw) -> None:
     """Add leakage past the pistons."""
     for _, cylinder in rig.cylinders():
         if cylinder["type"] != "single_acting_cylinder":
-            cylinder["leakage"] = f"{draw.uniform(0.001, 0.02)!r} l/min/bar"
+            cylinder["leakage"] = _drawn(draw, 0.001, 0.02, "l/min/bar")
 
 
 def bulk_modulus(rig: DeviceTables, draw: Draw) -> None:
     """Change the bulk modulus of machine and drive."""
-    rig.change_oil("bulk_modulus", f"{draw.uniform(1.1e9, 1.8e9)!r} Pa")
+    rig.change_oil("bulk_modulus", _drawn(draw, 1.1e9, 1.8e9, "Pa"))
 
 
 def air(rig: DeviceTables, draw: Draw) -> None:
@@ -172,13 +175,13 @@ def dead_volume(rig: DeviceTables, draw: Draw) -> None:
 def hose(rig: DeviceTables, draw: Draw) -> None:
     """Put a part of the dead volume at each port into a hose."""
     for name, cylinder, port in _ports(rig):
-        oil = _taken(cylinder, port, draw.uniform(0.2, 0.8))
+        oil = _taken(cylinder, port, draw.uniform(0.2, 0.8, name="share"))
         rig.machine["components"][f"{name}_hose_{port}"] = {
             "type": "hose",
             "ports": {"P": cylinder["ports"][port]},
             "inner_diameter": f"{HOSE_DIAMETER!r} m",
             "length": f"{oil / (0.25 * pi * HOSE_DIAMETER**2)!r} m",
-            "wall_coefficient": f"{draw.uniform(1.5e5, 3e5)!r} Pa^0.5",
+            "wall_coefficient": _drawn(draw, 1.5e5, 3e5, "Pa^0.5", "wall_coefficient"),
         }
 
 
@@ -188,7 +191,7 @@ def restriction(rig: DeviceTables, draw: Draw) -> None:
         node, chamber = cylinder["ports"][port], f"{name} behind its restriction {port}"
         flow, line = ROD_SPEED * _piston_area(cylinder), _taken(cylinder, port, LINE_SHARE)
         cylinder["ports"] = {**cylinder["ports"], port: chamber}
-        drop = draw.uniform(1e5, 8e5)
+        drop = draw.uniform(1e5, 8e5, "Pa")
         rig.machine["components"] |= {
             f"{name}_line_{port}": {"type": "volume", "ports": {"P": node}, "volume": f"{line!r} m^3"},
             f"{name}_restriction_{port}": {
@@ -268,14 +271,15 @@ def droop(rig: DeviceTables, draw: Draw) -> None:
     for name, supply in of_type(rig.drive, "pressure_source") if flows else ():
         node, pump, pressure = supply["ports"]["P"], f"{name} before its line", si(supply["pressure"], "Pa")
         supply["ports"] = {"P": pump}
-        drop = f"{draw.uniform(0.05, 0.2) * pressure!r} Pa"
+        drop = f"{draw.uniform(0.05, 0.2, name='drop') * pressure!r} Pa"
+        oil = _drawn(draw, 0.2, 2.0, "l", "volume")
         rig.drive["components"] |= {
             f"{name}_line": {
                 "type": "orifice",
                 "ports": {"A": pump, "B": node},
                 "nominal_flow": {"flow": f"{max(flows)!r} m^3/s", "drop": drop},
             },
-            f"{name}_oil": {"type": "volume", "ports": {"P": node}, "volume": f"{draw.uniform(0.2, 2.0)!r} l"},
+            f"{name}_oil": {"type": "volume", "ports": {"P": node}, "volume": oil},
         }
         rig.drive["nodes"] = {**rig.drive.get("nodes", {}), node: {"pressure": supply["pressure"]}}
         rig.allow_stiff()
@@ -291,8 +295,8 @@ def pulsation(rig: DeviceTables, draw: Draw) -> None:
         rig.drive["components"][f"{name}_pulses"] = {
             "type": "sine_signal",
             "signal": supply["command"],
-            "frequency": f"{draw.uniform(50.0, 300.0)!r} Hz",
-            "amplitude": draw.uniform(0.005, 0.02) * level,
+            "frequency": _drawn(draw, 50.0, 300.0, "Hz", "frequency"),
+            "amplitude": draw.uniform(0.005, 0.02, name="amplitude") * level,
             "offset": float(level),
         }
 
@@ -308,7 +312,7 @@ def sensor_delay(rig: DeviceTables, draw: Draw) -> None:
 def _later(parts: Table, dt: float, draw: Draw) -> None:
     """Delay each of these sensors or actuators by one or two ticks more."""
     for part in parts.values():
-        part["delay"] = f"{si(part.get('delay', '0 s'), 's') + dt * int(draw.integers(1, 3))!r} s"
+        part["delay"] = f"{si(part.get('delay', '0 s'), 's') + dt * draw.whole(1, 2)!r} s"
 
 
 def sensor_noise(rig: DeviceTables, draw: Draw) -> None:

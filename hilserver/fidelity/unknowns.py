@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilserver.fidelity import changes
-from hilserver.fidelity.changes import DeviceTables, Draw, Table
+from hilserver.fidelity.changes import DeviceTables, Table
+from hilserver.fidelity.draws import Draw, RandomDraw
 from hilserver.rig.build import Rig
 from hilserver.toml import copied
 
@@ -38,7 +39,7 @@ def varied(rig: Rig, device: str, unknowns: Iterable[Unknown], seed: int) -> Tab
     sources = copied(rig.sources)
     simulated = DeviceTables.of(sources, device, float(rig.plan.loop[0].dt))
     for unknown in unknowns:
-        unknown.change(simulated, np.random.default_rng([seed, *unknown.name.encode()]))
+        unknown.change(simulated, RandomDraw(np.random.default_rng([seed, *unknown.name.encode()])))
     return sources
 
 

@@ -14,6 +14,7 @@ from hilserver.panel.health import TimingView
 from hilserver.panel.operate import OperateView
 from hilserver.panel.plots_view import PlotsView
 from hilserver.panel.recordings import Recorded, RecordingsView
+from hilserver.panel.studies import StudiesView
 from hilserver.panel.view import Page
 from hilserver.protocol import commands
 from hilserver.web.display import CHOICES, QUANTITIES, Units
@@ -35,9 +36,13 @@ def build(
     units: Units,
     recordings: Path | None,
     recorded: Recorded,
+    studies: Path,
     log_out: Callable[[], None] | None,
 ) -> None:
-    """Build a page. Called once for each page that is opened. ``recordings``: the folder that was given."""
+    """Build a page. Called once for each page that is opened. ``recordings``: the folder that was given.
+
+    ``studies``: the folder of the results of studies.
+    """
     assets()
     link_to_rig()
     page = Page(connection, units, "Operate")
@@ -52,6 +57,7 @@ def build(
             with alarms:
                 ui.html('<span class="alarm-count" data-value="alarms"></span>', sanitize=False)
             recordings_tab = ui.tab("Recordings", icon="folder")
+            studies_tab = ui.tab("Studies", icon="science")
         with ui.tab_panels(tabs, value=operate, animated=False, keep_alive=True).classes("w-full bg-transparent"):
             with ui.tab_panel(operate).classes("p-0"):
                 OperateView(page)
@@ -63,12 +69,16 @@ def build(
                 AlarmsView(page)
             with ui.tab_panel(recordings_tab).classes("p-0"):
                 view = RecordingsView(page, recordings)
+            with ui.tab_panel(studies_tab).classes("p-0"):
+                listed = StudiesView(page, studies)
 
     async def switch_tab() -> None:
         page.tab = str(tabs.value)
         page.resend()
         if page.tab == "Recordings":
             await view.refresh()
+        if page.tab == "Studies":
+            await listed.refresh()
 
     def count_alarms() -> None:
         page.show("texts", {"alarms": str(len(connection.alarms.open()) or "")})

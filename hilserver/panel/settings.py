@@ -16,7 +16,8 @@ PORT = 8080
 class PanelSettings:
     """Settings of the panel: rig, broker, and the address for browsers.
 
-    ``recordings``: their folder, None: the one that the server reports. ``with_parent``: the panel ends when the
+    ``recordings``: their folder, None: the one that the server reports. ``studies``: folder of the results of studies,
+    by default that in which ``hilserver study`` writes them. ``with_parent``: the panel ends when the
     process that started it ends. User and password in ``address`` are not used: each user logs in with their own.
     ``token``: what admits a browser where the broker admits everybody, unless the panel is ``open`` to all.
     ``names``: more host names of the panel.
@@ -32,6 +33,7 @@ class PanelSettings:
     with_parent: bool = False
     open: bool = False
     names: tuple[str, ...] = ()
+    studies: Path = Path("reports")
     token: str = field(default_factory=new_token, repr=False)
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from nicegui import app, background_tasks, run, ui
 from wsproto.utilities import LocalProtocolError
 
@@ -21,8 +21,10 @@ from hilserver.panel.connection import Connection, Login
 from hilserver.panel.page import WALL, assets, build
 from hilserver.panel.recordings import DOWNLOADS, VIEW, Recorded, contents, folder_of
 from hilserver.panel.settings import PanelSettings
+from hilserver.panel.studies import POLICY, STUDIES, offered_file
 from hilserver.panel.wall import DEFAULT_SECONDS, MOST_CHANNELS, build_wall
 from hilserver.record.folder import SUFFIX
+from hilserver.report.studies import PAGE
 from hilserver.viewer.layout import ViewTab, layouts_in, read_layout
 from hilserver.viewer.layout_view import ViewerFiles
 from hilserver.viewer.opening import logs_in
@@ -64,6 +66,7 @@ class Panel:
         app.on_startup(self._start)
         app.add_middleware(Guard, names=own_names(settings.host, settings.names))
         app.get(DOWNLOADS + "/{name:path}")(self._download)
+        app.get(STUDIES + "/{name}")(self._study)
         app.post("/stop")(self._stop)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         ui.page(WALL, title=f"{settings.rig} · hilserver")(self._wall)
@@ -162,7 +165,8 @@ class Panel:
             ui.navigate.to("/")
 
         own, recorded = session.task is not None, self._recorded(browser, session)
-        build(session.connection, session.units, self._settings.recordings, recorded, log_out if own else None)
+        s = self._settings
+        build(session.connection, session.units, s.recordings, recorded, s.studies, log_out if own else None)
         return None
 
     async def _view(self, request: Request) -> Response | None:
@@ -219,6 +223,22 @@ class Panel:
             media_type="application/octet-stream",
             headers={"Content-Length": str(size), "Content-Disposition": saved_as},
         )
+
+    async def _study(self, name: str, request: Request) -> Response:
+        """The page or the table of a study, for those who are logged in; the page as a document without any rights."""
+        if str(request.session.get("id")) not in self._sessions:
+            return RedirectResponse("/", 303)
+        try:
+            path = await run.io_bound(offered_file, self._settings.studies, name)
+            content = None if path is None else await run.io_bound(path.read_bytes)
+        except (HilserverError, OSError) as error:
+            return PlainTextResponse(str(error), status_code=404)
+        if path is None or content is None:
+            return PlainTextResponse("There is no such study, or it has not ended.", status_code=404)
+        if path.suffix == PAGE:
+            return HTMLResponse(content, headers={"Content-Security-Policy": POLICY})
+        saved_as = f"attachment; filename*=UTF-8''{quote(path.name)}"
+        return Response(content, media_type="application/octet-stream", headers={"Content-Disposition": saved_as})
 
     def _ask(self, browser: str, page: str) -> None:
         """The login page, which leads to this page."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.execution import AHEAD, BATCH, DIED, Evaluated, evaluated_by
+from hilserver.studies.execution import AHEAD, BATCH, DIED, FOREVER, Evaluated, Patience, evaluated_by
 from hilserver.studies.subject import Evaluate, StudySubject
 
 LOCAL = "local"
@@ -45,26 +45,32 @@ class Cluster:
     dashboard: str
 
     def evaluate(
-        self, subject: StudySubject, values: Floats, figures: int, first: int = 0, batch: int = BATCH
+        self,
+        subject: StudySubject,
+        values: Floats,
+        figures: int,
+        first: int = 0,
+        batch: int = BATCH,
+        patience: Patience = FOREVER,
     ) -> Iterator[Evaluated]:
         """As `hilserver.studies.execution.evaluate`. Raises HilserverError if the cluster is lost."""
         from distributed import CancelledError
         from distributed.comm.core import CommClosedError
 
         try:
-            yield from self._evaluated(subject, values, figures, first, batch)
+            yield from self._evaluated(subject, values, figures, first, batch, patience)
         except (CancelledError, CommClosedError, TimeoutError) as error:
             raise HilserverError(
                 "the cluster was lost; --resume continues the study on this or another one."
             ) from error
 
     def _evaluated(
-        self, subject: StudySubject, values: Floats, figures: int, first: int, batch: int
+        self, subject: StudySubject, values: Floats, figures: int, first: int, batch: int, patience: Patience
     ) -> Iterator[Evaluated]:
         from distributed import KilledWorker
 
         # A task: it is computed again if all workers that have its result disappear.
-        shared = self.client.submit(_Shared, subject, software(), pure=False)
+        shared = self.client.submit(_Shared, subject, software(), patience, pure=False)
 
         def submitted(start: int, number: int) -> Any:
             return self.client.submit(_task, shared, values[start : start + number], start, figures, pure=False)
@@ -89,11 +95,13 @@ class Cluster:
 class _Shared:
     """The subject on a worker, prepared once by each of its threads, because its runs write into their own numbers.
 
-    ``software``: what must be installed there. A worker may have come after the study was begun.
+    ``software``: what must be installed there. A worker may have come after the study was begun. ``patience``: with a
+    run that hangs.
     """
 
     subject: StudySubject
     software: str
+    patience: Patience
 
     @functools.cached_property
     def _of_threads(self) -> threading.local:
@@ -109,11 +117,14 @@ class _Shared:
         return run
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"subject": self.subject, "software": self.software}
+        return {"subject": self.subject, "software": self.software, "patience": self.patience}
 
 
 def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluated:
-    return evaluated_by(shared.prepared(), values, first, figures)
+    from distributed import get_worker
+
+    is_alone = get_worker().state.nthreads == 1  # otherwise the time of the other threads would count
+    return evaluated_by(shared.prepared(), values, first, figures, shared.patience if is_alone else FOREVER)
 
 
 @contextlib.contextmanager

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from multiprocessing.synchronize import Event
 from time import perf_counter
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.subject import Evaluate, StudySubject, VariantFailedError
+from hilserver.studies.subject import Evaluate, StudySubject, reason_of
 
+SPAWN = multiprocessing.get_context("spawn")
 BATCH = 50
 """Variants in a task: with them, distributing tasks takes a small part of the time."""
 AHEAD = 3
 """Tasks per worker that are distributed before the first of them is needed."""
-DIED = "the process that ran it ended: killed, or out of memory"
+DIED = "the process that ran it ended: killed, out of memory, or hung for much longer than time_limit"
+Patience = tuple[float, float]
+"""s after which a run that hangs ends its process: of computing time, and by the clock."""
+FOREVER: Patience = (inf, inf)
 
 
 @dataclass(frozen=True)
@@ -37,46 +44,95 @@ class Evaluated:
 
 
 def evaluate(
-    subject: StudySubject, values: Floats, figures: int, first: int = 0, workers: int = 1, batch: int = BATCH
+    subject: StudySubject,
+    values: Floats,
+    figures: int,
+    first: int = 0,
+    workers: int = 1,
+    batch: int = BATCH,
+    patience: Patience = FOREVER,
 ) -> Iterator[Evaluated]:
-    """Evaluate the variants from number ``first`` on, in their order. ``values``: of all variants, a row for each."""
+    """Evaluate the variants from number ``first`` on, in their order. ``values``: of all variants, a row for each.
+
+    ``patience``: in several processes, a run that hangs longer is given up with its process.
+    """
     starts = range(first, len(values), batch)
     if workers <= 1:
         run = subject.prepare()
         for start in starts:
             yield evaluated_by(run, values[start : start + batch], start, figures)
         return
-    yield from _Pool(subject, values, figures, workers, batch).evaluated(starts)
+    yield from _Pool(subject, values, figures, workers, batch, patience).evaluated(starts)
 
 
-def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int) -> Evaluated:
-    """The figures of these variants, computed one after the other; ``first``: the number of the first."""
+class StoppedError(Exception):
+    """Nobody waits for these variants any more."""
+
+
+def evaluated_by(
+    run: Evaluate,
+    values: Floats,
+    first: int,
+    figures: int,
+    patience: Patience = FOREVER,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Evaluated:
+    """The figures of these variants, computed one after the other; ``first``: the number of the first.
+
+    ``patience``: with a run that hangs; it then ends this process. Raises StoppedError once ``is_stopped``.
+    """
     found, failures, begun = np.full((len(values), figures), np.nan), dict[int, str](), perf_counter()
     for k, row in enumerate(values):
+        if is_stopped():
+            raise StoppedError
+        _end_if_stuck(patience)
         try:
             found[k] = run(row)
-        except VariantFailedError as error:
-            failures[first + k] = str(error)
+        except Exception as error:  # also in Python of the user's: one run must not end the others
+            failures[first + k] = reason_of(error)
+    _end_if_stuck(FOREVER)
     return Evaluated(first, found, failures, perf_counter() - begun)
 
 
-_received: list[StudySubject] = []
-"""The subject in a worker process."""
+def patience_with(limit: float) -> Patience:
+    """With a run whose limit is so many s of computing time: where it does not look at the time, it hangs."""
+    return 3.0 * limit + 5.0, 10.0 * limit + 60.0
 
 
-def _receive(subject: StudySubject) -> None:
-    """A worker process starts."""
-    _received[:] = [subject]
+def _end_if_stuck(patience: Patience) -> None:
+    """Let the kernel end this process if it is not called again in time: compiled code can't be interrupted."""
+    for timer, seconds in zip((signal.ITIMER_PROF, signal.ITIMER_REAL), patience, strict=True):
+        signal.setitimer(timer, seconds if isfinite(seconds) else 0.0)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a worker process has: the subject, the patience with its runs, and whether anybody waits for them."""
+
+    subject: StudySubject
+    patience: Patience
+    stop: Event
+
+
+_received: list[_Given] = []
+"""What this worker process has."""
+
+
+def _receive(given: _Given) -> None:
+    """A worker process starts. Ctrl-C is for the process that waits for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _received[:] = [given]
 
 
 @functools.cache
 def _prepared() -> Evaluate:
     """The subject of this worker process, prepared for its first task."""
-    return _received[0].prepare()
+    return _received[0].subject.prepare()
 
 
 def _task(values: Floats, first: int, figures: int) -> Evaluated:
-    return evaluated_by(_prepared(), values, first, figures)
+    given = _received[0]
+    return evaluated_by(_prepared(), values, first, figures, given.patience, given.stop.is_set)
 
 
 @dataclass
@@ -88,6 +144,8 @@ class _Pool:
     figures: int
     workers: int
     batch: int
+    patience: Patience
+    stop: Event = field(default_factory=SPAWN.Event)
 
     def evaluated(self, starts: range) -> Iterator[Evaluated]:
         waiting, running = deque(starts), deque[tuple[int, Future[Evaluated]]]()
@@ -107,11 +165,12 @@ class _Pool:
                     again = [each for each, _ in running]
                     running = deque((each, self._submitted(executor, each, self.batch)) for each in again)
         finally:
+            self.stop.set()  # what is running could take minutes
             executor.shutdown(wait=True, cancel_futures=True)
 
     def _executor(self, workers: int) -> ProcessPoolExecutor:
-        spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_receive, initargs=(self.subject,))
+        given = _Given(self.subject, self.patience, self.stop)
+        return ProcessPoolExecutor(workers, mp_context=SPAWN, initializer=_receive, initargs=(given,))
 
     def _submitted(self, executor: ProcessPoolExecutor, start: int, number: int) -> Future[Evaluated]:
         try:

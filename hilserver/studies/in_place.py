@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.studies.quantities import Changeable, changed, short
 
@@ -140,7 +139,7 @@ class VariedCircuit:
             packed = self._pack(
                 changed(self.circuit, [self.quantities[k] for k in places], list(values.values()), self.library)
             )
-        except (ValueError, ConfigurationError):
+        except Exception:  # also of a component of the user's: the runs with such values will say it
             return None
         return packed if self._same_layout(packed) else None
 
@@ -154,7 +153,7 @@ class VariedCircuit:
         try:
             whole = self._pack(self.changed(values))
             written = self.at(values)
-        except (ValueError, ConfigurationError):
+        except Exception:
             return False
         return (
             np.array_equal(whole.index, written.index)

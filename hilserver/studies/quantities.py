@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from hilserver.circuit.datasheet import DatasheetParameter, Path, datasheet_values, with_value
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_circuit, wrong_connections
-from hilserver.errors import ConfigurationError, did_you_mean
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of
 from hilserver.tolerances import Toleranced
 from hilserver.units import value_and_unit
 
@@ -104,7 +106,11 @@ def changed(
     found = circuit if written is circuit.written else read_circuit(written, library, file)
     for each, x in pairs:
         if isinstance(each, DatasheetParameter):
-            found = each.changed(found, x)
+            try:
+                found = each.changed(found, x)
+            except ValidationError as error:
+                own = [problem.message for problem in problems_of(error, None)]
+                raise ConfigurationError([Problem(message, short(each.key)) for message in own]) from None
     if problems := list(wrong_connections(found, file)):
         raise ConfigurationError(problems)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from hilserver.report.document import Block, Code, Document, Facts, Grid, Headin
 from hilserver.report.figures import write_json
 from hilserver.report.plots import new_figure
 from hilserver.studies.figures import Figure
+from hilserver.studies.sensitivity import FEWEST, Sensitivity
 from hilserver.studies.study import StudyResult
 from hilserver.studies.varied import VariedValue
 from hilserver.units import shown_unit
@@ -23,8 +25,11 @@ from hilserver.units import shown_unit
 PERCENTILES = (5.0, 50.0, 95.0)
 WORST = 3
 """Number of worst runs of each figure that are shown."""
+MOST_VALUES = 6
+"""Number of values of a worst run that are shown: those on which the figure depends most."""
 MOST_REASONS = 20
 """Number of different reasons for failed runs that are shown."""
+NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d.]*(?:e[+-]?\d+)?")
 
 
 def write_study(result: StudyResult, folder: Path) -> list[Path]:
@@ -82,6 +87,9 @@ def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
 
 def study_notes(result: StudyResult) -> Iterator[str]:
     """What the reader should know."""
+    if without := [figure.name for figure in result.study.figures if result.sensitivity(figure) is None]:
+        why = f"it does not vary, or fewer than {FEWEST} samples of the plan have it"
+        yield f"Without a sensitivity: {', '.join(without)} ({why})."
     if result.runs_here.without_effect:
         yield f"Without effect on the circuit: {', '.join(result.runs_here.without_effect)}."
     for figure in result.study.figures:
@@ -115,13 +123,17 @@ def _statistics(found: Floats) -> list[float]:
     return [float(found.mean()), deviation, float(found.min()), *np.percentile(found, PERCENTILES), float(found.max())]
 
 
-def sensitivity_grid(result: StudyResult, figure: Figure) -> Grid | None:
-    """The sensitivity of a figure, the most important quantity first; None if there is none."""
+def by_importance(result: StudyResult, found: Sensitivity) -> list[int]:
+    """The places of the quantities, that on which the figure depends most first."""
+    return [int(k) for k in np.argsort(-np.abs(found.first if result.study.settings.plan != "sobol" else found.second))]
+
+
+def sensitivity_grid(result: StudyResult, figure: Figure, most: int | None = None) -> Grid | None:
+    """The sensitivity of a figure to the ``most`` important quantities, or to all, in this order; None without one."""
     found = result.sensitivity(figure)
     if found is None:
         return None
     in_unit = result.study.settings.plan == "morris"
-    order = np.argsort(-np.abs(found.first if result.study.settings.plan != "sobol" else found.second))
     shown = figure.shown if in_unit else (lambda value: f"{value:.3f}")
     rows = [
         (
@@ -129,7 +141,7 @@ def sensitivity_grid(result: StudyResult, figure: Figure) -> Grid | None:
             *_with_interval(found.first[k], found.first_interval[k], shown),
             *(_with_interval(found.second[k], found.second_interval[k], shown) if found.heads[1] else ()),
         )
-        for k in order
+        for k in by_importance(result, found)[:most]
     ]
     caption = {
         "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone; with all its interactions.",
@@ -165,20 +177,35 @@ def worst_grid(result: StudyResult) -> Grid:
     rows = []
     for figure in result.study.figures:
         for number in result.worst(figure, WORST):
-            values = zip(result.study.varied, result.values[number], strict=True)
-            text = ", ".join(f"{each.key} {each.shown(x)}" for each, x in values)
+            text = _values_of(result, figure, number)
             value, error = result.column(figure.name)[number], result.step_error(figure, number)
             rows.append((figure.name, figure.shown(value), figure.shown(error), str(number), text))
     caption = "Step: by how much the figure changes with half of every integration step."
     return Grid(("figure", "value", "step", "run", "with"), tuple(rows), caption)
 
 
+def _values_of(result: StudyResult, figure: Figure, number: int) -> str:
+    """The values of a variant, in words; of many, those on which the figure depends most."""
+    varied, values = result.study.varied, result.values[number]
+    places = list(range(len(varied)))
+    if len(places) > MOST_VALUES:
+        found = result.sensitivity(figure)
+        places = (by_importance(result, found) if found is not None else places)[:MOST_VALUES]
+    texts = [f"{varied[k].key} {varied[k].shown(values[k])}" for k in places]
+    rest = len(varied) - len(places)
+    return ", ".join([*texts, *([f"{rest} others"] if rest else [])])
+
+
 def failures_grid(result: StudyResult) -> Grid | None:
-    """The reasons of failed runs, how often, and the first of them; None without any."""
+    """The reasons of failed runs, how often, and the first of them; None without any.
+
+    Reasons that differ in numbers only, such as a time, are one; its text is that of the first run.
+    """
     failures = result.failures()
-    count = Counter(failures.values())
-    first = {reason: number for number, reason in reversed(failures.items())}
-    rows = tuple((reason, str(n), str(first[reason])) for reason, n in count.most_common(MOST_REASONS))
+    alike = {number: NUMBER.sub("#", reason) for number, reason in failures.items()}
+    count = Counter(alike.values())
+    first = {kind: number for number, kind in reversed(alike.items())}
+    rows = tuple((failures[first[kind]], str(n), str(first[kind])) for kind, n in count.most_common(MOST_REASONS))
     rest = len(count) - len(rows)
     caption = f"And {rest} other reasons, see the table." if rest else "Their numbers are in the table."
     return Grid(("the run", "runs", "the first"), rows, caption) if rows else None

@@ -19,7 +19,6 @@ from hilserver.circuit.library import library_of
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
-from hilserver.errors import ConfigurationError
 from hilserver.fidelity.cycle_run import NotCompletedError, run_cycle_on
 from hilserver.fidelity.results import LIMITED, SegmentResult
 from hilserver.fidelity.step import IntegrationStep
@@ -29,7 +28,7 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Unpaced
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import FIDELITY, SATURATED, Figure
-from hilserver.studies.subject import VariantFailedError
+from hilserver.studies.subject import VariantFailedError, reason_of
 from hilserver.studies.varied_rig import CIRCUIT, RigValues
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.plan import plan_on
@@ -102,8 +101,8 @@ class RunsOfRig(ABC):
                 plain[key] = float(x)
         try:
             return self.values.changed(plain, chosen), strategy
-        except (ValueError, ConfigurationError) as error:
-            raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
+        except Exception as error:
+            raise VariantFailedError(f"impossible: {reason_of(error)}") from error
 
     @abstractmethod
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:

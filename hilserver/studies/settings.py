@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,9 +22,12 @@ from hilserver.studies.subject import KnownQuantity, RunsSubject, Studied
 from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance, Toleranced, toleranced
 from hilserver.toml import read_toml
-from hilserver.units import Time, to_si
+from hilserver.units import Time, to_si, value_and_unit
 
 PLANS = Literal["grid", "latin_hypercube", "sobol", "morris"]
+
+USUAL = "usual"
+"""In place of a tolerance: the usual range of an unknown."""
 
 
 def _logs(given: Any) -> Any:
@@ -78,9 +82,12 @@ class StudySettings(Datasheet):
     time_limit: Time = Field(default="60 s", gt=0, description="computing time after which a run is given up")
     vary: dict[str, Any] = Field(
         default={},
-        description="tolerances, in addition to those in the files or instead of them, by key; or lists to choose from",
+        description="tolerances, in addition to those in the files or instead of them, by key; lists to choose from; "
+        'for unknowns of a rig also "usual"',
     )
-    fixed: tuple[str, ...] = Field(default=(), description="quantities with a tolerance that keep their value")
+    fixed: tuple[str, ...] = Field(
+        default=(), description="quantities with a tolerance that keep their value, or the beginning of their keys"
+    )
     figures: dict[str, Any] = Field(
         default={}, description="figures of a run by name; default for a test sequence: its verdicts"
     )
@@ -189,24 +196,20 @@ def varied_values(
     problems, found = list[Problem](), dict[str, VariedValue]()
     for key, tolerance in studied.tolerances:
         found[key] = VariedValue(key, studied.known[key].value, studied.known[key].unit, tolerance)
-    for name, entry in given.items():
+    for name, entry in sorted(given.items(), key=lambda item: item[1] != USUAL):  # what is written for one value counts
         try:
-            if isinstance(entry, list | tuple):
-                value = studied.choice(name, read_entries(entry))
-            else:
-                key = studied.find(name)
-                quantity = studied.known[key]
-                value = VariedValue(key, quantity.value, quantity.unit, _tolerance(entry, quantity))
-            found[value.key] = value
+            values = _varied(studied, name, entry)
+            found |= {each.key: each for each in values}
         except ConfigurationError as error:
             problems += [Problem(f"{each.key}: {each.message}", f"vary.{name}", file) for each in error.problems]
         except ValueError as error:
             problems.append(Problem(as_sentence(error), f"vary.{name}", file))
     for name in fixed:
         key = name.removeprefix("components.")
-        if key not in found:
+        gone = [each for each in found if each == key or each.startswith(f"{key}.")]
+        if not gone:
             problems.append(Problem(f"{shown(name)} has no tolerance.{did_you_mean(name, found)}", "fixed", file))
-        found.pop(key, None)
+        found = {each: value for each, value in found.items() if each not in gone}
     if not found and not problems:
         text = 'nothing is varied: give tolerances here or in the files studied, such as "load.mass" = "± 5 %".'
         problems.append(Problem(text, "vary", file))
@@ -215,13 +218,25 @@ def varied_values(
     return tuple(found.values())
 
 
+def _varied(studied: Studied, name: str, entry: object) -> list[VariedValue]:
+    """What an entry of ``vary`` varies. Raises ValueError or ConfigurationError."""
+    if isinstance(entry, list | tuple):
+        return [studied.choice(name, read_entries(entry))]
+    if entry == USUAL:
+        tolerances = studied.usual(name)
+    else:
+        key = studied.find(name)
+        tolerances = {key: _tolerance(entry, studied.known[key])}
+    return [VariedValue(key, studied.known[key].value, studied.known[key].unit, t) for key, t in tolerances.items()]
+
+
 def _tolerance(entry: object, quantity: KnownQuantity) -> Tolerance:
     """The tolerance that is given for a quantity. Raises ValueError."""
     if not isinstance(entry, Toleranced):
         if not isinstance(entry, str | Mapping):
             raise ValueError(f'{shown(entry)} is not a tolerance; write it like "± 5 %"')
-        value = f"{quantity.value!r} {quantity.unit}" if quantity.unit else quantity.value
-        entry = toleranced(entry, value)
+        x = quantity.value if isfinite(quantity.value) else _middle(entry)
+        entry = toleranced(entry, f"{x!r} {quantity.unit}" if quantity.unit else x)
     tolerance = entry.tolerance
     if bool(tolerance.unit) != bool(quantity.unit):
         raise ValueError(
@@ -230,3 +245,12 @@ def _tolerance(entry: object, quantity: KnownQuantity) -> Tolerance:
     if quantity.unit:
         to_si(f"1 {tolerance.unit}", quantity.unit)
     return tolerance
+
+
+def _middle(entry: str | Mapping[str, Any]) -> float:
+    """The middle of a range that is given, SI, for what the files don't have. Raises ValueError."""
+    if isinstance(entry, str) or not ({"from", "to"} <= entry.keys() or "steps" in entry):
+        raise ValueError(f'the files have no such value: give a range {{ from, to }}, or "{USUAL}"')
+    ends = entry["steps"] if "steps" in entry else (entry["from"], entry["to"])
+    values = [value_and_unit(each)[0] for each in ends]
+    return 0.5 * (min(values) + max(values))

@@ -122,6 +122,10 @@ class StudiedReplay:
         """The key of a quantity. Raises ValueError that names similar ones."""
         return known_key(self.known, key, "the virtual circuit")
 
+    def usual(self, key: str) -> Mapping[str, Tolerance]:
+        """Nothing has one here. Raises ValueError."""
+        raise ValueError(f"{key} has no usual range: only the unknowns of a simulated rig have one")
+
     def choice(self, key: str, entries: Sequence[Any]) -> VariedValue:
         """A choice of component types. Raises ValueError or ConfigurationError."""
         if not key.startswith(CIRCUIT):

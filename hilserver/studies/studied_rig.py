@@ -22,11 +22,12 @@ from hilserver.record.run import units_of
 from hilserver.rig.build import Rig, load_rig
 from hilserver.studies.component_types import ComponentChoice, component_choice
 from hilserver.studies.figures import FIDELITY, SATURATED, Figure
-from hilserver.studies.quantities import Changeable, known_key
+from hilserver.studies.quantities import known_key
 from hilserver.studies.rig_runs import STRATEGY, RigSubject, plant_key
 from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns, VariantFailedError
+from hilserver.studies.unknown_values import UNKNOWN, choice_of_unknown, usual_values
 from hilserver.studies.varied import VariedValue, choice_of
-from hilserver.studies.varied_rig import CIRCUIT, PartValue, RigValues
+from hilserver.studies.varied_rig import CIRCUIT, RigQuantity, RigValues
 from hilserver.tolerances import Tolerance
 from hilserver.toml import read_toml
 from hilserver.units import unit_of_value
@@ -66,8 +67,8 @@ class StudiedRig:
         return self.duration
 
     @property
-    def known(self) -> Mapping[str, Changeable | PartValue]:
-        """Values of machine, drive, virtual circuit, sensors and actuators."""
+    def known(self) -> Mapping[str, RigQuantity]:
+        """Values of machine, drive, virtual circuit, sensors and actuators; what the bridge is told; unknowns."""
         return self.values.known
 
     @property
@@ -103,8 +104,14 @@ class StudiedRig:
         """The key of a quantity. Raises ValueError that names similar ones."""
         return known_key(self.known, key, "the simulated rig")
 
+    def usual(self, key: str) -> Mapping[str, Tolerance]:
+        """The usual ranges of unknowns, by key. Raises ValueError that names similar ones."""
+        return {each.key: each.tolerance for each in usual_values(self.known, key)}
+
     def choice(self, key: str, entries: Sequence[Any]) -> VariedValue:
-        """A choice of strategies or component types. Raises ValueError or ConfigurationError."""
+        """A choice of strategies or component types, or of an unknown. Raises ValueError or ConfigurationError."""
+        if key.startswith(f"{UNKNOWN}."):
+            return choice_of_unknown(self.known, key, entries)
         if key == STRATEGY:
             for entry in entries:
                 try:
@@ -115,7 +122,7 @@ class StudiedRig:
             return choice_of(STRATEGY, entries, self.strategy)
         part, _, name = key.partition(".")
         if part not in self.values.circuits:
-            known = (STRATEGY, *(f"{each}.NAME" for each in self.values.circuits))
+            known = (STRATEGY, *(f"{each}.NAME" for each in (*self.values.circuits, UNKNOWN)))
             raise ValueError(f"{key} is not a choice: it is one of {', '.join(known)}")
         found = component_choice(self.values.circuits[part], self.rig.library, name, entries)
         for table in found.tables:
@@ -133,7 +140,7 @@ class StudiedRig:
 
     def _given(self, varied: Sequence[VariedValue], figures: tuple[Figure, ...], limit: float) -> dict[str, Any]:
         choices = {
-            each.key: each.choices if each.key == STRATEGY else self.choices[each.key].tables
+            each.key: self.choices[each.key].tables if each.key in self.choices else each.choices
             for each in varied
             if each.choices
         }

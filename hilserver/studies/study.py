@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, nan
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,14 @@ import pyarrow.parquet as pq
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.report.studies import StudyState, write_state
 from hilserver.studies.cluster import Cluster
-from hilserver.studies.execution import BATCH, Evaluated, evaluate
+from hilserver.studies.execution import BATCH, Evaluated, evaluate, patience_with
 from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
-from hilserver.studies.subject import RepeatedRun, StudyRuns, VariantFailedError
+from hilserver.studies.subject import RepeatedRun, StudyRuns, VariantFailedError, reason_of
 from hilserver.studies.table import FAILURE, StudyTable, table_schema
 from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance
@@ -31,6 +33,8 @@ from hilserver.tolerances import Tolerance
 MAX_RUNS = 5_000_000
 """Limit of the number of runs: their values and figures are evaluated in memory."""
 
+STATED = 1.0
+"""s from one statement of a running study in its file to the next."""
 Progress = Callable[[int, int, float], None]
 """Is called with the number of variants done, of all, and the s that remain."""
 
@@ -76,8 +80,11 @@ class StudyResult:
     def sensitivity(self, figure: Figure) -> Sensitivity | None:
         """How a figure depends on the quantities."""
         s = self.study.settings
-        unordered = tuple(len(each.choices) > 2 for each in self.study.varied)
-        return sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed, unordered)
+        if figure.name not in self._sensitivities:  # resampling takes seconds
+            unordered = tuple(len(each.choices) > 2 for each in self.study.varied)
+            found = sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed, unordered)
+            self._sensitivities[figure.name] = found
+        return self._sensitivities[figure.name]
 
     def worst(self, figure: Figure, number: int) -> list[int]:
         """Numbers of the variants with the worst values of a figure, see `is_worse_low`."""
@@ -94,6 +101,11 @@ class StudyResult:
                 self._finer[number] = np.full(len(self.study.figures), nan)
         finer = self._finer[number][self.study.figures.index(figure)]
         return abs(float(finer) - float(self.column(figure.name)[number]))
+
+    @cached_property
+    def _sensitivities(self) -> dict[str, Sensitivity | None]:
+        """By name of the figure, as far as they were needed."""
+        return {}
 
     @cached_property
     def _finer(self) -> dict[int, Floats]:
@@ -157,27 +169,63 @@ def run_study(
     choices = [each.choices for each in study.varied]
     schema = table_schema(study.varied, study.figures, identity_of(study))
     table = StudyTable(folder / study.name, schema, resume)
+    stated = _Stated(study, table, len(values))
     done_before, begun, computed = table.done, perf_counter(), 0.0
     workers = workers if cluster is None else cluster.workers
     try:
+        stated.write()
         for found in _evaluated(study, values, table.done, workers, cluster):
             table.append(values[found.first : found.first + len(found.figures)], found, choices)
             computed += found.spent
             rate = (table.done - done_before) / (perf_counter() - begun)
-            progress(table.done, len(values), (len(values) - table.done) / rate)
+            remaining = (len(values) - table.done) / rate
+            stated.now_and_then(remaining)
+            progress(table.done, len(values), remaining)
     except BaseException:
+        with suppress(HilserverError):
+            stated.write()
         table.close()
         raise
     wall, file = perf_counter() - begun, table.finish()
+    stated.write(finished=True)
     nominal = dict(zip(figures, runs.nominal.tolist(), strict=True))
     return StudyResult(study, file, nominal, step, workers, len(values) - done_before, wall, computed, runs)
 
 
+class _Stated:
+    """What a study states of itself while it runs, for the panel: in a file beside its table."""
+
+    def __init__(self, study: Study, table: StudyTable, runs: int) -> None:
+        self._study, self._table, self._runs = study, table, runs
+        self._began, self._last = time(), perf_counter()
+
+    def write(self, remaining: float | None = None, finished: bool = False) -> None:
+        """Raises HilserverError if it can't be written."""
+        state = StudyState(
+            description=self._study.settings.description,
+            runs=self._runs,
+            done=self._table.done,
+            failed=self._table.failed,
+            began=self._began,
+            written=time(),
+            remaining=remaining,
+            finished=finished,
+        )
+        write_state(self._table.stem, state)
+        self._last = perf_counter()
+
+    def now_and_then(self, remaining: float) -> None:
+        """Once a second: writing it for each task would take longer than a short run."""
+        if perf_counter() - self._last > STATED:
+            self.write(remaining)
+
+
 def _evaluated(study: Study, values: Floats, first: int, workers: int, cluster: Cluster | None) -> Iterator[Evaluated]:
     batch, figures = max(1, min(BATCH, -(-(len(values) - first) // (4 * workers)))), len(study.figures)
+    patience = patience_with(study.settings.time_limit)
     if cluster is not None:
-        return cluster.evaluate(study.subject, values, figures, first, batch)
-    return evaluate(study.subject, values, figures, first, workers, batch)
+        return cluster.evaluate(study.subject, values, figures, first, batch, patience)
+    return evaluate(study.subject, values, figures, first, workers, batch, patience)
 
 
 def prepared(study: Study) -> StudyRuns:
@@ -192,7 +240,12 @@ def repeat(study: Study, values: Mapping[str, float], name: str, folder: Path) -
     """Run once with other values, SI, by key, and write a report of the run. Raises HilserverError if it fails."""
     known = {each.key: each for each in study.varied}
     varied = [known.get(key) or plain_value(study, key) for key in values]
-    return study.studied.repeat(varied, list(values.values()), study.subject, name, folder)
+    try:
+        return study.studied.repeat(varied, list(values.values()), study.subject, name, folder)
+    except HilserverError:
+        raise
+    except Exception as error:  # of a component of the user's
+        raise HilserverError(f"{study.subject.file}: with these values the run failed: {reason_of(error)}.") from error
 
 
 def plain_value(study: Study, key: str) -> VariedValue:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.figures import Figure
 from hilserver.studies.varied import VariedValue
@@ -15,6 +16,14 @@ from hilserver.tolerances import Tolerance
 
 class VariantFailedError(Exception):
     """A variant without figures; its text is the reason."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a variant has no figures, in a line: in the words of hilserver, or what Python says of a user's component."""
+    if isinstance(error, VariantFailedError):
+        return str(error)
+    text = (str(error) or "no reason given").splitlines()[0].removesuffix(".")
+    return text if isinstance(error, ValueError | HilserverError) else f"{type(error).__name__}: {text}"
 
 
 Evaluate = Callable[[Floats], Floats]
@@ -117,6 +126,10 @@ class Studied(Protocol):
 
     def find(self, key: str) -> str:
         """The key of a quantity as in ``known``. Raises ValueError that names similar ones."""
+        ...
+
+    def usual(self, key: str) -> Mapping[str, Tolerance]:
+        """The tolerances, by key, of what has a usual range and this key. Raises ValueError if nothing has."""
         ...
 
     def choice(self, key: str, entries: Sequence[Any]) -> VariedValue:

@@ -6,7 +6,9 @@ Parquet, batch by batch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,12 +16,15 @@ import pyarrow.parquet as pq
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.report.studies import TABLE, UNFINISHED, is_locked, lock
 from hilserver.studies.execution import Evaluated
 from hilserver.studies.figures import Figure
 from hilserver.studies.varied import VariedValue
 
 VARIANT, FAILURE = "variant", "failure"
 IDENTITY = b"hilserver.study"
+PATIENCE = 1.0
+"""s in which the lock of the stream must be had: somebody may be looking whether it is held."""
 
 
 def table_schema(varied: Sequence[VariedValue], figures: Sequence[Figure], identity: str) -> pa.Schema:
@@ -38,15 +43,17 @@ def _number(name: str, unit: str) -> pa.Field:
 
 
 class StudyTable:
-    """Writes the table of a study. ``done``: number of variants that it has already.
+    """Writes the table of a study. ``done``: number of variants that it has already, ``failed``: how many of them have.
 
     With ``resume``, goes on with the stream that an interrupted study has left. Raises HilserverError if that is of
-    another study, or if it can't be written.
+    another study, if another process is writing it, or if it can't be written.
     """
 
     def __init__(self, stem: Path, schema: pa.Schema, resume: bool) -> None:
-        self.stream, self.parquet = (stem.with_name(f"{stem.name}{end}") for end in (".part.arrows", ".parquet"))
-        self.schema, self.done = schema, 0
+        self.stream, self.parquet = (stem.with_name(f"{stem.name}{end}") for end in (UNFINISHED, TABLE))
+        self.stem, self.schema, self.done, self.failed = stem, schema, 0, 0
+        if is_locked(self.stream):
+            raise HilserverError(f"{self.stream}: another process runs this study: wait for it, or give --output.")
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
             earlier = self.stream.with_suffix(".earlier")
@@ -54,12 +61,19 @@ class StudyTable:
                 next(complete_batches(self.stream, schema), None)
                 self.stream.replace(earlier)
             self._file = self.stream.open("wb")
+            self._lock()
             self._writer = pa.ipc.new_stream(self._file, schema)
             for batch in complete_batches(earlier, schema) if resume and earlier.exists() else ():
                 self._write(batch)
             earlier.unlink(missing_ok=True)
         except OSError as error:
             raise HilserverError(f"{stem.parent}: can't be written to: {error.strerror or error}.") from error
+
+    def _lock(self) -> None:
+        """States that the study runs, until its process ends."""
+        end = time.monotonic() + PATIENCE
+        while not lock(self._file) and time.monotonic() < end:
+            time.sleep(0.01)
 
     def append(self, values: Floats, found: Evaluated, choices: Sequence[tuple[str, ...]]) -> None:
         """Add evaluated variants with their values. ``choices``: of each value, the names chosen from."""
@@ -74,14 +88,20 @@ class StudyTable:
         self._write(pa.record_batch(columns, schema=self.schema))
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-        self._file.flush()
+        try:
+            self._writer.write_batch(batch)
+            self._file.flush()
+        except OSError as error:
+            text = f"can't be written: {error.strerror or error}. With room for it, --resume continues the study."
+            raise HilserverError(f"{self.stream}: {text}") from error
         self.done += batch.num_rows
+        self.failed += batch.num_rows - batch.column(FAILURE).null_count
 
     def close(self) -> None:
         """Leave the stream as it is, so that the study can be resumed."""
-        self._writer.close()
-        self._file.close()
+        with suppress(OSError):  # of a full disk; what is missing is computed again
+            self._writer.close()
+            self._file.close()
 
     def finish(self) -> Path:
         """Write the Parquet file, batch by batch, and return it."""

@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import ConfigurationError, HilserverError, as_sentence, dotted
+from hilserver.errors import HilserverError, as_sentence
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.in_place import Pack, VariedCircuit
 from hilserver.studies.quantities import changeable, changed, find
-from hilserver.studies.subject import VariantFailedError
+from hilserver.studies.subject import VariantFailedError, reason_of
 
 Tables = Mapping[str, Mapping[str, Any]]
 """Tables of components by name."""
@@ -73,11 +71,8 @@ class VariantCircuits:
         try:
             found = self._alternative_of(tuple(int(values[k]) for k in self._chosen))
             return found.varied.at([float(values[k]) for k in found.places])
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise VariantFailedError(f"impossible: {dotted(first['loc'])}: {first['msg']}") from None
-        except (ValueError, ConfigurationError) as error:
-            raise VariantFailedError(f"impossible: {str(error).splitlines()[0]}") from None
+        except Exception as error:
+            raise VariantFailedError(f"impossible: {reason_of(error)}") from error
 
     def _alternative_of(self, chosen: tuple[int, ...]) -> _Alternative:
         """The circuit with these component types, prepared when it is first needed."""

@@ -13,7 +13,7 @@ from hilserver.units import shown_value, si_value, to_si
 
 @dataclass(frozen=True)
 class VariedValue:
-    """A quantity that a study varies: key, its value in the files, SI, and its tolerance.
+    """A quantity that a study varies: key, its value in the files, SI (NaN if they have none), and its tolerance.
 
     ``choices``: names of what is chosen from; the values are then their numbers, from 0 on, and ``value`` is NaN if
     the files have none of them.
@@ -29,6 +29,8 @@ class VariedValue:
         """A value for the reader."""
         if self.choices:
             return self.choices[int(x)] if isfinite(x) else "another"
+        if not isfinite(x):
+            return "absent"
         return shown_value(x, self.unit, digits)
 
     def written(self, x: float) -> str:

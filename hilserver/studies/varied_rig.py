@@ -1,5 +1,5 @@
 """A simulated rig with other values: those of its machine, drive, sensors and actuators, which the bridge is not told,
-and those of its virtual circuit.
+those that it is told, and those of its virtual circuit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hilserver.circuit.datasheet import with_value
+from hilserver.circuit.datasheet import DatasheetParameter, with_value
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_part
 from hilserver.fidelity.changes import show
@@ -19,6 +19,8 @@ from hilserver.fidelity.comparison import simulated_device
 from hilserver.rig.build import PLANT_FILES, Rig, assemble
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.quantities import Changeable, WrittenValue, changeable, expanded, short, toleranced_values
+from hilserver.studies.told_values import ToldValue, told_values, with_told
+from hilserver.studies.unknown_values import UNKNOWN, UnknownValue, unknown_values, with_unknowns
 from hilserver.tolerances import Tolerance
 from hilserver.toml import copied, read_toml
 
@@ -40,11 +42,15 @@ class PartValue:
     unit: str
 
 
+RigQuantity = Changeable | PartValue | ToldValue | UnknownValue
+
+
 class RigValues:
     """The values of a simulated rig that can be varied, and the rig with others.
 
     Keys: those of the circuit files with ``machine.``, ``drive.`` or ``circuit.`` before them (without
-    ``components.``), and ``sensors.p_A.delay``, ``actuators.valve_A.delay``. ``written``: the tables of machine and
+    ``components.``), ``sensors.p_A.delay``, ``actuators.valve_A.delay``, those of the rig file with ``told.`` before
+    them, and ``unknowns.hose.share``. ``written``: the tables of machine and
     drive as they are written; by default they are read from their files.
     """
 
@@ -70,9 +76,9 @@ class RigValues:
         return next(device.config for device in self.rig.devices if device.name == self.device)
 
     @cached_property
-    def known(self) -> dict[str, Changeable | PartValue]:
+    def known(self) -> dict[str, RigQuantity]:
         """All quantities by key."""
-        found = dict[str, Changeable | PartValue]()
+        found = dict[str, RigQuantity]()
         for part, circuit in self.circuits.items():
             found |= {f"{part}.{key}": each for key, each in changeable(circuit).items()}
         for part, fields in ((SENSORS, OF_SENSOR), (ACTUATORS, OF_ACTUATOR)):
@@ -80,7 +86,8 @@ class RigValues:
                 for field, unit in fields.items():
                     value = float(getattr(settings, field, 1.0 if field == "gain" else 0.0))
                     found[f"{part}.{name}.{field}"] = PartValue(part, name, field, value, unit)
-        return found
+        found |= {each.key: each for each in told_values(self.rig)}
+        return found | unknown_values(self.rig, self.device)
 
     @property
     def tolerances(self) -> Iterator[tuple[str, Tolerance]]:
@@ -95,32 +102,41 @@ class RigValues:
                     yield key, value.tolerance
 
     def changed(
-        self, values: Mapping[str, float], chosen: Mapping[str, Mapping[str, Any]] | None = None, accounts: bool = False
+        self, values: Mapping[str, float], chosen: Mapping[str, Any] | None = None, accounts: bool = False
     ) -> Rig:
-        """The rig with other values, SI, by key, and other tables of components, by ``part.name``.
+        """The rig with other values, SI, by key, other tables of components, by ``part.name``, and unknowns or none.
 
         Raises ValueError or ConfigurationError if it can't have them.
         """
-        tables = {part: self._table(part, values, chosen or {}) for part in self.circuits}
+        chosen = chosen or {}
+        tables = {part: self._table(part, values, chosen) for part in self.circuits}
+        sources: Mapping[str, Any] = self._with_tables(tables)
+        pairs = [(self.known[key], x) for key, x in values.items()]
+        changes = [(each, x) for each, x in pairs if isinstance(each, PartValue)]
+        told = [(each, x) for each, x in pairs if isinstance(each, ToldValue)]
+        if changes or told:
+            sources = {**sources, "rig": with_told(self._with_parts(changes), told)}
+        unknown = [(each, x) for each, x in pairs if isinstance(each, UnknownValue)]
+        states = {key: state for key, state in chosen.items() if key.startswith(f"{UNKNOWN}.")}
+        sources = with_unknowns(sources, self.rig, self.device, unknown, states)
+        return assemble(sources, self.rig.file, self.rig.library, accounts=accounts)
+
+    def _with_tables(self, tables: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+        """The sources with other tables of machine, drive and virtual circuit."""
         sources = copy.copy(dict(self.rig.sources))
         if tables[CIRCUIT] is not None:
             sources["circuit"] = tables[CIRCUIT]
         plant = {part: tables[part] for part in PLANT_FILES if tables[part] is not None}
         devices = sources["devices"]
         sources["devices"] = {**devices, self.device: {**devices[self.device], **plant}}
-        changes = [(each, x) for key, x in values.items() if isinstance(each := self.known[key], PartValue)]
-        if changes:
-            sources["rig"] = self._with_parts(changes)
-        return assemble(sources, self.rig.file, self.rig.library, accounts=accounts)
+        return sources
 
-    def _table(
-        self, part: str, values: Mapping[str, float], chosen: Mapping[str, Mapping[str, Any]]
-    ) -> Mapping[str, Any] | None:
+    def _table(self, part: str, values: Mapping[str, float], chosen: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The table of a circuit with these values; None if it is unchanged."""
         begin, circuit = f"{part}.", self.circuits[part]
         components = {key.removeprefix(begin): table for key, table in chosen.items() if key.startswith(begin)}
         changes = [(self.known[key], x) for key, x in values.items() if key.startswith(begin)]
-        known = [(each, x) for each, x in changes if not isinstance(each, PartValue)]
+        known = [(each, x) for each, x in changes if isinstance(each, DatasheetParameter | WrittenValue)]
         if not components and not known:
             return None
         file, library = str(self.file_of(part)), self.rig.library

@@ -18,8 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 READING = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing; a browser may send them without Origin."""
+POLICY = "Content-Security-Policy"
+FRAMES = "frame-ancestors 'none'"
+"""Shown in no frame, where clicks could be stolen. A response may have stricter policies: browsers obey all of them."""
 HEADERS = {
-    "Content-Security-Policy": "frame-ancestors 'none'",  # shown in no frame, where clicks could be stolen
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",  # the address may contain the token
@@ -45,7 +47,9 @@ class Guard:
 
         async def protected(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.append(POLICY, FRAMES)
             await send(message)
 
         refusal = self.refusal(Headers(scope=scope), reads=scope.get("method") in READING)

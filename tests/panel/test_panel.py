@@ -35,6 +35,7 @@ from panel_stories import (
     arms_and_releases_a_reaction,
     begins_and_ends_a_playout,
     keeps_the_layout,
+    opens_the_page_of_a_study,
     sees_the_window_of_a_trigger,
     zooms_all_plots,
 )
@@ -424,6 +425,13 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
         anna.presses("Close")
         expect(anna.page.locator(".replay")).to_have_count(0)
     broken.unlink()
+
+
+def test_studies_are_listed_and_opened(anna: User, browser: Browser, url: str, folder: Path) -> None:
+    opens_the_page_of_a_study(anna, url, folder / "reports")
+    stranger = browser.new_context()
+    assert stranger.request.get(f"{url}/studies/relief.html").url == f"{url}/", "the login"
+    stranger.close()
 
 
 def test_the_panel_survives_a_restart_of_the_broker(anna: User, broker: Broker) -> None:

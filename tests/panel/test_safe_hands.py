@@ -364,7 +364,7 @@ def menus_and_tabs(page: Page) -> Iterator[str]:
     page.keyboard.press("Escape")
     expect(page.get_by_label("pressure", exact=True)).to_be_hidden()
     yield "operate"
-    for tab in ("Plots", "Timing", "Alarms", "Recordings"):
+    for tab in ("Plots", "Timing", "Alarms", "Recordings", "Studies"):
         page.get_by_role("tab", name=tab).click()
         expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
         yield tab

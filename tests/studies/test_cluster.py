@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +83,12 @@ def test_a_worker_that_is_killed_loses_no_variant_and_repeats_none(scheduler: Pa
 
 def test_a_variant_that_kills_its_worker_is_named(scheduler: Path) -> None:
     values = np.arange(60.0)[:, None]
+    values[30] = 8.5
+    patience = (0.3, inf)
     with cluster(str(scheduler), 1) as found:
-        parts = list(found.evaluate(FunctionSubject(deadly), values, 1, batch=20))
-    here = list(evaluate(FunctionSubject(deadly), values, 1, workers=2))
-    assert {k: reason for each in parts for k, reason in each.failures.items()} == {7: DIED}
+        parts = list(found.evaluate(FunctionSubject(deadly), values, 1, batch=20, patience=patience))
+    here = list(evaluate(FunctionSubject(deadly), values, 1, workers=2, patience=patience))
+    assert {k: reason for each in parts for k, reason in each.failures.items()} == {7: DIED, 30: DIED}
     there, expected = (np.concatenate([each.figures for each in found]) for found in (parts, here))
     np.testing.assert_array_equal(there, expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, i
 
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.execution import DIED, evaluate
+from hilserver.report.studies import StoredStudy, studies_in
+from hilserver.studies.execution import DIED, StoppedError, evaluate, evaluated_by
 from hilserver.studies.plans import values_of_plan
-from hilserver.studies.report import write_study
+from hilserver.studies.report import failures_grid, write_study
 from hilserver.studies.sensitivity import sensitivity
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import plan_of, repeat, run_study, values_of_variant
@@ -133,6 +135,36 @@ def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
     assert not stream.exists()
 
 
+def test_a_study_states_its_progress_and_runs_only_once(tmp_path: Path) -> None:
+    """In its folder, for the panel; whoever runs the same study into the same folder meanwhile is refused."""
+    lag = WITH_A_LAG.replace('"100 ms"', '{ value = "0.5 s", steps = ["0.1 ms", "0.5 s"] }')
+    text = STUDY.replace("[vary]", 'tick = "10 ms"\n[vary]')
+    study, out = load_study(written_study(tmp_path, text, lag)), tmp_path / "out"
+    seen = list[StoredStudy]()
+
+    def look(done: int, total: int, remaining: float) -> None:
+        seen.extend(studies_in(out))
+        with pytest.raises(HilserverError, match="another process runs this study"):
+            run_study(study, out)
+        if done == 20:
+            raise _Stop
+
+    with pytest.raises(_Stop):
+        run_study(study, out, progress=look)
+    assert [(each.is_running, each.page) for each in seen] == [(True, None)] * 2
+    (stopped,) = studies_in(out)
+    assert stopped.state is not None
+    assert not stopped.is_running
+    assert (stopped.state.done, stopped.state.runs, stopped.state.finished) == (20, 40, False)
+    result = run_study(study, out, resume=True)
+    write_study(result, out)
+    (ended,) = studies_in(out)
+    assert ended.state is not None
+    assert (ended.state.done, ended.state.failed, ended.state.finished) == (40, 20, True)
+    assert ended.page == out / "tolerances.html"
+    assert ended.table == result.file
+
+
 def test_another_study_is_not_continued(tmp_path: Path) -> None:
     file = written_study(tmp_path)
 
@@ -147,15 +179,29 @@ def test_another_study_is_not_continued(tmp_path: Path) -> None:
     assert run_study(load_study(written_study(tmp_path)), tmp_path, resume=True).runs == 30
 
 
-def test_a_variant_that_ends_its_process_is_named_and_the_others_are_computed() -> None:
+def test_a_variant_that_ends_its_process_or_hangs_is_named_and_the_others_are_computed() -> None:
     values = np.arange(-2.0, 30.0)[:, None]
-    found = list(evaluate(FunctionSubject(deadly), values, 1, workers=2, batch=5))
+    values[[20, 31]] = [[8.5], [9.5]]
+    found = list(evaluate(FunctionSubject(deadly), values, 1, workers=2, batch=5, patience=(0.3, inf)))
     assert [each.first for each in found] == list(range(0, 32, 5))
     failures = {number: reason for each in found for number, reason in each.failures.items()}
-    assert failures == {0: "is negative", 1: "is negative", 9: DIED}
+    assert failures == {0: "is negative", 1: "is negative", 9: DIED, 20: DIED, 31: "KeyError: 'nine'"}
     figures = np.concatenate([each.figures[:, 0] for each in found])
     expected = np.where(np.isin(np.arange(32), list(failures)), np.nan, values[:, 0] ** 2)
     np.testing.assert_array_equal(figures, expected)
+
+
+def test_nobody_computes_variants_for_which_nobody_waits() -> None:
+    """Whatever ends the study ends its processes after the run that they are at."""
+    seen = list[float]()
+
+    def run(values: Floats) -> Floats:
+        seen.append(float(values[0]))
+        return values
+
+    with pytest.raises(StoppedError):
+        evaluated_by(run, np.arange(9.0)[:, None], 0, 1, is_stopped=lambda: len(seen) == 3)
+    assert seen == [0.0, 1.0, 2.0]
 
 
 # --- runs that fail ---------------------------------------------------------------------------------------------------
@@ -191,6 +237,56 @@ def test_a_variant_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     result = run_study(load_study(written_study(tmp_path, text)), tmp_path / "out")
     assert set(result.failures()) == {0, 1}
     assert all("given up" in reason for reason in result.failures().values())
+
+
+WITH_A_PART_OF_ONE_S_OWN = f"""library = ["own.py"]
+{EMPTYING}
+[components.leak]
+type = "leak"
+ports = {{ A = "vessel", B = "tank" }}
+"""
+OWN = """
+from hilserver.components.base import Component, Fluid, Parameters, kernel
+from hilserver.units import Number
+
+
+class Leak(Component):
+    type_name = "leak"
+    hydraulic = ("A", "B")
+    odd: Number = 1.0
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        return {"G": 1e-12 / (self.odd - 2.0)}
+
+
+@kernel(Leak)
+def leak(p_A, p_B, G):
+    q_B = G * (p_A - p_B)
+    q_A = -q_B
+    return q_A, q_B
+"""
+
+
+def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(tmp_path: Path) -> None:
+    """Of a study in one process, which goes on; reasons that differ in numbers only are one. A repetition names it."""
+    (tmp_path / "own.py").write_text(OWN)
+    vary = '"leak.odd" = { value = 1.0, steps = [1.0, 2.0] }\n"vessel.volume" = { from = "-1 l", to = "4 l" }'
+    text = STUDY[: STUDY.index("[vary]")].replace("latin_hypercube", "grid").replace("samples = 40", "levels = 6")
+    text += f'[vary]\n{vary}\n[figures]\nend = "final(vessel.p)"\n'
+    study = load_study(written_study(tmp_path, text, WITH_A_PART_OF_ONE_S_OWN))
+    result = run_study(study, tmp_path / "out")
+    odd, volume = result.column("leak.odd"), result.column("vessel.volume")
+    assert result.failures().keys() == set(np.flatnonzero((odd == 2.0) | (volume <= 0.0)).tolist())
+    assert np.isfinite(result.column("end")).sum() == 4
+    grid = failures_grid(result)
+    assert grid is not None
+    assert {(row[0], row[1]) for row in grid.rows} == {
+        ("impossible: ZeroDivisionError: float division by zero", "4"),
+        ("impossible: vessel.volume: -0.001 is out of range: must be > 0", "4"),
+    }
+    (number,) = np.flatnonzero((odd == 2.0) & (volume == 1e-3))
+    with pytest.raises(HilserverError, match="with these values the run failed: ZeroDivisionError"):
+        repeat(study, values_of_variant(study, int(number)), "again", tmp_path / "out")
 
 
 # --- what is made of it -----------------------------------------------------------------------------------------------

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import time
+from pathlib import Path
+
 from panel_bench import User
 from playwright.sync_api import expect
 from service_harness import Server, eventually
+from study_bench import written_state
 
 from hilserver.client import Client
 from hilserver.protocol import commands
 from hilserver.record.reader import LogReader
+from hilserver.report.studies import lock
 
 
 def sees_the_window_of_a_trigger(user: User, client: Client, server: Server) -> None:
@@ -122,3 +128,27 @@ def zooms_all_plots(user: User) -> None:
     eventually(lambda: set(zooms()) == {(0, 100)}, 60)
     assert len(user.points()) > 20, "what is held is still there"
     user.presses("Continue")
+
+
+def opens_the_page_of_a_study(user: User, url: str, reports: Path) -> None:
+    """Of one that has ended, without rights in the panel whatever is in it; another one goes on meanwhile."""
+    reports.mkdir()
+    written_state(reports / "relief", runs=448, done=448, failed=2, finished=True)
+    (reports / "relief.html").write_text(
+        "<h1>Relief valves</h1><p id=p>text</p><script>p.textContent = document.cookie + 'executed'</script>"
+        f"<img src='{url}/recordings/x' onerror=\"p.textContent = 'executed'\">"
+    )
+    user.opens("Studies")
+    row = user.page.locator(".studies tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(re.compile("relief.*448 runs.*2 failed.*finished"))
+    with user.page.expect_popup() as popup:
+        row.get_by_role("button", name="Open").click()
+    expect(popup.value.locator("h1")).to_have_text("Relief valves")
+    expect(popup.value.locator("#p")).to_have_text("text")
+    popup.value.close()
+    written_state(reports / "types", runs=90, done=50, remaining=30.0, written=time.time())
+    with (reports / "types.part.arrows").open("wb") as table:
+        assert lock(table)
+        expect(row.first).to_contain_text(re.compile("types.*50 of 90 runs.*running, 30 s left"))
+    expect(row.first).to_contain_text("interrupted")

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
+from hilserver.report.studies import StudyState, write_state
 from hilserver.studies.subject import VariantFailedError
 
 EMPTYING = """
@@ -88,6 +90,12 @@ def written_study(folder: Path, study: str = STUDY, circuit: str = EMPTYING) -> 
     return file
 
 
+def written_state(stem: Path, **stated: Any) -> None:
+    """What a study with these results states of itself."""
+    defaults = {"description": f"About {stem.name}", "failed": 0, "began": 0.0, "written": 1.0}
+    write_state(stem, StudyState(**(defaults | stated)))
+
+
 def pressure(t: float | Floats, volume: Floats | float, conductance: Floats | float, start: Floats | float) -> Floats:
     r"""The exact pressure, Pa: :math:`p = p_0\,e^{-G\,B\,t/V}`."""
     return np.asarray(start * np.exp(-np.asarray(conductance) * BULK_MODULUS * t / volume))
@@ -110,9 +118,13 @@ def ishigami(x: Floats) -> float:
 
 
 def deadly(x: Floats) -> float:
-    """A variant of 7 ends its process, one below 0 fails."""
+    """A variant of 7 ends its process, one of 8.5 hangs, one of 9.5 raises an error, one below 0 fails."""
     if x[0] == 7.0:
         os._exit(9)
+    while x[0] == 8.5:
+        pass
+    if x[0] == 9.5:
+        raise KeyError("nine")
     if x[0] < 0.0:
         raise VariantFailedError("is negative")
     return float(x[0] ** 2)

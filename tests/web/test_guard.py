@@ -13,13 +13,16 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.web.guard import Guard, own_names
 
 
-def answered(method: str, *headers: tuple[str, str]) -> tuple[int, dict[str, str]]:
-    """Status and headers with which a guarded application answers; for the method WEBSOCKET, to a handshake."""
+def answered(method: str, *headers: tuple[str, str], **own: str) -> tuple[int, dict[str, str]]:
+    """Status and headers with which a guarded application answers; for the method WEBSOCKET, to a handshake.
+
+    ``own``: headers of the application. Several values of a header are separated by commas.
+    """
     kind = "websocket" if method == "WEBSOCKET" else "http"
     sent: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await PlainTextResponse("the panel")(scope, receive, send)
+        await PlainTextResponse("the panel", headers=own)(scope, receive, send)
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -33,7 +36,10 @@ def answered(method: str, *headers: tuple[str, str]) -> tuple[int, dict[str, str
     asyncio.run(guard(scope, receive, send))
     start = sent[0]
     assert start["type"].endswith("http.response.start")
-    return start["status"], {name.decode(): value.decode() for name, value in start["headers"]}
+    found = dict[str, str]()
+    for name, value in start["headers"]:
+        found[name.decode()] = ", ".join([*filter(None, [found.get(name.decode())]), value.decode()])
+    return start["status"], found
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "192.168.1.7", "[::1]:8080", "panel.LAB:8443"])
@@ -69,6 +75,12 @@ def test_other_sites_cannot_read_responses() -> None:
     """Without Origin a browser reads for a page of the same origin, or because somebody follows a link."""
     assert answered("GET", ("host", "127.0.0.1:8080"))[0] == 200
     assert answered("GET", ("host", "127.0.0.1:8080"), ("origin", "http://evil.example"))[0] == 403
+
+
+def test_a_stricter_policy_of_a_response_is_kept() -> None:
+    """Of several policies, browsers obey all (RFC 9110: values of one header, separated by commas)."""
+    _, headers = answered("GET", ("host", "localhost"), **{"Content-Security-Policy": "sandbox"})
+    assert headers["content-security-policy"] == "sandbox, frame-ancestors 'none'"
 
 
 @pytest.mark.parametrize("origin", [(), (("origin", "http://evil.example"),)])
