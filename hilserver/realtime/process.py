@@ -309,6 +309,11 @@ def run_loop(segment: Path, setup_file: Path) -> int:
     return 0 if are_safe else 1
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """The process; returns its exit code."""
     segment, setup = arguments()
-    sys.exit(run_loop(Path(segment), Path(setup)))
+    return run_loop(Path(segment), Path(setup))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
