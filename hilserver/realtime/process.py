@@ -1,7 +1,7 @@
 """The real-time process: wait, read, tick, write, publish. One thread, no asyncio, no compiler, no garbage collection.
 
-Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; reports ``ready`` and what the
-operating system did not grant on its standard output, as JSON lines.
+Forked by ``hilserver run``, or started as ``python -m hilserver.realtime.process SEGMENT SETUP``; reports ``ready`` and
+what the operating system did not grant on its standard output, as JSON lines.
 
 It terminates in an orderly way at the supervisor's request, after the supervisor's death and on SIGTERM: the valves
 ramp to null first.

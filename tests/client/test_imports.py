@@ -96,7 +96,7 @@ def test_running_the_compiled_program_loads_no_compiler(code: str) -> None:
     subprocess.run([sys.executable, "-c", without + code], check=True)
     loaded = loaded_by(code)
     assert {"numpy", "hilserver.tick"} <= loaded
-    assert not loaded & {"numba", "llvmlite", "matplotlib"}
+    assert not loaded & {"numba", "llvmlite", "matplotlib", "pint"}
 
 
 MARGINS = f"""
