@@ -80,6 +80,7 @@ IN_A_TEST = (
     (r"^(python docs/experiments/identification_coverage.py --rig lift) --rigs 16", r"\1 --seconds 5 --rigs 1"),
     (r"^(python docs/experiments/identified_rigs.py) --rigs [58]", r"\1 --seconds 5 --rigs 1"),
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
+    (r"^(hilserver latency --duration) 1 ", r"\1 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
     (r"--rate 10000 --duration 60", "--ticks 200 --repeats 1 --rate 1000 --duration 0.5"),
     (r"--tolerance 30", "--tolerance 100000"),  # other tests run beside it
