@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from hilserver.common_units import CommonUnits
 from hilserver.errors import did_you_mean, shown
 from hilserver.unit_spellings import ABSOLUTE, COMMON_UNITS, plain_unit
 
@@ -42,8 +43,8 @@ _WORD = re.compile(r"[^\W\d_][\w°]*|%")
 _COMMON_WORDS = {*COMMON_UNITS, "%", "dimensionless"}
 
 
-def registry(*units: str) -> pint.UnitRegistry[Any]:
-    """The registry for these units: the small one if it has them all, otherwise pint's own, which takes 0.2 s to load.
+def registry(*units: str) -> Any:
+    """The registry for these units: the small one if it has them all, otherwise pint's, which takes 0.2 s to load.
 
     A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
     """
@@ -52,7 +53,7 @@ def registry(*units: str) -> pint.UnitRegistry[Any]:
 
 
 def _pint() -> Any:
-    """The module pint: only where units are read, because clients do not need it, and it takes 0.1 s to load.
+    """The module pint: only where a unit is not among the common ones, because it takes 0.1 s to load.
 
     It would load Dask where that is installed (extra ``cluster``), which takes as long again and is not used.
     """
@@ -67,9 +68,8 @@ def _pint() -> Any:
 
 
 @functools.cache
-def _common_units() -> pint.UnitRegistry[Any]:
-    units: pint.UnitRegistry[Any] = _pint().UnitRegistry([f"{word} = {text}" for word, text in COMMON_UNITS.items()])
-    return units
+def _common_units() -> CommonUnits:
+    return CommonUnits()
 
 
 @functools.cache
@@ -96,7 +96,7 @@ _LONGEST = 80
 
 
 def parse(text: str, *others: str) -> Any:
-    """``"36 l/min"`` -> a pint quantity, of a registry that also has the units ``others``. ValueError with the reason.
+    """``"36 l/min"`` -> a quantity, of a registry that also has the units ``others``. ValueError with the reason.
 
     Only a number with a product of units is accepted: pint would evaluate any expression, even ``9**9**9**9``.
     """
@@ -132,9 +132,9 @@ def _meant(word: str, unit: str, wanted: str = "") -> str:
     return hint if wanted or not hint.startswith(" Allowed") else ""
 
 
-def _compatible(units: pint.UnitRegistry[Any], unit: str, wanted: str) -> bool:
+def _compatible(units: CommonUnits, unit: str, wanted: str) -> bool:
     try:
-        return bool(units.parse_units(unit).is_compatible_with(wanted))
+        return units.Quantity(1.0, units.parse_units(unit)).is_compatible_with(wanted)
     except Exception:  # another word that is unknown, or not a common one
         return False
 

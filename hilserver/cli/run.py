@@ -10,7 +10,10 @@ import typer
 from hilserver.cli.output import never_waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hilserver.service.children import Prepared
+    from hilserver.service.forking import Forked
     from hilserver.service.notify import Notifier
     from hilserver.service.restarts import Restarts
     from hilserver.service.supervisor import Supervisor
@@ -26,7 +29,6 @@ Speed = Annotated[
 ]
 
 
-@never_waiting()
 def run(
     rig: RigFile,
     speed: Speed = 1.0,
@@ -43,27 +45,29 @@ def run(
     A rig whose devices are all simulated can run slower or faster than real time (--speed): its ticks, and all times in
     its rig file, are its own; those of people and networks (heartbeats, operator link, telemetry) are the clock's.
     """
+    from hilserver.service.forking import fork_usual_children
+
+    forked = fork_usual_children()  # first: while this process has one thread, and has loaded what they need
+    with never_waiting():
+        raise typer.Exit(_run(rig, speed, report, verbose, forked))
+
+
+def _run(rig: Path, speed: float, report: Path | None, verbose: bool, forked: Mapping[str, Forked]) -> int:
+    """The same, with child processes that have been forked; returns the exit code."""
     import asyncio
 
+    from hilserver.service.children import Prepared
     from hilserver.service.notify import Notifier
     from hilserver.service.restarts import Restarts
 
     _set_up_logging(verbose)
-    notifier, restarts = Notifier.from_environment(), Restarts.of_service()
-    restarts.wait(notifier)
-
-    from hilserver.service.children import USUAL_CHILDREN, Prepared
-
-    async def serve() -> int:
-        prepared = Prepared()
-        try:
-            # Before the imports of _serve, which take as long as those of these processes.
-            await prepared.start(*USUAL_CHILDREN)
-            return await _serve(rig, speed, report, notifier, restarts, prepared)
-        finally:
-            await prepared.end()
-
-    raise typer.Exit(asyncio.run(serve()))
+    prepared = Prepared(forked)
+    try:
+        notifier, restarts = Notifier.from_environment(), Restarts.of_service()
+        restarts.wait(notifier)
+        return asyncio.run(_serve(rig, speed, report, notifier, restarts, prepared))
+    finally:
+        prepared.end()
 
 
 def _set_up_logging(verbose: bool) -> None:

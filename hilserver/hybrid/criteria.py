@@ -51,7 +51,14 @@ def criteria(measured: Floats, positions: Floats, reference: Floats, dt: float) 
 
 def delay(late: Floats, early: Floats) -> int:
     """Ticks by which a signal follows another one: the shift of the greatest correlation; a lead counts as 0."""
-    return int(np.argmax([np.corrcoef(late[k:], early[: len(early) - k])[0, 1] for k in range(LONGEST)]))
+    late, early = late - late.mean(), early - early.mean()
+    return int(np.argmax([_correlation(late[k:], early[: len(early) - k]) for k in range(LONGEST)]))
+
+
+def _correlation(x: Floats, y: Floats) -> float:
+    """As `numpy.corrcoef`, without the copies that it makes of long signals."""
+    n, x_sum, y_sum = len(x), x.sum(), y.sum()
+    return float((x @ y - x_sum * y_sum / n) / np.sqrt((x @ x - x_sum**2 / n) * (y @ y - y_sum**2 / n)))
 
 
 def _errors(found: Floats, right: Floats) -> tuple[float, float]:

@@ -54,12 +54,13 @@ def scatters(J: Floats, r: Floats, lengths: Sequence[int], prior: Floats) -> tup
 
 
 def newey_west(G: Floats) -> Floats:
-    """Of slopes per tick that are correlated over LAGS ticks."""
-    total = G.T @ G
-    for lag in range(1, LAGS):
-        across = G[lag:].T @ G[:-lag]
-        total += (1.0 - lag / LAGS) * (across + across.T)
-    return np.asarray(total)
+    """Of slopes per tick that are correlated over LAGS ticks, with the weight 1 - lag / LAGS of each lag.
+
+    Of the moving sums over LAGS ticks, that many contain both of two ticks.
+    """
+    sums = np.cumsum(np.pad(G, ((LAGS, LAGS - 1), (0, 0))), axis=0)
+    moving = sums[LAGS:] - sums[:-LAGS]
+    return np.asarray(moving.T @ moving / LAGS)
 
 
 def of_parts(parts: Sequence[Part], normal: Floats) -> Floats:

@@ -184,6 +184,11 @@ def simulate_device(setup_file: Path, name: str, supervisor: int) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """The process; returns its exit code."""
     setup_file, name, supervisor = arguments()
-    sys.exit(simulate_device(Path(setup_file), name, int(supervisor)))
+    return simulate_device(Path(setup_file), name, int(supervisor))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
 """The real-time process: wait, read, tick, write, publish. One thread, no asyncio, no compiler, no garbage collection.
 
-Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; reports ``ready`` and what the
-operating system did not grant on its standard output, as JSON lines.
+Forked by ``hilserver run``, or started as ``python -m hilserver.realtime.process SEGMENT SETUP``; reports ``ready`` and
+what the operating system did not grant on its standard output, as JSON lines.
 
 It terminates in an orderly way at the supervisor's request, after the supervisor's death and on SIGTERM: the valves
 ramp to null first.
@@ -323,6 +323,11 @@ def run_loop(segment: Path, setup_file: Path) -> int:
     return 0 if are_safe else 1
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """The process; returns its exit code."""
     segment, setup = arguments()
-    sys.exit(run_loop(Path(segment), Path(setup)))
+    return run_loop(Path(segment), Path(setup))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -307,8 +307,12 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits, orders: 
     return 0
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """The process; returns its exit code."""
     segment_file, header_file, log_file, limits_text = arguments()
-    sys.exit(
-        record(Path(segment_file), Path(header_file), Path(log_file), Limits(**json.loads(limits_text)), Orders(0))
-    )
+    limits = Limits(**json.loads(limits_text))
+    return record(Path(segment_file), Path(header_file), Path(log_file), limits, Orders(0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Child processes of the supervisor: started as ``python -m module``, they report in JSON lines."""
+"""Child processes of the supervisor: forked, or started as ``python -m module``, they report in JSON lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from hilserver.errors import HilserverError
+from hilserver.service.forking import Forked
 
 _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
@@ -20,45 +21,91 @@ START_TIMEOUT = 120.0
 LONGEST_LINE = 1 << 20
 DRAIN_TIMEOUT, LOG_DELAY = 0.5, 0.05
 """Seconds for which the standard error of an ended child is read; seconds without output after which it is logged."""
-USUAL_CHILDREN = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
-"""Modules of the child processes of most runs."""
 
 
 class ChildFailed(HilserverError):
     """A child process did not start; the text states why."""
 
 
+class ForkedProcess:
+    """A forked child process, in the form of `asyncio.subprocess.Process`."""
+
+    def __init__(
+        self, pid: int, stdin: asyncio.WriteTransport, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader
+    ) -> None:
+        self.pid, self.stdin, self.stdout, self.stderr = pid, stdin, stdout, stderr
+        self.returncode: int | None = None
+        self._ended = asyncio.Event()
+        self._descriptor = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._end)
+
+    @classmethod
+    async def of(cls, forked: Forked) -> Self:
+        """Connect to the pipes of a process."""
+        stdin, _ = await asyncio.get_running_loop().connect_write_pipe(
+            asyncio.BaseProtocol, os.fdopen(forked.stdin, "wb", buffering=0)
+        )
+        return cls(forked.pid, stdin, await _reader(forked.stdout), await _reader(forked.stderr))
+
+    async def wait(self) -> int:
+        """Wait for the end of the process; returns its exit code, negative for a signal."""
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def terminate(self) -> None:
+        """Send SIGTERM, unless it has ended."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL, unless it has ended."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.returncode is None:  # until then the number belongs to this process
+            os.kill(self.pid, number)
+
+    def _end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.stdin.close()
+        self._ended.set()
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    """Reads from a pipe, which is closed where it ends."""
+    reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return reader
+
+
 class Prepared:
-    """Child processes that import their modules while the supervisor loads its own, and wait for their arguments."""
+    """Child processes that have imported their modules, and wait for their arguments."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, asyncio.subprocess.Process] = {}
+    def __init__(self, forked: Mapping[str, Forked] | None = None) -> None:
+        self._waiting = dict(forked or {})
 
-    async def start(self, *modules: str) -> None:
-        """Start a process of each module; `end` them in any case."""
-        for module in modules:
-            self._waiting[module] = await _started(module, stdin=asyncio.subprocess.PIPE)
-
-    def take(
-        self, module: str, arguments: Sequence[str], *, keep_input: bool = False
-    ) -> asyncio.subprocess.Process | None:
+    async def take(self, module: str, arguments: Sequence[str], *, keep_input: bool = False) -> ForkedProcess | None:
         """Give a waiting process of this module its arguments; None if there is none."""
-        process = self._waiting.pop(module, None)
-        if process is None or process.returncode is not None:
+        if (forked := self._waiting.pop(module, None)) is None:
             return None
-        assert process.stdin is not None
+        process = await ForkedProcess.of(forked)
         process.stdin.write(json.dumps(arguments).encode() + b"\n")
         if not keep_input:
             process.stdin.close()
         return process
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """End those that were not needed."""
-        while self._waiting:
-            _, process = self._waiting.popitem()
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        for forked in self._waiting.values():
+            os.kill(forked.pid, signal.SIGKILL)
+            os.waitpid(forked.pid, 0)
+            for pipe in (forked.stdin, forked.stdout, forked.stderr):
+                os.close(pipe)
+        self._waiting.clear()
 
 
 async def _started(module: str, *arguments: str, stdin: int) -> asyncio.subprocess.Process:
@@ -78,7 +125,10 @@ class Child:
     """A running child process. Lines that it writes to its standard output are JSON objects."""
 
     def __init__(
-        self, name: str, process: asyncio.subprocess.Process, heard: Callable[[dict[str, Any]], None] | None = None
+        self,
+        name: str,
+        process: asyncio.subprocess.Process | ForkedProcess,
+        heard: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.name = name
         self.process = process
@@ -103,7 +153,7 @@ class Child:
         ``heard`` receives all messages except those that it is ready or has failed. ``keep_input``: it waits for `go`,
         or takes what is sent with `send`.
         """
-        process = prepared.take(module, arguments, keep_input=keep_input) if prepared is not None else None
+        process = await prepared.take(module, arguments, keep_input=keep_input) if prepared is not None else None
         stdin = asyncio.subprocess.PIPE if keep_input else asyncio.subprocess.DEVNULL
         return cls(name, process or await _started(module, *arguments, stdin=stdin), heard)
 

@@ -155,7 +155,7 @@ class Supervisor:
         children = await processes.start()
         if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
             children.append(recorder)
-        await self._prepared.end()
+        self._prepared.end()
 
         # Imported while the processes start: these need the simulation, which takes 0.1 s.
         from hilserver.service.arming_check import ArmingCheck

@@ -62,6 +62,16 @@ def test_a_stop_from_the_command_line_loads_next_to_nothing() -> None:
     }
 
 
+def test_what_a_run_forks_has_loaded_nothing_of_its_supervisor() -> None:
+    """It would stay in the memory of the real-time process, which is locked, and a second thread forbids the fork."""
+    code = (
+        "import sys; from hilserver.cli import program; program('run'); import hilserver.service.forking as forking; "
+    )
+    loaded = loaded_by(code + "forking.fork = lambda module: None; assert len(forking.fork_usual_children()) == 3")
+    assert {"numpy", "hilserver.realtime"} <= loaded
+    assert not loaded & (HEAVY | {"aiomqtt", "asyncio", "paho", "ssl"})
+
+
 SIMULATION = f"""
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,7 +106,7 @@ def test_running_the_compiled_program_loads_no_compiler(code: str) -> None:
     subprocess.run([sys.executable, "-c", without + code], check=True)
     loaded = loaded_by(code)
     assert {"numpy", "hilserver.tick"} <= loaded
-    assert not loaded & {"numba", "llvmlite", "matplotlib"}
+    assert not loaded & {"numba", "llvmlite", "matplotlib", "pint"}
 
 
 MARGINS = f"""

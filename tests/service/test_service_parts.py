@@ -33,6 +33,7 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service import devices
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
+from hilserver.service.forking import fork
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import no_command
@@ -366,32 +367,95 @@ def test_a_child_that_does_not_start_reports_the_reason(tmp_path: Path, monkeypa
     assert asyncio.run(start("mute_child")) == "child ended before it was ready (exit code 7)."
 
 
+FORKING = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+"""Python 3.12 warns of a fork where the process has threads, as this one has in parallel tests."""
+
+
+@FORKING
 def test_a_prepared_child_gets_its_arguments_and_the_others_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    text = "import os\nfrom hilserver.realtime.reports import arguments, send_report\n"
-    text += "send_report(ready=True, pid=os.getpid(), given=arguments())\n"
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+import os
+from hilserver.realtime.reports import arguments, send_report
+def main():
+    send_report(ready=True, pid=os.getpid(), given=arguments())
+    return 3
+if __name__ == "__main__":
+    main()
+"""
     for name in ("wanted_child", "spare_child"):
         (tmp_path / f"{name}.py").write_text(text)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
 
     async def run() -> None:
-        prepared = Prepared()
-        await prepared.start("wanted_child", "spare_child")
+        prepared = Prepared({name: fork(name) for name in ("wanted_child", "spare_child")})
         child = await Child.start("child", "wanted_child", "a b", '{"c": 1}', prepared=prepared)
         await all_ready(child)
         assert child.ready.result() == {"ready": True, "pid": child.process.pid, "given": ["a b", '{"c": 1}']}
         another = await Child.start("child", "wanted_child", "d", prepared=prepared)  # as after its end
         await all_ready(another)
         assert another.ready.result()["given"] == ["d"]
-        spare = prepared.take("spare_child", [])
-        assert spare is not None
-        assert await spare.wait() == 0
-        await prepared.start("spare_child")
-        await prepared.end()
-        assert prepared.take("spare_child", []) is None
-        for each in (child, another):
-            await each.stop()
+        assert await child.wait_ended() == "exit code 3"
+        assert await another.wait_ended() == "exit code 0"
+        prepared.end()
+        assert await prepared.take("spare_child", []) is None
+
+    asyncio.run(run())
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
+@FORKING
+def test_a_forked_child_that_fails_or_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "defective_child.py").write_text("def main():\n    raise ValueError('defect')\n")
+    (tmp_path / "leaving_child.py").write_text("def main():\n    raise SystemExit(4)\n")
+    (tmp_path / "waiting_child.py").write_text("import time\ndef main():\n    time.sleep(1e3)\n")
+
+    async def run() -> None:
+        names = ("defective_child", "leaving_child", "waiting_child")
+        prepared = Prepared({name: fork(name) for name in names})
+        defective, leaving, waiting = [await Child.start(name, name, prepared=prepared) for name in names]
+        assert await defective.wait_ended() == "exit code 1"
+        assert await leaving.wait_ended() == "exit code 4"
+        assert waiting.running
+        waiting.kill()
+        assert await waiting.wait_ended() == "killed by SIGKILL"
+        waiting.kill()  # which has no effect any more
+        await waiting.stop()
+
+    asyncio.run(run())
+
+
+@FORKING
+def test_a_forked_child_is_shown_by_its_module_and_holds_no_pipe_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+import os
+from pathlib import Path
+from hilserver.realtime.reports import send_report
+def main():
+    shown = Path("/proc/self/cmdline").read_text().split("\\0")[:3]
+    send_report(ready=True, shown=shown, session=os.getsid(0), files=len(os.listdir("/proc/self/fd")))
+    os.read(0, 1)
+"""
+    (tmp_path / "shown_child.py").write_text(text)
+
+    async def run() -> None:
+        first, second = Prepared({"shown_child": fork("shown_child")}), Prepared({"shown_child": fork("shown_child")})
+        children = [await Child.start("c", "shown_child", prepared=each, keep_input=True) for each in (first, second)]
+        await all_ready(*children)
+        for child in children:
+            said = child.ready.result()
+            assert said["shown"] == ["python", "-m", "shown_child"]
+            assert said["session"] == child.process.pid
+            assert said["files"] == 4  # its standard three, and the folder in which it looks
+            child.kill()
+            await child.wait_ended()
 
     asyncio.run(run())
 

@@ -76,9 +76,11 @@ IN_A_TEST = (
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
     (r"^hilserver experiment slider-crank", r"\g<0> --seconds 1"),
     (r"^hilserver experiment loop", r"\g<0> --joints 5 --seconds 1"),
-    (r"^(python docs/experiments/identification_coverage.py --rig lift) --rigs 16", r"\1 --seconds 10 --rigs 1"),
-    (r"^(python docs/experiments/identified_rigs.py) --rigs [58]", r"\1 --seconds 10 --rigs 1"),
+    (r"^hilserver check .* --run (?!.*--seconds)", r"\g<0>--seconds 1 "),
+    (r"^(python docs/experiments/identification_coverage.py --rig lift) --rigs 16", r"\1 --seconds 5 --rigs 1"),
+    (r"^(python docs/experiments/identified_rigs.py) --rigs [58]", r"\1 --seconds 5 --rigs 1"),
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
+    (r"^(hilserver latency --duration) 1 ", r"\1 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
     (r"--rate 10000 --duration 60", "--ticks 200 --repeats 1 --rate 1000 --duration 0.5"),
     (r"--tolerance 30", "--tolerance 100000"),  # other tests run beside it
@@ -102,8 +104,8 @@ IN_A_TEST = (
 
 SENT = re.compile(r"hilserver (send|switch) .*")
 """Carried out in this process, without a process's start; others need the time until the state has come."""
-HERE = re.compile(r"hilserver (?!doctor|latency|bench)[^;&|<>$\n]*")
-"""Of the offline examples, all but shell scripts and what looks at its own process and at the clock."""
+HERE = re.compile(r"((hilserver (?!doctor|latency|bench)|python docs/experiments/)[^;&|<>$\n]*\n?)+")
+"""Of the offline examples, all but what needs a shell, and what looks at its own process and at the clock."""
 
 
 @dataclass(frozen=True)
@@ -228,18 +230,22 @@ class Workplace:
         return output.getvalue()
 
     def run_here(self, script: str) -> tuple[int, str]:
-        """The same for a hilserver command, in this process, which needs no time to start."""
+        """The same for commands of hilserver and experiments, in this process, which needs no time to start."""
         output, code = io.StringIO(), 0
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.folder)
             patch.setenv("COLUMNS", "250")
             patch.setenv("XDG_RUNTIME_DIR", str(self.folder))
-            patch.setattr(sys, "argv", shlex.split(self.in_a_test(script)))
-            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-                try:
-                    main()
-                except SystemExit as ended:
-                    code = int(ended.code or 0)
+            for command in self.in_a_test(script).splitlines():
+                program, *arguments = shlex.split(command, comments=True)
+                patch.setattr(sys, "argv", arguments if program == "python" else [program, *arguments])
+                with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                    try:
+                        runpy.run_path(sys.argv[0], run_name="__main__") if program == "python" else main()
+                    except SystemExit as ended:
+                        code = int(ended.code or 0)
+                if code:
+                    break
         return code, output.getvalue()
 
     def log(self, rig: str) -> str:
