@@ -45,7 +45,7 @@ LAST_SHARE = 0.85
 
 
 def build(files: Mapping[str, Path], progress: Progress) -> None:
-    """Compile the program for each CPU level, and for `FMI`, into shared libraries at these paths; `CIRCUIT`, `RUNNER`."""
+    """Compile all files of a program (`hilserver.compiler.loading.all_files_in`), into the paths given by name."""
     libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
     with TemporaryDirectory(prefix="hilserver-build-") as folder:
         functions = linked(standard_library(), "built", Path(folder), options=UNWRAPPED)

@@ -28,7 +28,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import SYMBOL, Program
 from hilserver.compiler.levels import level_of_this_machine
 from hilserver.compiler.seal import is_sealed, require_seal
-from hilserver.compiler.sources import cache_folder, fingerprint
+from hilserver.compiler.sources import cache_folder, cache_root, fingerprint
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.tick.program import OWN_TABLE
@@ -51,6 +51,10 @@ def compiled_file(index: Indices) -> Path | None:
 
     Raises HilserverError if the one in the cache is not the one that hilserver has put there.
     """
+    return _in_cache(index) if cache_root().exists() else None
+
+
+def _in_cache(index: Indices) -> Path | None:
     folder = folder_of(index)
     if not is_sealed(folder):
         return None
@@ -65,9 +69,9 @@ def compile_for(index: Indices) -> Path:
     """
     import subprocess  # not loaded by the real-time process
 
-    if (found := compiled_file(index)) is None:
+    if (found := _in_cache(index)) is None:
         done = subprocess.run(COMPILE, input=index.tobytes(), capture_output=True)
-        found = compiled_file(index)
+        found = _in_cache(index)
         if found is None:
             raise HilserverError(f"the circuit can't be compiled: {done.stderr.decode(errors='replace').strip()}")
     return found

@@ -55,6 +55,7 @@ def _text(index: Indices) -> Iterator[str]:
     """Intermediate code with the index, the calls of the kernels, and the entry point."""
     cells = ", ".join(f"i64 {int(cell)}" for cell in index)
     yield f"@circuit_index = internal constant [{len(index)} x i64] [{cells}], align 64"
+    yield f"declare i32 @{OWN_KERNEL}(i64, {', '.join(['ptr'] * len(ARRAYS))}, i64, i64, i64)"
     for name, symbol in EVALUATE.items():
         yield from _evaluate(index, symbol, *TABLES[name])
     given = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS[1:])

@@ -108,7 +108,12 @@ def test_a_run_takes_the_code_as_soon_as_it_pays(monkeypatch: pytest.MonkeyPatch
     packed = replace(ready("verification"), index=ready("verification").index.copy())
     monkeypatch.setattr(circuit_code, "_uses", {})
     asked: list[bool] = []
-    monkeypatch.setattr(circuit_code, "_found", lambda index, program, compile_it: asked.append(compile_it) or 0)
+
+    def found(index: Any, program: Any, compile_it: bool) -> int:
+        asked.append(compile_it)
+        return 0
+
+    monkeypatch.setattr(circuit_code, "_found", found)
     monkeypatch.setattr(circuit_code, "PAYS_AFTER", 1e-9)
     for _ in range(4):
         with running(packed, PROGRAM) as index:

@@ -71,7 +71,9 @@ def test_all_extras_together_are_the_whole_lock_with_its_hashes() -> None:
 
 
 def test_an_unknown_extra_is_refused_and_named() -> None:
-    with pytest.raises(SystemExit, match=r"There is no extra panels\. Extras: cluster, dev, docs, embedded-broker,"):
+    with pytest.raises(
+        SystemExit, match=r"There is no extra panels\. Extras: cluster, compiled-circuits, dev, docs, embedded-broker,"
+    ):
         installed("panels")
 
 

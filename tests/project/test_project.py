@@ -130,7 +130,7 @@ def test_wheel_holds_every_module_and_claims_no_generic_name(built: Built) -> No
 @pytest.mark.slow
 def test_wheel_brings_the_compiled_program_for_every_python_of_a_platform(built: Built) -> None:
     names = {name for name in zipfile.ZipFile(built.wheel).namelist() if name.startswith(BUILT)}
-    files = (*(f"{level}.so" for level in levels()), "fmi.so", "hilserver-runner", "fingerprint")
+    files = (*(f"{level}.so" for level in levels()), "circuit.bc", "fmi.so", "hilserver-runner", "fingerprint")
     assert names == {f"{BUILT}/{file}" for file in files}
     platform = sysconfig.get_platform().removeprefix("linux-")
     assert re.search(rf"-py3-none-(manylinux_2_\d+|linux)_{platform}\.whl$", built.wheel.name)

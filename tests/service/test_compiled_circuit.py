@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,9 +48,12 @@ class Rig:
             await task
 
 
-async def until(condition: Any) -> None:
-    while not condition():
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if condition():
+            return
         await asyncio.sleep(0.005)
+    raise TimeoutError
 
 
 @pytest.fixture
@@ -105,7 +109,7 @@ def test_a_running_loop_takes_the_code_over_and_its_log_is_replayed(tmp_path: Pa
         set_in_motion(server)
 
         async def wait(user: Panel) -> None:
-            await user.see("events", lambda event: "code of its own" in event["text"], within=120.0)
+            await user.see("event", lambda event: "code of its own" in event["text"], within=120.0)
             await user.do("switch", component="main_valve", set={"f45": "20 Hz"})
 
         talk(server, wait)
