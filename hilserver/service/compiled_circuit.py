@@ -1,7 +1,8 @@
 """Compiles the circuit that the loop runs, once it has run for a while, and lets the loop take over the code.
 
 The loop runs every circuit at once, by the code that all circuits share. That of a circuit alone takes less time in
-every tick, for the same results; a process of the lowest priority makes it meanwhile. A switch ends its use.
+every tick, for the same results; a process of the lowest priority makes it meanwhile, unless it is in the cache. A
+switch ends its use.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from math import ceil
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
@@ -37,27 +39,29 @@ class CompiledCircuit:
 
     async def keep(self, tell: Callable[[str | None, str], None]) -> None:
         """Compile each circuit that stays. ``tell``: reports what happens (no trouble; text)."""
-        if not can_compile():
-            return
         done = 0
         while True:
-            circuit = await self._settled_circuit(done)
+            await asyncio.sleep(LOOK)
+            circuit = self._running()
+            if circuit.version == done:
+                continue
             done = circuit.version
             try:
-                file = compiled_file(circuit.packed.index) or await _compiled(circuit.packed.index)
-                if await self._use(circuit, file):
+                file = compiled_file(circuit.packed.index)
+                if file is None and can_compile() and await self._stays(circuit):
+                    file = await _compiled(circuit.packed.index)
+                if file is not None and await self._use(circuit, file):
                     tell(None, "The loop integrates the circuit with code of its own now, which takes less time.")
             except (HilserverError, OSError) as error:
                 _log.warning("the circuit runs without code of its own: %s", error)
 
-    async def _settled_circuit(self, done: int) -> RunningCircuit:
-        """Wait for a circuit of another version than ``done`` that has not been switched for a while."""
-        circuit, since = self._running(), 0.0
-        while circuit.version == done or since < self._settled:
+    async def _stays(self, circuit: RunningCircuit) -> bool:
+        """Whether the loop runs this circuit for a while."""
+        for _ in range(ceil(self._settled / LOOK)):
             await asyncio.sleep(LOOK)
-            same = self._running().version == circuit.version
-            circuit, since = self._running(), since + LOOK if same else 0.0
-        return circuit
+            if self._running().version != circuit.version:
+                return False
+        return True
 
 
 async def _compiled(index: Indices) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from service_bench import set_in_motion
-from service_harness import Panel, Server, eventually, talk
+from service_harness import Panel, Server, eventually, read_log, talk
 
 from hilserver.compiler.circuit_code import compile_for
 from hilserver.errors import HilserverError
@@ -19,6 +19,8 @@ from hilserver.rig.build import load_rig
 from hilserver.service import compiled_circuit
 from hilserver.service.compiled_circuit import CompiledCircuit
 from hilserver.simulation.replay import replay_log
+from hilserver.tick.codes import CommandKind
+from hilserver.tick.row import command_in
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -109,12 +111,14 @@ def test_a_running_loop_takes_the_code_over_and_its_log_is_replayed(tmp_path: Pa
         set_in_motion(server)
 
         async def wait(user: Panel) -> None:
-            await user.see("event", lambda event: "code of its own" in event["text"], within=120.0)
+            await user.see("events", lambda told: any("code of its own" in event["text"] for event in told["events"]))
             await user.do("switch", component="main_valve", set={"f45": "20 Hz"})
 
         talk(server, wait)
         eventually(lambda: server.logged(100))
     (log,) = server.logs
+    taken = [event["record"] for _, event in read_log(log).events if event["kind"] == "command"]
+    assert CommandKind.CODE in [command_in(record).kind for record in taken]
     found = replay_log(log)
     assert found.switches == 1
     assert found.ok
