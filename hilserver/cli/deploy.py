@@ -26,6 +26,9 @@ def deploy(
     downgrade: Annotated[
         bool, typer.Option("--downgrade", help="deploy even if a newer version of hilserver runs there")
     ] = False,
+    service: Annotated[
+        bool, typer.Option("--service", help="as a service of the user, which starts again after failures and restarts")
+    ] = False,
     runner: Annotated[
         bool,
         typer.Option("--runner", help="a machine without Python: the rig runs in hilserver-runner, a small program"),
@@ -56,7 +59,7 @@ def deploy(
 
     if sum((status, logs is not None, rollback, stop, send is not None)) > 1:
         raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
-    _require_kind(runner, sends=send is not None, extras=bool(extra))
+    _require_kind(runner, sends=send is not None, extras=bool(extra), service=service)
     there = (RunnerTarget if runner else Target)(target, _name_of(rig), ssh_config)
     if status:
         _show(there)
@@ -70,15 +73,18 @@ def deploy(
         there.ask("stop")
         typer.echo(f"{target}: {there.rig} does not run.")
     else:
-        typer.echo(f"{target}: release {_bring(rig, there, extra or (), downgrade)} of {there.rig} runs, in SAFE.")
+        name = _bring(rig, there, extra or (), downgrade, service)
+        typer.echo(f"{target}: release {name} of {there.rig} runs, in SAFE.")
 
 
-def _require_kind(runner: bool, *, sends: bool, extras: bool) -> None:
+def _require_kind(runner: bool, *, sends: bool, extras: bool, service: bool) -> None:
     """Raises HilserverError for options of the other kind of target."""
     from hilserver.errors import HilserverError
 
     if sends and not runner:
         raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
+    if service and runner:
+        raise HilserverError("--service is for a server: nothing starts the runner again.")
     if extras and runner:
         raise HilserverError("--extra is for a server: the runner has no libraries.")
 
@@ -94,14 +100,14 @@ def _name_of(rig: Path) -> str:
     return name
 
 
-def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool) -> str:
+def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool, service: bool) -> str:
     """The new release."""
     from hilserver.commissioning.deployment import deploy
     from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner
 
     if isinstance(there, RunnerTarget):
         return deploy_runner(rig, there, typer.echo, downgrade=downgrade)
-    return deploy(rig, there, extras, typer.echo, downgrade=downgrade)
+    return deploy(rig, there, extras, typer.echo, downgrade=downgrade, service=service)
 
 
 def _fetch(there: Target, folder: Path) -> None:

@@ -158,11 +158,12 @@ def deploy(
     tell: Callable[[str], None] = lambda text: None,
     *,
     downgrade: bool = False,
+    service: bool = False,
 ) -> str:
     """Bring a rig to a target and let it run there, in place of its present release; returns the new one's name.
 
-    ``downgrade``: even if a newer hilserver runs there. Raises DeploymentError, or ConfigurationError if the rig can't
-    be used.
+    ``downgrade``: even if a newer hilserver runs there. ``service``: as a service of the user's systemd, from now on.
+    Raises DeploymentError, or ConfigurationError if the rig can't be used.
     """
     load_rig(file)
     software = program(extras)
@@ -184,7 +185,9 @@ def deploy(
     try:
         _require_doctor(target, name, tell)
         tell("starting it")
-        target.ask("activate", release=name)
+        answer = target.ask("activate", release=name, service=service)
+        if "warning" in answer:
+            tell(f"warning: {answer['warning']}")
     except DeploymentError as error:
         target.ask("remove", release=name)
         raise DeploymentError(f"{error} {_what_runs(target, program_id)}") from None

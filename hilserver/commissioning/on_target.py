@@ -5,13 +5,14 @@ an ``error`` in it is for the user. Files come as a tar archive on standard inpu
 
 Folder of the deployments: ``programs/ID`` (hilserver and its libraries), and for each rig ``rigs/RIG`` with
 ``releases/N`` (its files, and in release.json what they need), ``current`` and ``previous`` (links to two of these),
-the log of the server and its directories.
+the log of the server and its directories. A server is a process of the user, or a service of the user's systemd.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import getpass
 import json
 import os
 import platform
@@ -33,10 +34,95 @@ RELEASE, LOG, PID = "release.json", "server.log", "server.pid"
 SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """No file outside of the folder; in Python before 3.11.4 there is no such option."""
 START = "from hilserver.cli import main; main()"
+UNIT = """\
+# Written by hilserver deploy at each start of a release. systemctl --user edit {unit} adds to it.
+[Unit]
+Description=Virtual hydraulics on a real servo valve (rig {rig}, deployed)
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+NotifyAccess=main
+WorkingDirectory={place}
+{environment}
+ExecStart={python} -c "{start}" run "{file}"
+# Stop: first the supervisor alone, which ramps the valves to null, writes safe values and closes the log.
+ExecStop=/bin/sh -c 'kill $$MAINPID; while kill -0 $$MAINPID; do sleep 0.05; done 2>/dev/null'
+# Unless the service ended in an orderly way: writes the safe values again.
+ExecStopPost=/bin/sh -c 'test "$$SERVICE_RESULT" = success || exec {python} -c "{start}" safe "{file}"'
+TimeoutStartSec={ready:.0f}
+TimeoutStopSec={ended:.0f}
+WatchdogSec=10s
+WatchdogSignal=SIGTERM
+Restart=on-failure
+RestartSec=1s
+StandardOutput=append:{log}
+StandardError=append:{log}
+
+[Install]
+WantedBy=default.target
+"""
+"""A service of the user. After a failure it starts again, in SAFE; docs/service.md gives the reasons."""
+ENDS_WITH_LOGIN = "the service ends when this user logs out there; root can change that: loginctl enable-linger USER"
 
 
 class ActionRefused(Exception):
     """What the user is told."""
+
+
+class Service:
+    """The service of a rig in the user's systemd; ``is_there`` after a deployment that asked for one."""
+
+    def __init__(self, rig: str) -> None:
+        self.unit = f"hilserver-{rig}.service"
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+        self.file = config / "systemd/user" / self.unit
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the rig's server is a service."""
+        return self.file.exists()
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Call systemctl for this user. Raises ActionRefused if there is none."""
+        own = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+        try:
+            return subprocess.run(["systemctl", "--user", *words], env=own, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise ActionRefused("has no systemd: deploy without --service") from None
+
+    def require(self) -> None:
+        """Raise ActionRefused unless the user's systemd can be reached."""
+        if (done := self.call("show-environment")).returncode:
+            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ActionRefused(f"the systemd of this user can't be reached ({said}): deploy without --service")
+
+    def pid(self) -> int | None:
+        """The process of the running service."""
+        done = self.call("show", "--property=MainPID", "--value", self.unit)
+        return int(done.stdout) if done.returncode == 0 and done.stdout.strip() not in ("", "0") else None
+
+    def start(self, text: str) -> bool:
+        """Start the service with this unit, now and with the machine; whether it is ready."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(text)
+        self.call("daemon-reload")
+        self.call("reset-failed", self.unit)
+        self.call("enable", self.unit)
+        return self.call("start", self.unit).returncode == 0
+
+    def stop(self) -> None:
+        """End the service, which does not start with the machine any longer."""
+        self.call("stop", self.unit)
+        self.call("disable", self.unit)
+
+
+def stays(user: str) -> bool:
+    """Whether the services of this user run without a login; lets them, where that is allowed."""
+    try:
+        return subprocess.run(["loginctl", "enable-linger", user], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def facts(root: Path, rig: str, program: str) -> dict[str, Any]:
@@ -53,6 +139,7 @@ def facts(root: Path, rig: str, program: str) -> dict[str, Any]:
         "current": described(place / "current"),
         "previous": described(place / "previous"),
         "running": server_of(place) is not None,
+        "service": Service(rig).is_there,
     }
 
 
@@ -83,6 +170,9 @@ def receive(folder: Path) -> None:
 
 def server_of(place: Path) -> int | None:
     """The process of a rig's running server."""
+    service = Service(place.name)
+    if service.is_there and (found := service.pid()) is not None:
+        return found
     try:
         pid = int((place / PID).read_text())
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -118,7 +208,10 @@ def stop(place: Path) -> None:
     pid = server_of(place)
     if pid is None:
         return
-    os.kill(pid, signal.SIGTERM)
+    if (service := Service(place.name)).is_there and service.pid() == pid:
+        service.stop()
+    else:
+        os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + ENDED_WITHIN
     while server_of(place) is not None:
         if time.monotonic() > end:
@@ -132,10 +225,26 @@ def start(root: Path, place: Path) -> None:
     about = json.loads((release / RELEASE).read_text())
     for note in (place / "runtime_dir/hilserver").glob("*.json"):
         note.unlink()
+    file = str(release / about["file"])
     with (place / LOG).open("ab") as log:
         begin = log.tell()
-        command = [sys.executable, "-c", START, "run", str(release / about["file"])]
-        own, none = environment(root, place, release), subprocess.DEVNULL
+    own = environment(root, place, release)
+    service = Service(place.name)
+    if not (service.start(unit(place, own, file)) if service.is_there else started(place, own, file)):
+        stop(place)
+        if service.is_there:
+            service.stop()  # it would try again
+        with (place / LOG).open("rb") as log:
+            log.seek(begin)
+            words = log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+        raise ActionRefused("the server does not start:\n" + "\n".join(words))
+
+
+def started(place: Path, own: dict[str, str], file: str) -> bool:
+    """Start the server as a process of the user; whether it is ready."""
+    none = subprocess.DEVNULL
+    with (place / LOG).open("ab") as log:
+        command = [sys.executable, "-c", START, "run", file]
         server = subprocess.Popen(
             command, cwd=place, env=own, stdin=none, stdout=log, stderr=log, start_new_session=True
         )
@@ -143,12 +252,18 @@ def start(root: Path, place: Path) -> None:
     end = time.monotonic() + READY_WITHIN
     while not list((place / "runtime_dir/hilserver").glob("*.json")):
         if server.poll() is not None or time.monotonic() > end:
-            stop(place)
-            with (place / LOG).open("rb") as log:
-                log.seek(begin)
-                words = log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-            raise ActionRefused("the server does not start:\n" + "\n".join(words))
+            return False
         time.sleep(0.05)
+    return True
+
+
+def unit(place: Path, own: dict[str, str], file: str) -> str:
+    """The unit of a release."""
+    needed = {name: value for name, value in own.items() if name.startswith(("XDG_", "PYTHON"))}
+    lines = "\n".join(f'Environment="{name}={value}"' for name, value in sorted(needed.items()))
+    words = {"unit": Service(place.name).unit, "rig": place.name, "place": place, "log": place / LOG, "file": file}
+    times = {"ready": READY_WITHIN, "ended": ENDED_WITHIN}
+    return UNIT.format(environment=lines, python=sys.executable, start=START, **words, **times)
 
 
 def point(link: Path, release: str) -> None:
@@ -159,12 +274,20 @@ def point(link: Path, release: str) -> None:
     part.replace(link)
 
 
-def activate(root: Path, rig: str, release: str) -> dict[str, Any]:
-    """Let this release run in place of the current one; the latter runs again if the new one does not start."""
-    place = root / "rigs" / rig
+def activate(root: Path, rig: str, release: str, as_service: bool = False) -> dict[str, Any]:
+    """Let this release run in place of the current one; the latter runs again if the new one does not start.
+
+    ``as_service``: as a service of the user's systemd, from now on.
+    """
+    place, service = (root / "rigs" / rig).resolve(), Service(rig)
+    if as_service or service.is_there:
+        service.require()
     old = described(place / "current")
     was_running = server_of(place) is not None
     stop(place)
+    if as_service and not service.is_there:
+        service.file.parent.mkdir(parents=True, exist_ok=True)
+        service.file.touch()
     point(place / "current", release)
     try:
         start(root, place)
@@ -178,6 +301,8 @@ def activate(root: Path, rig: str, release: str) -> dict[str, Any]:
         raise
     if old is not None and old["name"] != release:
         point(place / "previous", old["name"])
+    if service.is_there and not stays(getpass.getuser()):
+        return {"release": release, "warning": ENDS_WITH_LOGIN}
     return {"release": release}
 
 
@@ -218,7 +343,7 @@ def main(request: dict[str, Any]) -> None:
         elif action == "call":
             answer = call(root, rig, request["release"], request["arguments"])
         elif action == "activate":
-            answer = activate(root, rig, request["release"])
+            answer = activate(root, rig, request["release"], request.get("service", False))
         elif action == "remove":
             shutil.rmtree(place / "releases" / request["release"])
             answer = {}
