@@ -55,10 +55,8 @@ def deploy(
     """
     from hilserver.commissioning.deployment import Target, roll_back
     from hilserver.commissioning.runner_target import RunnerTarget
-    from hilserver.errors import HilserverError
 
-    if sum((status, logs is not None, rollback, stop, send is not None)) > 1:
-        raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
+    _require_one(status, logs is not None, rollback, stop, send is not None)
     _require_kind(runner, sends=send is not None, extras=bool(extra), service=service)
     there = (RunnerTarget if runner else Target)(target, _name_of(rig), ssh_config)
     if status:
@@ -73,8 +71,15 @@ def deploy(
         there.ask("stop")
         typer.echo(f"{target}: {there.rig} does not run.")
     else:
-        name = _bring(rig, there, extra or (), downgrade, service)
-        typer.echo(f"{target}: release {name} of {there.rig} runs, in SAFE.")
+        _bring(rig, there, extra or (), downgrade, service)
+
+
+def _require_one(*chosen: bool) -> None:
+    """Raises HilserverError if several actions are chosen."""
+    from hilserver.errors import HilserverError
+
+    if sum(chosen) > 1:
+        raise HilserverError("--status, --logs, --rollback, --stop and --send: one at a time.")
 
 
 def _require_kind(runner: bool, *, sends: bool, extras: bool, service: bool) -> None:
@@ -100,14 +105,16 @@ def _name_of(rig: Path) -> str:
     return name
 
 
-def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool, service: bool) -> str:
-    """The new release."""
+def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool, service: bool) -> None:
+    """Let the new release run, and say so."""
     from hilserver.commissioning.deployment import deploy
     from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner
 
     if isinstance(there, RunnerTarget):
-        return deploy_runner(rig, there, typer.echo, downgrade=downgrade)
-    return deploy(rig, there, extras, typer.echo, downgrade=downgrade, service=service)
+        name = deploy_runner(rig, there, typer.echo, downgrade=downgrade)
+    else:
+        name = deploy(rig, there, extras, typer.echo, downgrade=downgrade, service=service)
+    typer.echo(f"{there.address}: release {name} of {there.rig} runs, in SAFE.")
 
 
 def _fetch(there: Target, folder: Path) -> None:

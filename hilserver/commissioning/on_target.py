@@ -75,8 +75,7 @@ class Service:
 
     def __init__(self, rig: str) -> None:
         self.unit = f"hilserver-{rig}.service"
-        config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-        self.file = config / "systemd/user" / self.unit
+        self.file = Path("~/.config/systemd/user").expanduser() / self.unit
 
     @property
     def is_there(self) -> bool:

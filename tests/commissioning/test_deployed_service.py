@@ -33,7 +33,6 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tools / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     root = tmp_path / "hilserver"
     shutil.copytree(ROOT / "hilserver", root / "programs/p/hilserver", ignore=shutil.ignore_patterns("__pycache__"))
     built = root / "programs/p" / SHIPPED.relative_to(ROOT)
