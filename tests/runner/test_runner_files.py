@@ -19,7 +19,7 @@ from hilserver.rig.build import load_rig
 from hilserver.runner.pack import PACK, write_rig
 from hilserver.runner.rows import log_of
 
-CHECKSUM, SIZE, HEAD = 24, 32, 8 + 16 + 8 + 8 + 8 * (2 * 14 + 17)
+CHECKSUM, SIZE, HEAD = 24, 32, 8 + 16 + 8 + 8 + 8 * (2 * 14 + 19)
 """Places in the file of a rig, in bytes: its checksum, its size, the end of its header."""
 
 
