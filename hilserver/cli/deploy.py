@@ -109,7 +109,11 @@ def _fetch(there: Target, folder: Path) -> None:
     from hilserver.commissioning.deployment import fetch_logs
     from hilserver.commissioning.runner_target import RunnerTarget, fetch_rows
 
-    for file in fetch_rows(there, folder) if isinstance(there, RunnerTarget) else fetch_logs(there, folder):
+    if isinstance(there, RunnerTarget):
+        files = fetch_rows(there, folder, typer.echo)
+    else:
+        files = fetch_logs(there, folder)
+    for file in files:
         typer.echo(file)
 
 
