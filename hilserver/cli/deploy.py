@@ -50,7 +50,7 @@ def deploy(
 
     With --runner, which then belongs to every call for this machine, it needs no Python either.
     """
-    from hilserver.commissioning.deployment import Target, roll_back
+    from hilserver.commissioning.deployment import Target, mode_of, roll_back
     from hilserver.commissioning.runner_target import RunnerTarget
     from hilserver.errors import HilserverError
 
@@ -70,7 +70,8 @@ def deploy(
         there.ask("stop")
         typer.echo(f"{target}: {there.rig} does not run.")
     else:
-        typer.echo(f"{target}: release {_bring(rig, there, extra or (), downgrade)} of {there.rig} runs, in SAFE.")
+        release = _bring(rig, there, extra or (), downgrade)
+        typer.echo(f"{target}: release {release} of {there.rig} runs, in {mode_of(there)}.")
 
 
 def _require_kind(runner: bool, *, sends: bool, extras: bool) -> None:

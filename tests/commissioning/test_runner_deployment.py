@@ -204,6 +204,20 @@ def test_a_runner_that_was_killed_or_started_by_somebody_else(deployed: RunnerTa
     assert runs(deployed) == before
 
 
+@needs_sshd
+def test_what_has_begun_is_completed_if_the_connection_is_lost(deployed: RunnerTarget, bench: SshBench) -> None:
+    before, lock = runs(deployed), bench.home / "hilserver/lock.runner"
+    with deployed._started("activate", release=before) as process:
+        while not lock.is_symlink():
+            time.sleep(0.001)
+        process.kill()
+    while lock.is_symlink():
+        time.sleep(0.01)
+    assert runs(deployed) == before
+    with pytest.raises(DeploymentError, match=f"release {before} is in use"):
+        deployed.ask("remove", release=before)
+
+
 def test_an_unsuitable_target_is_not_changed() -> None:
     target = RunnerTarget("hil@rig-pc", NAME)
     runner_target._require_suitable(target, {"machine": "x86_64", "free": 10**9}, 10**6)

@@ -102,8 +102,10 @@ def test_a_recording_continues_in_further_files(tmp_path: Path) -> None:
     recording = rig.settings.recording.model_copy(update={"max_megabytes": 0.6})
     rig = replace(rig, settings=rig.settings.model_copy(update={"recording": recording}))
     packed = Packed(rig, tmp_path / "rig")
+    (tmp_path / "run-002.rows").write_text("of another run")
     packed.done("--rows", tmp_path / "run.rows", "--for", 1.0)
-    parts = sorted(tmp_path.glob("run*.rows"))
+    assert (tmp_path / "run-002.rows").read_text() == "of another run"
+    parts = sorted({*tmp_path.glob("run*.rows")} - {tmp_path / "run-002.rows"})
     assert len(parts) == 2, "the older ones make room"
     assert parts[0].name != "run.rows"
     for part in parts:

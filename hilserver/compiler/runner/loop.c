@@ -110,14 +110,15 @@ int loop_try(Loop *loop) {
         _exit(done ? EXIT_SUCCESS : EXIT_FAILURE);
     }
     while (waitpid(copy, &status, 0) < 0 && errno == EINTR) {}
-    if (WIFSIGNALED(status)) return refuse("the rig is damaged: the program fails with it (%s)", strsignal(WTERMSIG(status)));
+    if (WIFSIGNALED(status))
+        return refuse("the rig is damaged: the program fails with it (%s)", strsignal(WTERMSIG(status)));
     return WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
 /* Run another circuit from now on. */
 int loop_use(Loop *loop, int64_t *index, int64_t n_index, double *value, int64_t n_value, int64_t n_work) {
-    double *work = calloc((size_t)n_work + 1, sizeof *work);
     if (!is_index(loop->pack.head, index, n_index)) return refuse("this is not a circuit");
+    double *work = calloc((size_t)n_work + 1, sizeof *work);
     if (work == NULL) return refuse("there is no memory for the circuit");
     free(loop->work);
     loop->work = work;
@@ -176,7 +177,7 @@ int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS
     return 1;
 }
 
-/* A line with the state: mode, fault, and of a loop in real time its process, all missed ticks and the latest start, s. */
+/* A line with the state: mode, fault; of a loop in real time also its process, all missed ticks, the latest start, s. */
 void print_state(const Loop *loop, const double *row, const LoopMemory *memory) {
     char mode[64], fault[256];
     const Head *h = loop->pack.head;

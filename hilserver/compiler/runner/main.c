@@ -73,17 +73,18 @@ static int read_option(Wanted *w, char **words, int n, int *i) {
     }
     if (!number_from(value, option, &number)) return 0;
     if (is_for) w->duration = number;
-    else if ((double)(w->ticks = (int64_t)number) != number) return refuse("%s %s: must be a whole number", option, value);
-    return 1;
+    else w->ticks = (int64_t)number;
+    return is_for || (double)w->ticks == number || refuse("%s %s: must be a whole number", option, value);
 }
 
 /* Whether the options belong together. */
 static int is_clear(const Wanted *w) {
-    int is_lockstep = w->ticks > 0, n = w->check + w->status + (w->send != NULL) + (w->replay != NULL) + is_lockstep;
+    int is_lockstep = w->ticks > 0, is_short = w->check + w->status + (w->send != NULL);
+    int n = is_short + (w->replay != NULL) + is_lockstep;
     if (n > 1) return refuse("--check, --status, --send, --lockstep and --replay: one at a time");
     if (w->n_orders > 0 && !is_lockstep) return refuse("--at belongs to --lockstep");
     if (w->duration > 0.0 && n > 0) return refuse("--for belongs to a run in real time");
-    if (w->rows != NULL && (w->check || w->status || w->send != NULL)) return refuse("--rows: nothing is recorded here");
+    if (w->rows != NULL && is_short > 0) return refuse("--rows: nothing is recorded here");
     return 1;
 }
 

@@ -36,7 +36,8 @@ typedef struct {
     const char *file;
     double *row;
     int64_t cursor, taken;
-    int has_gap, part, is_cut;
+    int has_gap, is_cut;
+    int part, before; /* numbers of the present file and of the one before it; -1: none */
 } Run;
 
 static Run run_of_this_process; /* there is one, which the handlers of signals know */
@@ -49,7 +50,8 @@ static void stop(int signal_number) {
 
 /* A crash: those that can still do something for the machine are told. */
 static void crash(int signal_number) {
-    static const char TEXT[] = "hilserver-runner: the loop has crashed; the safe values were requested of the workers.\n";
+    static const char TEXT[] =
+        "hilserver-runner: the loop has crashed; the safe values were requested of the workers.\n";
     Run *run = &run_of_this_process;
     for (int i = 0; i < run->n_devices; i++) device_request_safe(&run->devices[i]);
     if (write(STDERR_FILENO, TEXT, sizeof TEXT - 1) < 0) {} /* nobody reads it */
@@ -146,9 +148,12 @@ static int next_part(Run *run) {
     char name[LONGEST];
     if (run->rows.size < run->loop->pack.head->max_bytes) return 1;
     if (!rows_close(&run->rows)) return 0;
-    if (run->part > 0) unlink(part_of(run, run->part - 1, name, sizeof name));
+    if (run->before >= 0) unlink(part_of(run, run->before, name, sizeof name));
+    run->before = run->part;
+    do part_of(run, ++run->part, name, sizeof name);
+    while (access(name, F_OK) == 0); /* of another run */
     run->has_gap = 1; /* for this file, the first row is one to start from */
-    return rows_create(&run->rows, part_of(run, ++run->part, name, sizeof name), &run->loop->pack, run->loop->width);
+    return rows_create(&run->rows, name, &run->loop->pack, run->loop->width);
 }
 
 /* End the recording; the loop goes on. */
@@ -231,6 +236,7 @@ static void *record_and_report(void *given) {
 static int start_recorder(Run *run, const char *file) {
     pthread_attr_t small;
     run->file = file;
+    run->before = -1;
     run->rows.file = -1;
     run->row = calloc((size_t)run->loop->width, CELL);
     if (run->row == NULL) return refuse("there is no memory");
@@ -280,7 +286,8 @@ static int one_tick(Run *run, double end) {
     double *row = loop->row, begin = now();
     const int64_t *column = loop->columns;
     row[column[UTC]] = 1e-9 * (double)clock_ns(CLOCK_REALTIME);
-    row[column[HEARTBEAT_AGE]] = stopping || load(&run->memory.info[STOP_AT]) != 0 || begin > end ? (double)INFINITY : 0.0;
+    int is_ending = stopping || load(&run->memory.info[STOP_AT]) != 0 || begin > end;
+    row[column[HEARTBEAT_AGE]] = is_ending ? (double)INFINITY : 0.0;
     for (int i = 0; i < 4; i++) row[column[READ_TIME + i]] = run->parts[i];
     for (int i = 0; i < run->n_devices; i++) device_read(&run->devices[i], loop);
     if (memory_take(&run->memory, loop->command.number)) refuse_switch(&loop->command.cell[0]);

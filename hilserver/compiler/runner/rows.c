@@ -89,7 +89,7 @@ int run_lockstep(Loop *loop, int64_t ticks, const char *const *texts, int n_orde
     static Order orders[MOST_ORDERS];
     RowsFile rows = {.file = -1};
     int64_t missed = 0, sequence = 0;
-    if (loop->pack.head->workers.n > 0) return refuse("--lockstep: this rig has devices with workers, which have a clock");
+    if (loop->pack.head->workers.n > 0) return refuse("--lockstep: this rig has workers, which need a clock");
     for (int i = 0; i < n_orders; i++)
         if (!read_order(&loop->pack, texts[i], ticks, orders, i, &orders[i])) return 0;
     if (out != NULL && !rows_create(&rows, out, &loop->pack, loop->width)) return 0;

@@ -157,7 +157,7 @@ typedef struct {
     size_t size;
 } Segment;
 
-/* What the loop shares with others: rows, commands, signs of life. `info`: the loop's process, whether it is to end, …,
+/* What the loop shares with others: rows, commands, signs of life. `info`: the loop's process, whether it is to end,
    missed ticks, latest start in ns. */
 typedef struct LoopMemory {
     Segment segment;
