@@ -177,7 +177,7 @@ int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS
     return 1;
 }
 
-/* A line with the state: mode, fault; of a loop in real time also its process, all missed ticks, the latest start, s. */
+/* A line with the state: mode, fault; in real time also the process, all missed ticks, the latest start in s. */
 void print_state(const Loop *loop, const double *row, const LoopMemory *memory) {
     char mode[64], fault[256];
     const Head *h = loop->pack.head;

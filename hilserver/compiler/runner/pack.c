@@ -112,8 +112,10 @@ static int set_array(const Pack *pack, int64_t *array, int64_t dimensions, int64
 /* Set the addresses of the simulated devices: of their frames, and of the arrays in these. */
 static int set_devices(const Pack *pack, int64_t n) {
     const Head *h = pack->head;
-    const int64_t *dimensions = cells_of(pack, h->dimensions);
-    int64_t *frame = cells_of(pack, h->devices), length = 0;
+    enum { MOST_ARRAYS = 64 };
+    int64_t dimensions[MOST_ARRAYS], *frame = cells_of(pack, h->devices), length = 0;
+    if (h->dimensions.n > MOST_ARRAYS) return 0;
+    memcpy(dimensions, cells_of(pack, h->dimensions), (size_t)h->dimensions.n * CELL);
     for (int64_t i = 0; i < h->dimensions.n; length += 1 + dimensions[i++])
         if (dimensions[i] < 1 || dimensions[i] > 2) return 0;
     for (int64_t i = 0; i < h->devices.n; i++) {
