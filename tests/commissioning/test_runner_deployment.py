@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,6 +74,14 @@ def runs(target: RunnerTarget) -> str:
     state = target.state()
     assert state["online"], state
     return str(state["release"]["name"])
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + 30.0
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 def place(bench: SshBench) -> Path:
@@ -208,11 +216,9 @@ def test_a_runner_that_was_killed_or_started_by_somebody_else(deployed: RunnerTa
 def test_what_has_begun_is_completed_if_the_connection_is_lost(deployed: RunnerTarget, bench: SshBench) -> None:
     before, lock = runs(deployed), bench.home / "hilserver/lock.runner"
     with deployed._started("activate", release=before) as process:
-        while not lock.is_symlink():
-            time.sleep(0.001)
+        until(lock.is_symlink)
         process.kill()
-    while lock.is_symlink():
-        time.sleep(0.01)
+    until(lambda: not lock.is_symlink())
     assert runs(deployed) == before
     with pytest.raises(DeploymentError, match=f"release {before} is in use"):
         deployed.ask("remove", release=before)
@@ -256,8 +262,7 @@ def test_two_do_not_deploy_at_the_same_time(tmp_path: Path) -> None:
         assert on_target(tmp_path, "stop") == "{}\n"
         assert not lock.is_symlink()
     with subprocess.Popen(script(tmp_path, "receive", "1"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as first:
-        while not lock.is_symlink():
-            time.sleep(0.005)
+        until(lock.is_symlink)
         assert on_target(tmp_path, "stop") == '{"error": "somebody else is deploying there at the moment"}\n'
         assert lock.is_symlink()
     assert first.returncode == 0
