@@ -107,14 +107,14 @@ def _name_of(rig: Path) -> str:
 
 def _bring(rig: Path, there: Target, extras: Collection[str], downgrade: bool, service: bool) -> None:
     """Let the new release run, and say so."""
-    from hilserver.commissioning.deployment import deploy
+    from hilserver.commissioning.deployment import deploy, mode_of
     from hilserver.commissioning.runner_target import RunnerTarget, deploy_runner
 
     if isinstance(there, RunnerTarget):
         name = deploy_runner(rig, there, typer.echo, downgrade=downgrade)
     else:
         name = deploy(rig, there, extras, typer.echo, downgrade=downgrade, service=service)
-    typer.echo(f"{there.address}: release {name} of {there.rig} runs, in SAFE.")
+    typer.echo(f"{there.address}: release {name} of {there.rig} runs, in {mode_of(there)}.")
 
 
 def _fetch(there: Target, folder: Path) -> None:
@@ -122,7 +122,11 @@ def _fetch(there: Target, folder: Path) -> None:
     from hilserver.commissioning.deployment import fetch_logs
     from hilserver.commissioning.runner_target import RunnerTarget, fetch_rows
 
-    for file in fetch_rows(there, folder) if isinstance(there, RunnerTarget) else fetch_logs(there, folder):
+    if isinstance(there, RunnerTarget):
+        files = fetch_rows(there, folder, typer.echo)
+    else:
+        files = fetch_logs(there, folder)
+    for file in files:
         typer.echo(file)
 
 

@@ -99,7 +99,9 @@ def unpack(
 
     log_file = out or path.with_suffix(".arrow")
     found = log_of(path, log_file)
-    print(f"{log_file}: rig {found.rig}, started {found.started}.")
+    print(f"{log_file}: rig {found.about.rig}, started {found.about.started}.")
+    if found.damage:
+        print(f"warning: {path}: {found.damage}.")
 
 
 def _name(damages: Iterable[Damage]) -> None:

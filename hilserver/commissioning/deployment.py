@@ -189,7 +189,8 @@ def deploy(
         if "warning" in answer:
             tell(f"warning: {answer['warning']}")
     except DeploymentError as error:
-        target.ask("remove", release=name)
+        with contextlib.suppress(DeploymentError):  # it may be in use: the connection was lost while it was started
+            target.ask("remove", release=name)
         raise DeploymentError(f"{error} {_what_runs(target, program_id)}") from None
     return name
 

@@ -8,9 +8,11 @@
 
 action=$1 root=$2 rig=$3
 shift 3
+trap '' HUP PIPE # what has begun is completed if the connection is lost, and the runner goes on
 case $root in "~/"*) root=$HOME/${root#"~/"} ;; esac
 place=$root/runners/$rig
 runner=hilserver-runner
+busy="somebody else is deploying there at the moment"
 
 # A text as JSON has it.
 quoted() { sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e '$!s/$/\\n/' | tr '\t' ' ' | tr -d '\000-\037'; }
@@ -29,11 +31,11 @@ described() {
     fi
 }
 
-# The process of the runner; empty if it does not run.
+# The process of the runner; empty if it does not run. (Another process may have its number later.)
 pid_of_runner() {
     [ -f "$place/server.pid" ] || return 0
     read -r pid <"$place/server.pid" || return 0
-    case $(readlink "/proc/$pid/exe" 2>/dev/null) in */"$runner") echo "$pid" ;; esac
+    case $(readlink "/proc/$pid/exe" 2>/dev/null) in "$(cd "$place" && pwd -P)"/releases/*) echo "$pid" ;; esac
 }
 
 next_release() {
@@ -42,15 +44,25 @@ next_release() {
     echo $number
 }
 
+# One at a time: a link that names the process is made in one step. One whose process has ended is put aside, and is put
+# back if it was another's by then. (The text of this script is among the arguments of a process that carries it out.)
 lock() {
     mkdir -p "$root" || refuse "$root can't be written"
-    if ! mkdir "$root/lock.runner" 2>/dev/null; then
-        read -r other <"$root/lock.runner/pid" && kill -0 "$other" 2>/dev/null &&
-            refuse "somebody else is deploying there at the moment"
+    link=$root/lock.runner
+    if ! ln -s $$ "$link" 2>/dev/null; then
+        other=$(readlink "$link") || refuse "$root can't be written, or the disk is full"
+        case $(tr '\0' ' ' <"/proc/$other/cmdline") in *lock.runner*) refuse "$busy" ;; esac 2>/dev/null
+        mv "$link" "$link.$$" 2>/dev/null
+        [ "$(readlink "$link.$$")" = "$other" ] || mv "$link.$$" "$link" 2>/dev/null
+        rm -f "$link.$$"
+        ln -s $$ "$link" 2>/dev/null || refuse "$busy"
     fi
-    mkdir -p "$root/lock.runner" && echo $$ >"$root/lock.runner/pid" || refuse "the disk is full"
-    trap 'rm -rf "$root/lock.runner"' EXIT
+    trap 'rm -f "$link"' EXIT
+    trap 'exit 1' INT TERM
 }
+
+# Let a link name another release.
+point() { ln -sfn "releases/$2" "$place/$1" || refuse "the disk is full, or $place can't be written"; }
 
 free_bytes() { df -Pk "$root" | { read -r _; read -r _ _ _ free _; echo $((free * 1024)); }; }
 
@@ -64,6 +76,7 @@ facts() {
 
 receive() {
     part=$place/releases/$1.part
+    [ ! -e "$place/releases/$1" ] || refuse "somebody else has deployed there meanwhile. Nothing was changed"
     rm -rf "$part"
     mkdir -p "$part" || refuse "the disk is full"
     if ! reason=$(tar -xf - -C "$part" 2>&1) || ! [ -f "$part/release.json" ]; then
@@ -71,7 +84,23 @@ receive() {
         case $reason in *"No space left"* | *"quota"*) refuse "the disk is full" ;; esac
         refuse "the transfer has failed ($reason)"
     fi
-    mv "$part" "$place/releases/$1"
+    mv "$part" "$place/releases/$1" || refuse "$place can't be written"
+}
+
+# Remove a release that does not run, and did not before.
+remove() {
+    for name in current previous; do
+        [ "$(readlink "$place/$name")" != "releases/$1" ] || refuse "release $1 is in use"
+    done
+    rm -rf "$place/releases/$1"
+}
+
+# Somebody may have armed the rig while the new release was on its way.
+require_at_rest() {
+    [ -n "$(pid_of_runner)" ] || return 0
+    case $("$place/current/$runner" "$place/current" --status 2>/dev/null) in
+    *'"mode": "ARMED"'* | *'"mode": "RUNNING"'*) refuse "$rig is armed or runs. Disarm it first" ;;
+    esac
 }
 
 stop() {
@@ -90,18 +119,23 @@ stop() {
 start() {
     mkdir -p "$place/logs"
     release=$(cd "$place/current" && pwd -P) || return 1
-    begin=$(wc -c <"$place/server.log" 2>/dev/null || echo 0)
-    # the runner goes on when this connection ends
+    begin=$(($(wc -c <"$place/server.log" 2>/dev/null || echo 0)))
+    while rows=logs/$rig-$(date -u +%Y-%m-%dT%H-%M-%S).rows && [ -e "$place/$rows" ]; do sleep 0.2; done
     (
-        trap '' HUP
-        cd "$place" && exec "$release/$runner" "$release" --rows "logs/$rig-$(date -u +%Y-%m-%dT%H-%M-%S).rows" \
-            >>"$place/server.log" 2>&1 </dev/null
+        cd "$place" && exec "$release/$runner" "$release" --rows "$rows" >>"$place/server.log" 2>&1 </dev/null
     ) &
-    echo $! >"$place/server.pid"
+    child=$!
+    if ! echo $child >"$place/server.pid"; then
+        kill -TERM $child
+        wait $child
+        words="the disk is full"
+        return 1
+    fi
     count=0
-    while ! "$release/$runner" "$release" --status >/dev/null 2>&1; do
+    while :; do # another process could run the same rig: it is this one that must answer
+        case $("$release/$runner" "$release" --status 2>/dev/null) in *"\"pid\": $child,"*) return 0 ;; esac
         count=$((count + 1))
-        if [ $count -gt 100 ] || { [ $count -gt 5 ] && [ -z "$(pid_of_runner)" ]; }; then
+        if [ $count -gt 100 ] || [ -z "$(readlink /proc/$child/exe)" ]; then
             stop
             words=$(tail -c "+$((begin + 1))" "$place/server.log" | tail -n 15)
             return 1
@@ -114,29 +148,33 @@ start() {
 activate() {
     old=$(readlink "$place/current" 2>/dev/null)
     was_running=$(pid_of_runner)
+    [ -d "$place/releases/$1" ] || refuse "there is no release $1"
+    require_at_rest
     stop
-    ln -sfn "releases/$1" "$place/current"
+    point current "$1"
     if ! start; then
         problem="the rig does not start: $words"
         rm -f "$place/current"
         if [ -n "$old" ]; then
-            ln -sfn "$old" "$place/current"
-            [ -z "$was_running" ] || start
+            point current "${old#releases/}"
+            [ -z "$was_running" ] || start || problem="$problem, and the one before neither: $words"
         fi
         refuse "$problem"
     fi
-    [ -z "$old" ] || [ "$old" = "releases/$1" ] || ln -sfn "$old" "$place/previous"
+    [ -z "$old" ] || [ "$old" = "releases/$1" ] || point previous "${old#releases/}"
 }
 
 # Run the runner of a release; its output as JSON.
 call() {
     release=$place/$1
     shift
-    output=$("$release/$runner" "$release" "$@" 2>"$place/errors")
+    errors=$place/errors.$$
+    true 2>/dev/null >"$errors" || errors=/dev/null # a full disk does not prevent commands
+    output=$("$release/$runner" "$release" "$@" 2>"$errors")
     code=$?
     printf '{"code": %s, "output": "%s", "errors": "%s"}\n' $code "$(printf '%s' "$output" | quoted)" \
-        "$(quoted <"$place/errors")"
-    rm -f "$place/errors"
+        "$(quoted <"$errors")"
+    [ "$errors" = /dev/null ] || rm -f "$errors"
 }
 
 recordings() {
@@ -151,8 +189,7 @@ recordings() {
 case $action in receive | activate | remove | stop) lock ;; esac
 case $action in
 facts | recordings) $action ;;
-receive | activate | stop) "$action" "$@" && echo '{}' ;;
-remove) rm -rf "$place/releases/$1" && echo '{}' ;;
+receive | activate | remove | stop) "$action" "$@" && echo '{}' ;;
 call) call "$@" ;;
 send) tar -C "$place/logs" -cf - -- "$@" || : ;; # one may have grown, or made room for others, meanwhile
 esac

@@ -305,6 +305,14 @@ def activate(root: Path, rig: str, release: str, as_service: bool = False) -> di
     return {"release": release}
 
 
+def remove(place: Path, release: str) -> None:
+    """Remove a release that does not run. (It may: the connection was lost while it was activated.)"""
+    folder = place / "releases" / release
+    if folder.resolve() in {(place / link).resolve() for link in ("current", "previous")}:
+        raise ActionRefused(f"release {release} is in use")
+    shutil.rmtree(folder)
+
+
 def next_release(root: Path, rig: str) -> str:
     """The name of a new release: the next number."""
     folder = root / "rigs" / rig / "releases"
@@ -344,7 +352,7 @@ def main(request: dict[str, Any]) -> None:
         elif action == "activate":
             answer = activate(root, rig, request["release"], request.get("service", False))
         elif action == "remove":
-            shutil.rmtree(place / "releases" / request["release"])
+            remove(place, request["release"])
             answer = {}
         elif action == "stop":
             stop(place)

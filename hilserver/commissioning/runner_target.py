@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from hilserver.commissioning.deployment import (
     require_no_newer,
 )
 from hilserver.commissioning.on_target import RELEASE
+from hilserver.record.format import RecordError
 from hilserver.rig.build import load_rig
 from hilserver.runner.pack import write_rig
 from hilserver.runner.rows import log_of
@@ -29,7 +31,10 @@ SCRIPT = Path(__file__).with_name("on_bare_target.sh")
 MACHINE = "x86_64"
 RESERVE = 20e6
 """Bytes that must be left on the target's disk, for messages and a beginning of the rows."""
-ROWS = ".rows"
+ROWS, LOG = ".rows", ".arrow"
+CAN_NOT_BE_EXECUTED = (126, 127)
+"""Exit codes of a shell."""
+OLDEST_GLIBC = "2.29"
 
 
 class RunnerTarget(Target):
@@ -96,19 +101,32 @@ def deploy_runner(
         tell("starting it")
         target.ask("activate", release=name)
     except DeploymentError as error:
-        target.ask("remove", release=name)
+        with contextlib.suppress(DeploymentError):  # it may be in use: the connection was lost while it was started
+            target.ask("remove", release=name)
         raise DeploymentError(f"{error} {_what_runs(target)}") from None
+    if workers := [device.name for device in rig.devices if device.rate is not None]:
+        names = ", ".join(workers)
+        tell(f"warning: {names}: a deployment starts no workers. Start those of these devices there yourself")
     return name
 
 
-def fetch_rows(target: RunnerTarget, folder: Path) -> list[Path]:
-    """Fetch the recordings that are not in this folder yet, or have grown; returns the logs made of them."""
-    logs = []
-    for file in filter(Path.is_file, fetch_logs(target, folder)):  # others have made room meanwhile
-        log = file.with_suffix(".arrow")
+def fetch_rows(target: RunnerTarget, folder: Path, tell: Callable[[str], None] = lambda text: None) -> list[Path]:
+    """Fetch the recordings that are not in this folder yet, or have grown; returns the logs made of them.
+
+    Files without a log are converted, too: an earlier call may have been interrupted. One that can't be is told.
+    """
+    fetched, logs = fetch_logs(target, folder), []
+    for file in sorted(folder.glob(f"*{ROWS}")):
+        log = file.with_suffix(LOG)
+        if file not in fetched and log.exists():
+            continue
         log.unlink(missing_ok=True)
-        log_of(file, log)
-        logs.append(log)
+        try:
+            log_of(file, log)
+        except RecordError as error:
+            tell(f"warning: {error}")
+        else:
+            logs.append(log)
     return logs
 
 
@@ -125,6 +143,12 @@ def _require_suitable(target: Target, found: dict[str, Any], size: int) -> None:
 def _check(target: RunnerTarget, name: str, tell: Callable[[str], None]) -> None:
     """Let the new release examine itself and the machine."""
     done = target.ask("call", release=f"releases/{name}", arguments=["--check"])
+    if done["code"] in CAN_NOT_BE_EXECUTED:
+        text = f"can't execute the runner ({done['errors'].strip()})"
+        raise DeploymentError(
+            f"{target.address}: {text}. It needs Linux with glibc {OLDEST_GLIBC} or later, and a home directory on a "
+            "file system that permits programs."
+        )
     if done["code"] != 0:
         text = (done["errors"] or done["output"]).strip()
         raise DeploymentError(f"{target.address}: is not suitable: {text.removeprefix('hilserver-runner: ')}")

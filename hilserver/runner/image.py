@@ -1,8 +1,11 @@
-"""An image of memory for the runner: arrays and frames in one block of 8-byte cells, with addresses set when loaded."""
+"""An image of memory for the runner: arrays and frames in one block of 8-byte cells.
+
+In place of an address, a frame has the number of the cell; the runner sets the addresses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +24,10 @@ class Cells(NamedTuple):
 
 
 class Image:
-    """Collects arrays. ``relocations`` are pairs: a cell with an address, and the cell that it is the address of."""
+    """Collects arrays."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
-        self.relocations: list[int] = []
 
     def add(self, array: Any) -> Cells:
         """Add an array of 8-byte numbers."""
@@ -42,34 +44,34 @@ class Image:
         return self.add(np.frombuffer(content.ljust(-(-len(content) // CELL) * CELL, b"\0"), dtype=np.int64))
 
     def add_frames(self, record: Record, values: Sequence[Any]) -> Cells:
-        """Add the frames of some arguments of a compiled function, and the array of their addresses."""
-        frames = [self._frame(record, value) for value in values]
-        part = self.add(np.zeros(len(frames), dtype=np.int64))
-        for number, frame in enumerate(frames):
-            self.relocations += (part.at + number, frame.at)
-        return part
+        """Add the frames of some arguments of a compiled function, and the array of their places."""
+        frames = [self.add(np.array([*self._arguments(record, value)], dtype=np.int64)).at for value in values]
+        return self.add(np.array(frames, dtype=np.int64))
 
-    def _frame(self, record: Record, value: Any) -> Cells:
-        """A frame as `hilserver.circuit.program.Function` makes it."""
-        cells: list[int] = []
-        addresses: list[tuple[int, int]] = []
-        self._arguments(record, value, cells, addresses)
-        part = self.add(np.array(cells, dtype=np.int64))
-        for cell, target in addresses:
-            self.relocations += (part.at + cell, target)
-        return part
-
-    def _arguments(self, kind: Parameter, value: Any, cells: list[int], addresses: list[tuple[int, int]]) -> None:
+    def _arguments(self, kind: Parameter, value: Any) -> Iterator[int]:
+        """The cells of a frame as `hilserver.circuit.program.Function` makes it."""
         if isinstance(kind, Record):
             for field, each in zip(kind.fields, value, strict=True):
-                self._arguments(field, each, cells, addresses)
+                yield from self._arguments(field, each)
             return
-        if kind in (Argument.WHOLE, Argument.NUMBER):
-            raise TypeError(f"{kind.annotation}: an image holds arrays only")
-        addresses.append((len(cells), self.add(value).at))
-        cells += (0, *value.shape)
+        require_array(kind)
+        yield from (self.add(value).at, *value.shape)
 
     @property
     def cells(self) -> Integers:
         """The image."""
         return np.frombuffer(bytes(self._bytes), dtype=np.int64)
+
+
+def dimensions_of(kind: Parameter) -> list[int]:
+    """The dimensions of the arrays in a frame of an argument, in their order."""
+    if isinstance(kind, Record):
+        return [number for field in kind.fields for number in dimensions_of(field)]
+    require_array(kind)
+    return [kind.dimensions]
+
+
+def require_array(kind: Argument) -> None:
+    """Raises TypeError for an argument that is a number."""
+    if kind.dimensions == 0:
+        raise TypeError(f"{kind.annotation}: an image holds arrays only")

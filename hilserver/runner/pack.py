@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hilserver.circuit.engine import CODE, HEADER
 from hilserver.circuit.program import Record, parameters_of
 from hilserver.compiler.loading import runner_files
 from hilserver.compiler.sources import fingerprint
@@ -23,7 +24,7 @@ from hilserver.record.format import encode
 from hilserver.record.run import run_header
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
-from hilserver.runner.image import CELL, Cells, Image
+from hilserver.runner.image import CELL, Cells, Image, dimensions_of
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.lockstep import Attached, run_bridged
@@ -100,9 +101,9 @@ def packed_bytes(rig: Rig, *, with_devices: bool = True) -> bytes:
         image.add(np.array([*valve_columns(plan, "command"), *outputs], dtype=np.int64)),
         image.add(np.asarray(safe, dtype=np.float64)),
         image.add_frames(devices.one(), simulated),
+        image.add(np.array(dimensions_of(devices.one()), dtype=np.int64)),
         image.add(np.array([_worker(image, setup) for setup in workers], dtype=np.int64)),
     ]
-    parts.append(image.add(np.array(image.relocations, dtype=np.int64)))
     about = encode(run_header(rig, fingerprint(), "runner").model_dump())
     parts += [image.add_text(settings.name), image.add_text("\n".join(_words(rig)) + "\n"), image.add_text(about)]
     dt = float(plan.loop[0].dt)
@@ -117,6 +118,7 @@ def packed_bytes(rig: Rig, *, with_devices: bool = True) -> bytes:
         settings.loop.lock_memory,
         round(1e6 * settings.recording.min_free_megabytes),
         round(1e6 * settings.recording.max_megabytes),
+        *(HEADER, CODE),
     ]
     return _file(parts, numbers, image)
 

@@ -22,7 +22,7 @@ from hilserver.record.writer import LogWriter
 from hilserver.runner.pack import write_rig
 from hilserver.simulation.replay import ComputedRows, Replayed, replay_log
 from hilserver.tick.program import work_needed
-from hilserver.tick.row import command_in, header
+from hilserver.tick.row import MESSAGE_CELLS, command_in, header
 
 MAGIC = b"HILROWS1"
 HEAD = np.dtype([("magic", "S8"), ("fingerprint", "S16"), ("width", "<i8"), ("n_text", "<i8"), ("checksum", "<i8")])
@@ -69,7 +69,12 @@ class RowsFile:
             self._start = file.tell()
         if zlib.crc32(text) != head["checksum"]:
             raise RecordError(path, "is damaged: its header can't be read.")
-        self.about = LogHeader.model_validate(decode(text.rstrip(b"\0")))
+        try:
+            self.about = LogHeader.model_validate(decode(text.rstrip(b"\0")))
+        except ValueError as error:
+            raise RecordError(path, f"was written by another version of hilserver: {error}") from error
+        if not len(self.about.columns) <= self.width:
+            raise RecordError(path, f"is damaged: rows of {self.width} values for {len(self.about.columns)} columns.")
 
     def _opened(self) -> BinaryIO:
         try:
@@ -86,10 +91,20 @@ class RowsFile:
                 head = np.frombuffer(file.read(RECORD.itemsize).ljust(RECORD.itemsize, b"\0"), RECORD)[0]
                 length = CELL * int(head["n"])
                 content = file.read(length) if 0 <= length <= size - at else b""
-                if len(content) != length or zlib.crc32(content, int(head["kind"])) != head["checksum"]:
+                is_whole = len(content) == length and zlib.crc32(content, int(head["kind"])) == head["checksum"]
+                if not is_whole or not self._is_possible(int(head["kind"]), int(head["n"])):
                     self.damage = f"ends, or is damaged, within the record at byte {at}"
                     return
                 yield RowsRecord(RowsKind(int(head["kind"])), np.frombuffer(content))
+
+    def _is_possible(self, kind: int, n: int) -> bool:
+        """Whether a record of this kind has this number of cells."""
+        lengths: dict[int, int] = {
+            RowsKind.ROW: self.width,
+            RowsKind.START: self.width,
+            RowsKind.COMMAND: MESSAGE_CELLS,
+        }
+        return kind == RowsKind.CIRCUIT or lengths.get(kind) == n
 
     def rows(self) -> Floats:
         """All rows, float64[rows, width]."""
@@ -153,8 +168,11 @@ def _add(writer: RowsWriter, computed: ComputedRows) -> None:
 # --- a log of the runner ----------------------------------------------------------------------------------------------
 
 
-def log_of(path: Path, out: Path) -> LogHeader:
-    """Write what the runner has recorded as a log; returns its header. Raises RecordError."""
+def log_of(path: Path, out: Path) -> RowsFile:
+    """Write what the runner has recorded as a log; returns the source, which says what is missing of it.
+
+    Raises RecordError.
+    """
     source = RowsFile(path)
     writer: LogWriter | None = None
     rows, events, last = list[Floats](), dict[int, list[Event]](), -1
@@ -186,7 +204,8 @@ def log_of(path: Path, out: Path) -> LogHeader:
     if writer is None:
         raise RecordError(path, "has no rows.")
     writer.close()
-    return writer.header
+    source.about = writer.header
+    return source
 
 
 def _started(about: LogHeader, row: Floats) -> LogHeader:

@@ -264,6 +264,17 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "programs/x").iterdir()} == {"a", "b"}
 
 
+def test_a_release_in_use_is_not_removed(tmp_path: Path) -> None:
+    """It may be: the connection was lost while it was started."""
+    for name in ("1", "2"):
+        (tmp_path / "releases" / name).mkdir(parents=True)
+    on_target.point(tmp_path / "current", "2")
+    with pytest.raises(on_target.ActionRefused, match="release 2 is in use"):
+        on_target.remove(tmp_path, "2")
+    on_target.remove(tmp_path, "1")
+    assert [path.name for path in (tmp_path / "releases").iterdir()] == ["2"]
+
+
 def test_two_do_not_deploy_at_the_same_time(tmp_path: Path) -> None:
     request = json.dumps({"action": "stop", "root": str(tmp_path), "rig": NAME})
     command = [sys.executable, str(Path(on_target.__file__)), request]

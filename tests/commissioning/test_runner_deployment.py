@@ -7,18 +7,22 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from command_line import Command
+from runner_bench import Packed, demo
+from slow_lift import slow_lift
 from ssh_bench import SshBench, needs_sshd, running_sshd
 
 from hilserver.commissioning import runner_target
 from hilserver.commissioning.bundle import Bundle
 from hilserver.commissioning.deployment import DeploymentError, Target, mode_of, roll_back
 from hilserver.commissioning.runner_target import SCRIPT, RunnerTarget, deploy_runner, fetch_rows
+from hilserver.compiler.loading import RUNNER
 from hilserver.errors import HilserverError
 from hilserver.runner.pack import PACK, write_rig
 from hilserver.simulation.replay import replay_log
@@ -45,7 +49,7 @@ def rig_in(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBench]:
-    with running_sshd(tmp_path_factory.mktemp("ssh"), TOOLS) as found:
+    with running_sshd(tmp_path_factory.mktemp("ssh"), TOOLS, one_connection=True) as found:
         yield found
 
 
@@ -70,6 +74,14 @@ def runs(target: RunnerTarget) -> str:
     state = target.state()
     assert state["online"], state
     return str(state["release"]["name"])
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + 30.0
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 def place(bench: SshBench) -> Path:
@@ -116,7 +128,6 @@ def test_next_release_and_back_and_the_logs(deployed: RunnerTarget, rig: Path, t
     result = replay_log(min(logs), tolerance=0.0)
     assert result.same_program
     assert (result.compared + len(result.starts), result.differences) == (result.rows, ())
-    assert len(fetch_rows(deployed, tmp_path / "logs")) <= 2, "only the one that is being written, or the next"
 
 
 @needs_sshd
@@ -139,6 +150,8 @@ def test_an_armed_rig_is_not_touched(deployed: RunnerTarget, rig: Path) -> None:
             deploy_runner(rig, deployed)
         with pytest.raises(DeploymentError, match=r"is ARMED\. Disarm it first"):
             roll_back(deployed)
+        with pytest.raises(DeploymentError, match=r"is armed or runs\. Disarm it first"):
+            deployed.ask("activate", release=before)  # it was armed while the release was on its way
     finally:
         deployed.send("disarm")
     assert runs(deployed) == before
@@ -182,12 +195,33 @@ def test_the_old_one_runs_again_if_the_new_one_does_not_start(
 
 
 @needs_sshd
-def test_a_runner_that_was_killed_is_known_as_such(deployed: RunnerTarget, bench: SshBench) -> None:
+def test_a_runner_that_was_killed_or_started_by_somebody_else(deployed: RunnerTarget, bench: SshBench) -> None:
     before = runs(deployed)
     os.kill(int((place(bench) / "server.pid").read_text()), signal.SIGKILL)
     assert not deployed.state()["online"]
+    folder = place(bench) / "current"
+    with subprocess.Popen([folder / RUNNER, folder], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        while b'"mode"' not in other.stdout.readline():
+            pass
+        with pytest.raises(DeploymentError, match=r"(?s)does not start: .*in use by process"):
+            deployed.ask("activate", release=before)
+        other.terminate()
+        other.communicate()
     deployed.ask("activate", release=before)
     assert runs(deployed) == before
+
+
+@needs_sshd
+def test_what_has_begun_is_completed_if_the_connection_is_lost(deployed: RunnerTarget, bench: SshBench) -> None:
+    before, lock = runs(deployed), bench.home / "hilserver/lock.runner"
+    with deployed._started("activate", release=before) as process:
+        until(lock.is_symlink)
+        process.kill()
+    until(lambda: not lock.is_symlink())
+    assert runs(deployed) == before
+    with pytest.raises(DeploymentError, match=f"release {before} is in use"):
+        deployed.ask("remove", release=before)
 
 
 def test_an_unsuitable_target_is_not_changed() -> None:
@@ -199,10 +233,14 @@ def test_an_unsuitable_target_is_not_changed() -> None:
         runner_target._require_suitable(target, {"machine": "x86_64", "free": 10**7}, 10**6)
 
 
+def script(folder: Path, *words: str) -> list[str]:
+    """The command of an action, for this machine's shell."""
+    return ["sh", "-c", SCRIPT.read_text(), "sh", words[0], str(folder), NAME, *words[1:]]
+
+
 def on_target(folder: Path, *words: str, data: bytes = b"") -> str:
     """Carry out an action as the target's shell does."""
-    command = ["sh", "-c", SCRIPT.read_text(), "sh", words[0], str(folder), NAME, *words[1:]]
-    return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode()
+    return subprocess.run(script(folder, *words), input=data, capture_output=True, check=True).stdout.decode()
 
 
 def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
@@ -219,12 +257,85 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
 
 def test_two_do_not_deploy_at_the_same_time(tmp_path: Path) -> None:
     lock = tmp_path / "lock.runner"
-    lock.mkdir()
-    (lock / "pid").write_text(f"{os.getpid()}\n")
-    assert on_target(tmp_path, "stop") == '{"error": "somebody else is deploying there at the moment"}\n'
-    (lock / "pid").write_text("999999999\n")  # its connection was lost
-    assert on_target(tmp_path, "stop") == "{}\n"
-    assert not lock.exists()
+    for ended in (999_999_999, os.getpid()):  # a connection was lost; and another process has its number now
+        lock.symlink_to(str(ended))
+        assert on_target(tmp_path, "stop") == "{}\n"
+        assert not lock.is_symlink()
+    with subprocess.Popen(script(tmp_path, "receive", "1"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as first:
+        until(lock.is_symlink)
+        assert on_target(tmp_path, "stop") == '{"error": "somebody else is deploying there at the moment"}\n'
+        assert lock.is_symlink()
+    assert first.returncode == 0
+    assert not lock.is_symlink()
+
+
+def test_a_release_of_another_is_not_replaced(tmp_path: Path) -> None:
+    """Two have asked for the next number, one after the other, and now send their releases."""
+    one, other = io.BytesIO(), io.BytesIO()
+    Bundle({}, {"a": b"one", "release.json": b"{}"}).write(one)
+    Bundle({}, {"a": b"other", "release.json": b"{}"}).write(other)
+    assert on_target(tmp_path, "receive", "1", data=one.getvalue()) == "{}\n"
+    assert "somebody else has deployed there meanwhile" in on_target(tmp_path, "receive", "1", data=other.getvalue())
+    releases = tmp_path / "runners" / NAME / "releases"
+    assert [path.name for path in releases.iterdir()] == ["1"]
+    assert (releases / "1/a").read_text() == "one"
+
+
+def test_a_release_in_use_is_not_removed(tmp_path: Path) -> None:
+    place = tmp_path / "runners" / NAME
+    for name in ("1", "2", "3"):
+        (place / "releases" / name).mkdir(parents=True)
+    (place / "previous").symlink_to("releases/1")
+    (place / "current").symlink_to("releases/2")
+    for name in ("1", "2"):
+        assert f"release {name} is in use" in on_target(tmp_path, "remove", name)
+    assert on_target(tmp_path, "remove", "3") == "{}\n"
+    assert {path.name for path in (place / "releases").iterdir()} == {"1", "2"}
+    assert "there is no release 3" in on_target(tmp_path, "activate", "3")
+
+
+class Answering(RunnerTarget):
+    """A target that answers as it is told."""
+
+    answers: ClassVar[dict[str, Any]] = {
+        "facts": {"machine": "x86_64", "free": 10**9, "running": False, "next": "1", "current": None},
+        "recordings": {"files": {}},
+        "call": {"code": 0, "output": '{"ready": true}', "errors": ""},
+    }
+
+    def ask(self, action: str, data: Bundle | None = None, **arguments: Any) -> dict[str, Any]:
+        return dict(self.answers.get(action, {}))
+
+
+def test_recordings_that_were_fetched_are_converted_once(tmp_path: Path) -> None:
+    """An earlier call was interrupted; one recording has no rows; another one is no recording."""
+    packed = Packed(demo("bare_rows"), tmp_path / "rig")
+    packed.done("--lockstep", 9, "--rows", tmp_path / "1.rows")
+    (tmp_path / "0.rows").write_text("something else")
+    (tmp_path / "2.rows").write_bytes((tmp_path / "1.rows").read_bytes()[: -9 * (16 + 8 * packed.rig.layout.width)])
+    said: list[str] = []
+    target = Answering("hil@rig-pc", NAME)
+    assert fetch_rows(target, tmp_path, said.append) == [tmp_path / "1.arrow"]
+    assert replay_log(tmp_path / "1.arrow", tolerance=0.0).compared == 9
+    assert [text.rpartition("/")[2] for text in said] == [
+        "0.rows: is not a file of rows of the runner.",
+        "2.rows: has no rows.",
+    ]
+    assert fetch_rows(target, tmp_path) == []
+
+
+def test_workers_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(runner_target, "load_rig", lambda file: slow_lift(100.0, "inverse_static"))
+    assert deploy_runner(Path("lift.toml"), Answering("hil@rig-pc", NAME), said.append) == "1"
+    assert said[-1].startswith("warning: rig: a deployment starts no workers")
+
+
+def test_a_runner_that_can_not_be_executed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = {"code": 127, "output": "", "errors": "sh: 1: hilserver-runner: not found"}
+    monkeypatch.setitem(Answering.answers, "call", call)
+    with pytest.raises(DeploymentError, match=r"not found\)\. It needs Linux with glibc 2\.29 or later"):
+        runner_target._check(Answering("hil@rig-pc", NAME), "1", print)
 
 
 def test_options_that_do_not_belong_together(hilserver: Command) -> None:

@@ -97,6 +97,13 @@ def test_a_log_is_replayed_with_the_same_bits(golden: Path, packed_log: Path, tm
     assert rows.tobytes() == np.array(expected).tobytes()
 
 
+def test_what_was_packed_for_replays_does_not_run(packed_log: Path) -> None:
+    for options in ([], ["--lockstep", "3"], ["--check"]):
+        done = subprocess.run([packed_log / RUNNER, packed_log, *options], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "was packed from a log, to be replayed: it has no devices" in done.stderr
+
+
 def test_a_difference_is_found(packed_log: Path, tmp_path: Path) -> None:
     """The last digit of one value in one row."""
     source = RowsFile(packed_log / ROWS)

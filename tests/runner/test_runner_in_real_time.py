@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -28,7 +30,7 @@ from hilserver.realtime.worker import MAKE_SAFE, VALUES, WHAT, WRITE, WorkerMemo
 from hilserver.rig.build import assemble
 from hilserver.runner.rows import RowsFile, log_of
 from hilserver.simulation.replay import replay_log
-from hilserver.tick.codes import CommandKind, Mode
+from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.program import command_record
 from hilserver.tick.row import header, headers
 
@@ -73,6 +75,9 @@ def test_a_run_from_its_start_to_sigterm(packed: Packed, tmp_path: Path) -> None
         memory.mailbox.post(command_record(CommandKind.SET_INPUT, 0.0, 0.4))  # of Python, as the runner's own
         column = packed.rig.layout.column("valve.main.command")
         row = wait_for(memory, lambda row: header(row).command == 5 and abs(row[column]) > 0.02)
+        memory.mailbox.post(command_record(CommandKind.SWAP, 7.0, 1.0))
+        refused = wait_for(memory, lambda row: header(row).command == 6)
+        assert (header(refused).result, header(refused).circuit_version) == (ResultCode.UNKNOWN_COMMAND, 1)
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
@@ -97,8 +102,10 @@ def test_a_recording_continues_in_further_files(tmp_path: Path) -> None:
     recording = rig.settings.recording.model_copy(update={"max_megabytes": 0.6})
     rig = replace(rig, settings=rig.settings.model_copy(update={"recording": recording}))
     packed = Packed(rig, tmp_path / "rig")
+    (tmp_path / "run-002.rows").write_text("of another run")
     packed.done("--rows", tmp_path / "run.rows", "--for", 1.0)
-    parts = sorted(tmp_path.glob("run*.rows"))
+    assert (tmp_path / "run-002.rows").read_text() == "of another run"
+    parts = sorted({*tmp_path.glob("run*.rows")} - {tmp_path / "run-002.rows"})
     assert len(parts) == 2, "the older ones make room"
     assert parts[0].name != "run.rows"
     for part in parts:
@@ -107,6 +114,57 @@ def test_a_recording_continues_in_further_files(tmp_path: Path) -> None:
         assert replay_log(part.with_suffix(".arrow"), tolerance=0.0).differences == ()
     ticks = [headers(RowsFile(part).rows())["tick"] for part in parts]
     assert ticks[1][0] == ticks[0][-1] + headers(RowsFile(parts[1]).rows())["missed"][0] + 1
+
+
+def test_a_recording_that_can_not_go_on(packed: Packed, tmp_path: Path) -> None:
+    """The loop does; and the file ends with a complete row."""
+    file = tmp_path / "run.rows"
+    with packed.running("--rows", file) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000_001, 1_000_001))
+        wait_for(LoopMemory.attach(segment_path(packed.rig.settings.name)), lambda row: header(row).tick > 400)
+        assert packed.done("--status")["mode"] == "SAFE"
+        process.send_signal(signal.SIGTERM)
+        errors = process.communicate(timeout=30)[1]
+    assert (process.returncode, errors.count("\n")) == (1, 1)
+    assert "run.rows: the recording ends here: File too large" in errors
+    assert packed.done("--replay", file)["rows"] > 100
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
+def test_other_signals_end_it_as_sigterm_does(packed: Packed, number: signal.Signals) -> None:
+    with packed.running() as process:
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+    assert not segment_path(packed.rig.settings.name).exists()
+
+
+def test_it_ends_although_a_reader_hangs(packed: Packed) -> None:
+    with packed.running() as process:
+        assert process.stdout is not None
+        same = os.open(f"/proc/{process.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(same, bytes(4096)):
+                pass
+        os.close(same)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_rig_that_was_killed_does_not_run(packed: Packed) -> None:
+    with packed.running() as process:
+        process.kill()
+        process.wait()
+    for options in (["--status"], ["--send", "arm"]):
+        assert "does not run here: its process was killed" in packed.refusal(*options)
+    packed.done("--for", "0.01")  # nothing prevents the next one
+    assert not segment_path(packed.rig.settings.name).exists()
+
+
+def test_the_rig_of_a_server_is_left_to_it(packed: Packed) -> None:
+    width = packed.rig.layout.width
+    path = segment_path(packed.rig.settings.name)
+    with contextlib.closing(LoopMemory.create(path, row_width=width, ring_rows=1000)):
+        assert "is run here by hilserver itself" in packed.refusal("--send", "arm")
 
 
 def test_it_ends_by_itself_and_ignores_a_reader_that_is_gone(packed: Packed) -> None:
@@ -140,6 +198,9 @@ def test_a_device_with_a_worker(tmp_path: Path) -> None:
             sample[memory.confirmed], sample[memory.confirmed_at] = command[VALUES:], command[0]
             memory.samples.publish(sample)
         assert command[WHAT] == WRITE
+        sample[memory.times] = time.time()  # of another clock: its age can't be known
+        memory.samples.publish(sample)
+        time.sleep(0.03)
         process.send_signal(signal.SIGTERM)
         while command[WHAT] != MAKE_SAFE:
             memory.commands.latest(command)
@@ -154,7 +215,8 @@ def test_a_device_with_a_worker(tmp_path: Path) -> None:
     assert np.isnan(rows[0, rig.layout.column("raw.p_A")]), "before the worker's first sample"
     last = dict(zip(rig.layout.names, rows[-1], strict=False))
     assert last["raw.p_A"] == last["raw.x"] == 49.0
-    assert last["age.x"] >= 0.0
+    assert last["age.x"] == np.inf
+    assert 0.0 <= np.min(rows[:, rig.layout.column("age.x")]) < 0.1
     assert last["errors.rig"] == 3.0
     assert last["confirmed.valve.A"] == last["valve.A.output"]
     assert np.isfinite(last["confirmed_age.valve.A"])
@@ -189,6 +251,21 @@ def test_hilservers_own_worker_serves_a_modbus_device(at_network: TcpBench, tmp_
     assert worker.communicate(timeout=30)[0].startswith('{"ready": true}')
     assert worker.returncode == 0, "without commands, and without the runner, it ends"
     assert server.get("holding", 0, 4) == [0, 0, 0, 0]
+
+
+def test_a_crash_requests_the_safe_values(tmp_path: Path) -> None:
+    rig = rig_named(slow_lift(100.0, "inverse_static"), "runner_crash")
+    with Packed(rig, tmp_path / "rig").running() as process:
+        memory = WorkerMemory.attach(segment_path(f"{rig.settings.name}-rig"))
+        process.send_signal(signal.SIGSEGV)
+        assert process.wait(timeout=30) == -signal.SIGSEGV
+        command = np.zeros(memory.commands.width)
+        memory.commands.latest(command)
+        assert command[WHAT] == MAKE_SAFE
+        assert process.stderr is not None
+        assert "the loop has crashed; the safe values were requested" in process.stderr.read()
+    for path in (memory.segment.path, segment_path(rig.settings.name)):
+        path.unlink()
 
 
 def test_a_worker_that_does_not_confirm_its_safe_values(tmp_path: Path) -> None:

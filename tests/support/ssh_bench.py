@@ -39,6 +39,11 @@ Host *
   UserKnownHostsFile {known}
   StrictHostKeyChecking yes
 """
+ONE_CONNECTION = """\
+  ControlMaster auto
+  ControlPath {folder}/control
+  ControlPersist 30
+"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class SshBench:
 
     folder: Path
     port: int
+    one_connection: bool = False
+    """All calls of ssh share one: key exchange and login take most of their time."""
 
     @property
     def address(self) -> str:
@@ -60,7 +67,8 @@ class SshBench:
         """Settings of ssh: ``port``, ``key``, ``known``."""
         values = {"port": self.port, "key": self.folder / "user", "known": self.folder / "known", **changes}
         file = self.folder / name
-        file.write_text(CLIENT.format(**values))
+        shared = ONE_CONNECTION.format(folder=self.folder) if self.one_connection else ""
+        file.write_text(CLIENT.format(**values) + shared)
         return file
 
     def key(self, name: str) -> Path:
@@ -76,11 +84,11 @@ class SshBench:
 
 
 @contextlib.contextmanager
-def running_sshd(folder: Path, tools: Collection[str] = ()) -> Iterator[SshBench]:
+def running_sshd(folder: Path, tools: Collection[str] = (), *, one_connection: bool = False) -> Iterator[SshBench]:
     """Start it, and end it. ``tools``: the only programs that are found there; default: those of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        bench = SshBench(folder, free.getsockname()[1])
+        bench = SshBench(folder, free.getsockname()[1], one_connection)
     bench.home.mkdir()
     bench.key("user")
     bench.known("known", bench.key("host"))
@@ -100,6 +108,8 @@ def running_sshd(folder: Path, tools: Collection[str] = ()) -> Iterator[SshBench
             raise AssertionError((folder / "sshd.log").read_text())
         yield bench
     finally:
+        if one_connection:
+            subprocess.run(["ssh", "-F", bench.config(), "-O", "exit", bench.address], capture_output=True)
         server.terminate()
         server.wait(10)
 

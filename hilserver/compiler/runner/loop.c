@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* What a processor of level 3 can do, by its names in /proc/cpuinfo (as in hilserver/compiler/levels.py). */
 static const char *const NEEDED_FOR_V3[] = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"};
@@ -62,16 +65,22 @@ static int load_program(Loop *loop, const char *folder) {
            found(&loop->run_bridged, library, path, "hilserver_run_bridged");
 }
 
-/* Open a packed rig: its memory is as before the first tick. */
-int loop_open(Loop *loop, const char *folder) {
+/* Read a packed rig, to know its row, without the program. */
+int loop_read(Loop *loop, const char *folder) {
     memset(loop, 0, sizeof *loop);
-    if (!pack_read(&loop->pack, folder) || !load_program(loop, folder)) return 0;
+    if (!pack_read(&loop->pack, folder)) return 0;
+    loop->whole = cells_of(&loop->pack, loop->pack.head->row);
+    loop->row = (double *)loop->whole;
+    loop->width = loop->pack.head->row.n;
+    loop->columns = cells_of(&loop->pack, loop->pack.head->columns);
+    return 1;
+}
+
+/* Load the program for a rig that was read: its memory is as before the first tick. */
+int loop_open(Loop *loop, const char *folder) {
+    if (!load_program(loop, folder)) return 0;
     const Pack *pack = &loop->pack;
     const Head *h = pack->head;
-    loop->whole = cells_of(pack, h->row);
-    loop->row = (double *)loop->whole;
-    loop->width = h->row.n;
-    loop->columns = cells_of(pack, h->columns);
     loop->frame = (Frame){.plan = address(cells_of(pack, h->plan)), .n_plan = h->plan.n,
                           .row = address(loop->row), .n_row = loop->width,
                           .command = address(loop->command.cell), .n_command = MESSAGE_CELLS,
@@ -82,8 +91,33 @@ int loop_open(Loop *loop, const char *folder) {
                     h->n_work);
 }
 
+/* Whether the program works with this rig: it does in a copy of this process, which a file that is wrong in spite of
+   its checksum can make fail, but not this one. */
+int loop_try(Loop *loop) {
+    enum { TRIED_TICKS = 2, PATIENCE = 10 };
+    int status = 0;
+    fflush(stdout);
+    pid_t copy = fork();
+    if (copy < 0) return refuse("there is no memory to try the rig: %s", strerror(errno));
+    if (copy == 0) {
+        int done = 1;
+        prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+        alarm(PATIENCE);
+        for (int i = 0; i < TRIED_TICKS && done; i++) {
+            loop->whole[loop->columns[TICK]]++;
+            done = loop_step(loop);
+        }
+        _exit(done ? EXIT_SUCCESS : EXIT_FAILURE);
+    }
+    while (waitpid(copy, &status, 0) < 0 && errno == EINTR) {}
+    if (WIFSIGNALED(status))
+        return refuse("the rig is damaged: the program fails with it (%s)", strsignal(WTERMSIG(status)));
+    return WEXITSTATUS(status) == EXIT_SUCCESS;
+}
+
 /* Run another circuit from now on. */
 int loop_use(Loop *loop, int64_t *index, int64_t n_index, double *value, int64_t n_value, int64_t n_work) {
+    if (!is_index(loop->pack.head, index, n_index)) return refuse("this is not a circuit");
     double *work = calloc((size_t)n_work + 1, sizeof *work);
     if (work == NULL) return refuse("there is no memory for the circuit");
     free(loop->work);
@@ -119,7 +153,7 @@ static char *next_word(char **text) {
 int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS]) {
     char copy[256], *rest = copy, *word, *end;
     int64_t kind = -1;
-    snprintf(copy, sizeof copy, "%s", text);
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy) return refuse("\"%s\": is too long", text);
     memset(record, 0, MESSAGE_CELLS * sizeof *record);
     if ((word = next_word(&rest)) == NULL || (kind = number_of(pack, "command", word)) < 0)
         return refuse("\"%s\" is no command: arm, start, stop, disarm, reset, trip, input NAME VALUE, strategy VALVE "
@@ -143,8 +177,8 @@ int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS
     return 1;
 }
 
-/* A line with the state: mode, fault, and if they are known (missed >= 0) all missed ticks and the latest start, s. */
-void print_state(const Loop *loop, const double *row, int64_t missed, double latest) {
+/* A line with the state: mode, fault; in real time also the process, all missed ticks, the latest start in s. */
+void print_state(const Loop *loop, const double *row, const LoopMemory *memory) {
     char mode[64], fault[256];
     const Head *h = loop->pack.head;
     const int64_t *whole = (const int64_t *)row;
@@ -152,7 +186,10 @@ void print_state(const Loop *loop, const double *row, int64_t missed, double lat
     name_of(&loop->pack, "fault", whole[h->fault], fault, sizeof fault);
     printf("{\"rig\": \"%s\", \"mode\": \"%s\", \"tick\": %lld, \"fault\": \"%s\"", text_of(&loop->pack, h->name), mode,
            (long long)whole[loop->columns[TICK]], whole[h->fault] == 0 ? "" : fault);
-    if (missed >= 0) printf(", \"missed_ticks\": %lld, \"time_sync_error\": %.9f", (long long)missed, latest);
+    if (memory != NULL)
+        printf(", \"pid\": %lld, \"missed_ticks\": %lld, \"time_sync_error\": %.9f",
+               (long long)load(&memory->info[PROCESS_AT]), (long long)load(&memory->info[MISSED_AT]),
+               1e-9 * (double)load(&memory->info[LATEST_AT]));
     puts("}");
     fflush(stdout);
 }

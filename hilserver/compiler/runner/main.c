@@ -19,7 +19,7 @@ static const char USAGE[] =
     "  --lockstep TICKS   run so many ticks without a clock\n"
     "  --at \"TICK COMMAND\"  with --lockstep: a command for a tick, counted from 0; also \"TICK miss N\"\n"
     "  --replay FILE      replay recorded rows and compare every value\n";
-enum { MOST_ORDERS = 256, WRONG_USE = 2 };
+enum { WRONG_USE = 2 };
 
 /* What is asked for on the command line. */
 typedef struct {
@@ -74,6 +74,17 @@ static int read_option(Wanted *w, char **words, int n, int *i) {
     if (!number_from(value, option, &number)) return 0;
     if (is_for) w->duration = number;
     else w->ticks = (int64_t)number;
+    return is_for || (double)w->ticks == number || refuse("%s %s: must be a whole number", option, value);
+}
+
+/* Whether the options belong together. */
+static int is_clear(const Wanted *w) {
+    int is_lockstep = w->ticks > 0, is_short = w->check + w->status + (w->send != NULL);
+    int n = is_short + (w->replay != NULL) + is_lockstep;
+    if (n > 1) return refuse("--check, --status, --send, --lockstep and --replay: one at a time");
+    if (w->n_orders > 0 && !is_lockstep) return refuse("--at belongs to --lockstep");
+    if (w->duration > 0.0 && n > 0) return refuse("--for belongs to a run in real time");
+    if (w->rows != NULL && is_short > 0) return refuse("--rows: nothing is recorded here");
     return 1;
 }
 
@@ -88,23 +99,28 @@ static int show_state(const Loop *loop) {
     double *row = calloc((size_t)loop->width, sizeof *row);
     int done = row != NULL && attach(&memory, loop);
     if (done && ring_latest(&memory.ring, row) < 0) done = refuse("the rig is just starting");
-    if (done) print_state(loop, row, load(&memory.info[3]), 1e-9 * (double)load(&memory.info[4]));
+    if (done) print_state(loop, row, &memory);
     free(row);
     return done;
 }
 
-/* Wait until the loop has taken a command; what came of it. */
-static int result_of(const Loop *loop, const LoopMemory *memory, int64_t sequence, double *row) {
-    const int64_t *whole = (const int64_t *)row;
+/* What came of a command, in the row of the tick that has taken it. */
+static int result_in(const Loop *loop, const double *row) {
+    char text[256];
+    int64_t result = ((const int64_t *)row)[loop->pack.head->result];
+    name_of(&loop->pack, "result", result, text, sizeof text);
+    print_state(loop, row, NULL);
+    return result == 0 || refuse("refused: %s", text);
+}
+
+/* Wait until the loop has taken a command; what came of it. `from`: number of the first row that may have taken it. */
+static int result_of(const Loop *loop, const LoopMemory *memory, int64_t sequence, int64_t from, double *row) {
+    const int64_t *taken = (const int64_t *)row + loop->pack.head->command;
     const struct timespec pause = {.tv_nsec = 2000000};
     for (int i = 0; i < 1000; i++) {
-        if (ring_latest(&memory->ring, row) >= 0 && whole[loop->pack.head->command] >= sequence) {
-            char text[256];
-            int64_t result = whole[loop->pack.head->result];
-            name_of(&loop->pack, "result", result, text, sizeof text);
-            print_state(loop, row, -1, 0.0);
-            return result == 0 || refuse("refused: %s", text);
-        }
+        for (; from < load(memory->ring.published); from++)
+            if (ring_copy(&memory->ring, from, row) < memory->ring.capacity && *taken >= sequence)
+                return *taken == sequence ? result_in(loop, row) : refuse("carried out; what came of it was missed");
         nanosleep(&pause, NULL);
     }
     return refuse("the rig does not answer");
@@ -114,10 +130,11 @@ static int result_of(const Loop *loop, const LoopMemory *memory, int64_t sequenc
 static int send_command(const Loop *loop, const char *text) {
     LoopMemory memory;
     double record[MESSAGE_CELLS], *row = calloc((size_t)loop->width, sizeof *row);
-    int64_t sequence;
+    int64_t sequence = 0, from = 0;
     int done = row != NULL && command_from(&loop->pack, text, record) && attach(&memory, loop);
+    if (done) from = load(memory.ring.published);
     if (done && (sequence = memory_post(&memory, record)) < 0) done = refuse("the rig does not take commands");
-    done = done && result_of(loop, &memory, sequence, row);
+    done = done && result_of(loop, &memory, sequence, from, row);
     free(row);
     return done;
 }
@@ -134,7 +151,14 @@ int main(int n, char **words) {
         fputs(USAGE, stderr);
         return WRONG_USE;
     }
-    if (!loop_open(&loop, w.folder)) return EXIT_FAILURE;
+    if (!is_clear(&w)) return WRONG_USE;
+    if (!loop_read(&loop, w.folder)) return EXIT_FAILURE;
+    int is_for_another = w.status || w.send != NULL; /* process, which has the program */
+    if (!is_for_another && !(loop_open(&loop, w.folder) && loop_try(&loop))) return EXIT_FAILURE;
+    if (w.replay == NULL && !is_for_another && loop.pack.head->devices.n + loop.pack.head->workers.n == 0) {
+        refuse("%s: was packed from a log, to be replayed: it has no devices", w.folder);
+        return EXIT_FAILURE;
+    }
     if (w.check) done = check_machine(&loop);
     else if (w.status) done = show_state(&loop);
     else if (w.send != NULL) done = send_command(&loop, w.send);

@@ -104,7 +104,15 @@ int segment_create(Segment *segment, const char *name, size_t size, const int64_
     return 1;
 }
 
-/* Map the segment of another process. */
+/* Whether the process that has created a segment has ended: nobody holds the lock then. */
+static int is_left_behind(const Segment *segment) {
+    int file = open(segment->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int is_free = file >= 0 && flock(file, LOCK_SH | LOCK_NB) == 0;
+    if (file >= 0) close(file);
+    return is_free;
+}
+
+/* Map the segment of another process, which must be alive. */
 int segment_attach(Segment *segment, const char *name, int64_t shape[4]) {
     struct stat status;
     if (!path_of(segment, name)) return 0;
@@ -115,6 +123,7 @@ int segment_attach(Segment *segment, const char *name, int64_t shape[4]) {
     const int64_t *head = (const int64_t *)segment->memory;
     if (memcmp(head, MAGIC, sizeof MAGIC) != 0 || head[VERSION_AT] != VERSION || head[SIZE_AT] != status.st_size)
         return refuse("%s: is not a shared memory of this version", segment->path);
+    if (is_left_behind(segment)) return refuse("%s does not run here: its process was killed", name);
     memcpy(shape, head + SHAPE_AT, 4 * sizeof *shape);
     return 1;
 }
@@ -168,40 +177,48 @@ static void lay_out(LoopMemory *m, int64_t width, int64_t rows) {
     m->mailbox = (int64_t *)(memory + 3 * LINE + ring_size(width, rows));
 }
 
+static size_t memory_size(int64_t width) {
+    return 3 * LINE + ring_size(width, RING_ROWS) + mailbox_size(MAILBOX_SLOTS, PAYLOAD_BYTES);
+}
+
 int memory_create(LoopMemory *m, const char *name, int64_t width) {
     const int64_t shape[4] = {width, RING_ROWS, MAILBOX_SLOTS, PAYLOAD_BYTES};
-    size_t size = 3 * LINE + ring_size(width, RING_ROWS) + mailbox_size(MAILBOX_SLOTS, PAYLOAD_BYTES);
-    if (!segment_create(&m->segment, name, size, shape)) return 0;
+    if (!segment_create(&m->segment, name, memory_size(width), shape)) return 0;
     lay_out(m, width, RING_ROWS);
     return 1;
 }
 
-/* Attach to a loop with rows of this width, that of `hilserver run` included. */
+/* Attach to the loop of a runner with rows of this width. */
 int memory_attach(LoopMemory *m, const char *name, int64_t width) {
     int64_t shape[4];
     if (!segment_attach(&m->segment, name, shape)) return 0;
-    int is_possible = shape[0] == width && shape[1] >= 2 && shape[1] < 1 << 30 && shape[2] >= 2 &&
-                      shape[2] < 1 << 30 && shape[3] >= 0 && shape[3] < 1 << 30;
-    if (!is_possible || m->segment.size != LINE + 3 * LINE + ring_size(width, shape[1]) +
-                                               mailbox_size(shape[2], shape[3]))
+    if (shape[1] != RING_ROWS || shape[2] != MAILBOX_SLOTS || shape[3] != PAYLOAD_BYTES)
+        return refuse("%s: is run here by hilserver itself. Use hilserver status, and hilserver send", name);
+    if (shape[0] != width || m->segment.size != LINE + memory_size(width))
         return refuse("%s: another release runs here than the one in this folder", name);
-    lay_out(m, width, shape[1]);
+    lay_out(m, width, RING_ROWS);
     return 1;
 }
 
-/* The message with this number, from 0. */
-const double *memory_record(const LoopMemory *m, int64_t sequence) {
-    const int64_t *head = (const int64_t *)m->segment.memory;
-    return (const double *)m->mailbox + 2 * LINE / CELL + sequence % head[SHAPE_AT + 2] * 2 * LINE / CELL;
+enum { POSTED = 0, TAKEN = LINE / CELL };
+
+/* The place of the message with this number, from 0. */
+static double *message(const LoopMemory *m, int64_t sequence) {
+    return (double *)m->mailbox + (2 + 2 * (sequence % MAILBOX_SLOTS)) * LINE / CELL;
 }
 
-enum { POSTED = 0, TAKEN = LINE / CELL };
+/* Copy the message with this number, from 0; 0 if it was overwritten meanwhile. */
+int memory_copy(const LoopMemory *m, int64_t sequence, double record[MESSAGE_CELLS]) {
+    memcpy(record, message(m, sequence), MESSAGE_CELLS * sizeof *record);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return load(&m->mailbox[POSTED]) - sequence < MAILBOX_SLOTS;
+}
 
 /* Take the next message, if there is one; its last cell becomes its number, from 1. */
 int memory_take(LoopMemory *m, double record[MESSAGE_CELLS]) {
     int64_t sequence = m->mailbox[TAKEN];
     if (load(&m->mailbox[POSTED]) <= sequence) return 0;
-    memcpy(record, memory_record(m, sequence), MESSAGE_CELLS * sizeof *record);
+    memcpy(record, message(m, sequence), MESSAGE_CELLS * sizeof *record);
     sequence++;
     memcpy(record + MESSAGE_CELLS - 1, &sequence, sizeof sequence);
     store(&m->mailbox[TAKEN], sequence);
@@ -213,14 +230,16 @@ int64_t memory_post(LoopMemory *m, const double record[MESSAGE_CELLS]) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(m->segment.file, F_SETLKW, &lock) != 0) return -1;
     int64_t sequence = m->mailbox[POSTED];
-    if (sequence - load(&m->mailbox[TAKEN]) >= MAILBOX_SLOTS) return -1;
-    double *cells = (double *)memory_record(m, sequence);
-    memcpy(cells, record, MESSAGE_CELLS * sizeof *record);
-    memset(cells + LINE / CELL, 0, 2 * sizeof *cells); /* no payload */
-    store(&m->mailbox[POSTED], sequence + 1);
+    int is_full = sequence - load(&m->mailbox[TAKEN]) >= MAILBOX_SLOTS;
+    if (!is_full) {
+        double *cells = message(m, sequence);
+        memcpy(cells, record, MESSAGE_CELLS * sizeof *record);
+        memset(cells + LINE / CELL, 0, 2 * sizeof *cells); /* no payload */
+        store(&m->mailbox[POSTED], sequence + 1);
+    }
     lock.l_type = F_UNLCK;
     fcntl(m->segment.file, F_SETLK, &lock);
-    return sequence + 1;
+    return is_full ? -1 : sequence + 1;
 }
 
 /* A sign of life: its number, then its time in ns. */

@@ -74,35 +74,79 @@ static int is_worker(const Pack *pack, const Worker *w, int64_t n) {
            h->age + inputs <= width && h->confirmed + outputs <= width && h->confirmed_age + outputs <= width;
 }
 
-/* Whether all that the header says of the image is so. `n`: cells of the image. */
-static int is_consistent(const Pack *pack, int64_t n) {
-    const Head *h = pack->head;
+/* Whether all parts are in the image. `n`: its cells. */
+static int has_all_parts(const Head *h, int64_t n) {
     const Part parts[] = {h->programs, h->plan, h->index, h->value, h->row, h->columns, h->rest, h->safe, h->devices,
-                          h->workers, h->relocations, h->name, h->words, h->about};
-    const int64_t places[] = {h->confirmed, h->confirmed_age, h->raw, h->age, h->mode, h->fault, h->command, h->result};
-    const int64_t limit = (int64_t)1 << 32;
+                          h->dimensions, h->workers, h->name, h->words, h->about};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!is_inside(parts[i], n)) return 0;
+    return 1;
+}
+
+/* Whether this is the index of a circuit, without the address of code that another process had for it. */
+int is_index(const Head *head, const int64_t *index, int64_t n) {
+    return head->circuit_code >= 0 && head->circuit_code < head->circuit_cells && n >= head->circuit_cells &&
+           index[head->circuit_code] == 0;
+}
+
+/* Whether the tables of a plan follow one another up to its end: it begins with the place of each, and of the end. */
+static int is_plan(const int64_t *plan, int64_t n) {
+    if (n < 1 || plan[0] < 2 || plan[0] > n || plan[plan[0] - 1] != n) return 0;
+    for (int64_t i = 1; i < plan[0]; i++)
+        if (plan[i] < plan[i - 1]) return 0;
+    return plan[1] > plan[0]; /* the first one has a record */
+}
+
+/* Set the address of an array, which is given by its first cell, if it is as long in the image as its shape says. */
+static int set_array(const Pack *pack, int64_t *array, int64_t dimensions, int64_t n) {
+    if (*array < 0 || *array > n) return 0;
+    int64_t room = n - *array;
+    for (int64_t i = 1; i <= dimensions; i++) {
+        if (array[i] < 0 || array[i] > room) return 0;
+        if (array[i] > 0) room /= array[i];
+    }
+    *array = (int64_t)(intptr_t)(pack->image + *array);
+    return 1;
+}
+
+/* Set the addresses of the simulated devices: of their frames, and of the arrays in these. */
+static int set_devices(const Pack *pack, int64_t n) {
+    const Head *h = pack->head;
+    enum { MOST_ARRAYS = 64 };
+    int64_t dimensions[MOST_ARRAYS], *frame = cells_of(pack, h->devices), length = 0;
+    if (h->dimensions.n > MOST_ARRAYS) return 0;
+    memcpy(dimensions, cells_of(pack, h->dimensions), (size_t)h->dimensions.n * CELL);
+    for (int64_t i = 0; i < h->dimensions.n; length += 1 + dimensions[i++])
+        if (dimensions[i] < 1 || dimensions[i] > 2) return 0;
+    for (int64_t i = 0; i < h->devices.n; i++) {
+        if (!is_inside((Part){frame[i], length}, n)) return 0;
+        int64_t *array = pack->image + frame[i];
+        frame[i] = (int64_t)(intptr_t)array;
+        for (int64_t k = 0; k < h->dimensions.n; array += 1 + dimensions[k++])
+            if (!set_array(pack, array, dimensions[k], n) ||
+                (k == 0 && !is_index(h, (int64_t *)(intptr_t)array[0], array[1])))
+                return 0;
+    }
+    return 1;
+}
+
+/* Whether all else that the header says of the image is so. */
+static int is_consistent(const Pack *pack, int64_t n) {
+    const Head *h = pack->head;
+    const int64_t places[] = {h->confirmed, h->confirmed_age, h->raw, h->age, h->mode, h->fault, h->command, h->result};
+    const int64_t limit = (int64_t)1 << 32;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i] < 0 || places[i] >= h->row.n) return 0;
     if (h->n_work < 0 || h->n_work > limit || h->period_ns < 1000 || h->period_ns > 1000 * limit) return 0;
     if (h->ramp_ticks < 0 || h->ramp_ticks > limit || h->programs.n != 2 || h->rest.n != h->safe.n) return 0;
-    if (h->columns.n < FIRST_READING || h->relocations.n % 2 != 0 || !are_columns(pack, h->columns)) return 0;
+    if (h->columns.n < FIRST_READING || !are_columns(pack, h->columns)) return 0;
+    if (!is_plan(cells_of(pack, h->plan), h->plan.n) || !is_index(h, cells_of(pack, h->index), h->index.n)) return 0;
     if (!are_columns(pack, h->rest) || !is_text(pack, h->name) || !is_text(pack, h->words)) return 0;
     if (!is_text(pack, h->about) || h->workers.n % (int64_t)(sizeof(Worker) / CELL) != 0) return 0;
     const Worker *worker = (const Worker *)cells_of(pack, h->workers);
     for (int64_t i = 0; i < h->workers.n / (int64_t)(sizeof *worker / CELL); i++)
         if (!is_worker(pack, &worker[i], n)) return 0;
-    const int64_t *moved = cells_of(pack, h->relocations);
-    for (int64_t i = 0; i < h->relocations.n; i++)
-        if (moved[i] < 0 || moved[i] >= n) return 0;
     return 1;
-}
-
-static void relocate(Pack *pack) {
-    const int64_t *moved = cells_of(pack, pack->head->relocations);
-    for (int64_t i = 0; i < pack->head->relocations.n; i += 2)
-        pack->image[moved[i]] = (int64_t)(intptr_t)(pack->image + moved[i + 1]);
 }
 
 /* Read the rig in a folder; 0, with a message, if it can't be used. */
@@ -125,9 +169,8 @@ int pack_read(Pack *pack, const char *folder) {
     if (crc32_of(0, pack->bytes + start, size - start) != h->checksum)
         return refuse("%s: is damaged: its checksum does not match. Send it again", path);
     pack->image = (int64_t *)(pack->bytes + sizeof *h);
-    if (!is_consistent(pack, (int64_t)((size - sizeof *h) / CELL))) return refuse("%s: is damaged", path);
-    relocate(pack);
-    return 1;
+    int64_t n = (int64_t)((size - sizeof *h) / CELL);
+    return (has_all_parts(h, n) && set_devices(pack, n) && is_consistent(pack, n)) || refuse("%s: is damaged", path);
 }
 
 /* --- words -------------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,7 +19,8 @@
 
 static const int64_t NS = 1000000000;
 static const double REPORT_EVERY = 10.0; /* s, if nothing changes */
-enum { MOST_DEVICES = 32, MISSED_AT = 3, LATEST_AT = 4, SWAP = 10, STACK = 128 * 1024, POLL_NS = 20000000 };
+enum { MOST_DEVICES = 32, STACK = 128 * 1024, POLL_NS = 20000000 };
+enum { UNKNOWN = -1, SWAP = 10, CODE = 19 }; /* kinds of commands, as in hilserver/tick/codes.py; and none of these */
 
 typedef struct {
     Loop *loop;
@@ -34,14 +36,41 @@ typedef struct {
     const char *file;
     double *row;
     int64_t cursor, taken;
-    int has_gap, part;
+    int has_gap, is_cut;
+    int part, before; /* numbers of the present file and of the one before it; -1: none */
 } Run;
 
+static Run run_of_this_process; /* there is one, which the handlers of signals know */
 static volatile sig_atomic_t stopping;
 
 static void stop(int signal_number) {
     (void)signal_number;
     stopping = 1;
+}
+
+/* A crash: those that can still do something for the machine are told. */
+static void crash(int signal_number) {
+    static const char TEXT[] =
+        "hilserver-runner: the loop has crashed; the safe values were requested of the workers.\n";
+    Run *run = &run_of_this_process;
+    for (int i = 0; i < run->n_devices; i++) device_request_safe(&run->devices[i]);
+    if (write(STDERR_FILENO, TEXT, sizeof TEXT - 1) < 0) {} /* nobody reads it */
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* No signal that a user or a service manager sends ends the loop before the valves have their safe values. */
+static void handle_signals(void) {
+    const int ends[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP}, crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = stop}, present;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (sigaction(ends[i], NULL, &present) == 0 && present.sa_handler != SIG_IGN) /* as nohup sets it */
+            sigaction(ends[i], &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = crash;
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) sigaction(crashes[i], &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* nobody reads the reports: the loop goes on */
+    signal(SIGXFSZ, SIG_IGN); /* a limit of the files' size: a write fails */
 }
 
 static int64_t clock_ns(clockid_t clock) {
@@ -119,29 +148,43 @@ static int next_part(Run *run) {
     char name[LONGEST];
     if (run->rows.size < run->loop->pack.head->max_bytes) return 1;
     if (!rows_close(&run->rows)) return 0;
-    if (run->part > 0) unlink(part_of(run, run->part - 1, name, sizeof name));
+    if (run->before >= 0) unlink(part_of(run, run->before, name, sizeof name));
+    run->before = run->part;
+    do part_of(run, ++run->part, name, sizeof name);
+    while (access(name, F_OK) == 0); /* of another run */
     run->has_gap = 1; /* for this file, the first row is one to start from */
-    return rows_create(&run->rows, part_of(run, ++run->part, name, sizeof name), &run->loop->pack, run->loop->width);
+    return rows_create(&run->rows, name, &run->loop->pack, run->loop->width);
 }
 
-/* End the recording before the disk is full, or where it has failed; the loop goes on. */
-static void watch_disk(Run *run, int is_written) {
+/* End the recording; the loop goes on. */
+static void end_recording(Run *run, const char *why) {
+    refuse("%s: the recording ends here: %s", run->file, why);
+    rows_close(&run->rows);
+    run->is_cut = 1;
+}
+
+/* End the recording before the disk is full. */
+static void watch_disk(Run *run) {
     struct statvfs disk;
     double free = fstatvfs(run->rows.file, &disk) == 0 ? (double)disk.f_bavail * (double)disk.f_frsize : 1e18;
-    if (is_written && free >= (double)run->loop->pack.head->min_free) return;
-    refuse("%s: the recording ends here: %s", run->file, is_written ? "the disk is nearly full" : strerror(errno));
-    rows_close(&run->rows);
+    if (free < (double)run->loop->pack.head->min_free) end_recording(run, "the disk is nearly full");
+}
+
+/* A circuit can't be switched here: the tick gets a command that it does not know, and refuses it. */
+static void refuse_switch(int64_t *kind) {
+    if (*kind == SWAP || *kind == CODE) *kind = UNKNOWN;
 }
 
 /* Record the row in `run->row`, and the command that it took; behind a gap, as a row to start from. */
 static int record(Run *run) {
-    int64_t taken = ((int64_t *)run->row)[run->loop->pack.head->command];
+    int64_t taken = ((int64_t *)run->row)[run->loop->pack.head->command], message[MESSAGE_CELLS];
     int written = 1;
     if (taken != run->taken && taken > 0 && !run->has_gap) {
-        double message[MESSAGE_CELLS];
-        memcpy(message, memory_record(&run->memory, taken - 1), sizeof message);
-        memcpy(message + MESSAGE_CELLS - 1, &taken, sizeof taken);
-        written = rows_add(&run->rows, COMMAND, message, MESSAGE_CELLS);
+        if (memory_copy(&run->memory, taken - 1, (double *)message)) {
+            refuse_switch(&message[0]);
+            message[MESSAGE_CELLS - 1] = taken;
+            written = rows_add(&run->rows, COMMAND, message, MESSAGE_CELLS);
+        } else run->has_gap = 1; /* another command has taken its place: from here on, the rows can be computed again */
     }
     run->taken = taken;
     written = written && rows_add(&run->rows, run->has_gap ? START : ROW, run->row, run->loop->width);
@@ -149,22 +192,27 @@ static int record(Run *run) {
     return written;
 }
 
+/* Whether a report can be printed without waiting for who reads it: a reader that hangs must not end the recording. */
+static int is_read(void) {
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
+}
+
 /* Record all rows that are new. */
 static void follow(Run *run) {
     const Ring *ring = &run->memory.ring;
-    int written = 1;
-    while (run->cursor < load(ring->published) && written) {
+    while (run->cursor < load(ring->published)) {
         int64_t behind = ring_copy(ring, run->cursor, run->row);
         if (behind >= ring->capacity) { /* this row was overwritten meanwhile, others will be */
-            printf("{\"rows_lost\": %lld}\n", (long long)(behind - ring->capacity / 2));
+            if (is_read()) printf("{\"rows_lost\": %lld}\n", (long long)(behind - ring->capacity / 2));
             run->cursor += behind - ring->capacity / 2;
             run->has_gap = 1;
             continue;
         }
-        if (run->rows.file >= 0) written = next_part(run) && record(run);
+        if (run->rows.file >= 0 && !(next_part(run) && record(run))) end_recording(run, strerror(errno));
         run->cursor++;
     }
-    if (run->rows.file >= 0) watch_disk(run, written);
+    if (run->rows.file >= 0) watch_disk(run);
 }
 
 static void *record_and_report(void *given) {
@@ -178,8 +226,7 @@ static void *record_and_report(void *given) {
         follow(run);
         if (run->cursor > 0 && (whole[h->mode] != mode || whole[h->fault] != fault || now() >= due || last)) {
             mode = whole[h->mode], fault = whole[h->fault], due = now() + REPORT_EVERY;
-            print_state(run->loop, run->row, load(&run->memory.info[MISSED_AT]),
-                        1e-9 * (double)load(&run->memory.info[LATEST_AT]));
+            if (is_read()) print_state(run->loop, run->row, &run->memory);
         }
         if (!last) nanosleep(&pause, NULL);
     }
@@ -189,6 +236,7 @@ static void *record_and_report(void *given) {
 static int start_recorder(Run *run, const char *file) {
     pthread_attr_t small;
     run->file = file;
+    run->before = -1;
     run->rows.file = -1;
     run->row = calloc((size_t)run->loop->width, CELL);
     if (run->row == NULL) return refuse("there is no memory");
@@ -231,12 +279,6 @@ static int is_at_rest(Run *run) {
     return at_rest || tick > run->last_tick;
 }
 
-/* Take at most one command. A switch of the circuit is not possible here. */
-static void take_command(Run *run) {
-    Loop *loop = run->loop;
-    if (memory_take(&run->memory, loop->command.number) && loop->command.cell[0] == SWAP)
-        memset(&loop->command, 0, sizeof loop->command);
-}
 
 /* One tick, from its wake-up to its publication; 0 where the loop must end. */
 static int one_tick(Run *run, double end) {
@@ -244,10 +286,11 @@ static int one_tick(Run *run, double end) {
     double *row = loop->row, begin = now();
     const int64_t *column = loop->columns;
     row[column[UTC]] = 1e-9 * (double)clock_ns(CLOCK_REALTIME);
-    row[column[HEARTBEAT_AGE]] = stopping || load(&run->memory.info[1]) != 0 || begin > end ? (double)INFINITY : 0.0;
+    int is_ending = stopping || load(&run->memory.info[STOP_AT]) != 0 || begin > end;
+    row[column[HEARTBEAT_AGE]] = is_ending ? (double)INFINITY : 0.0;
     for (int i = 0; i < 4; i++) row[column[READ_TIME + i]] = run->parts[i];
     for (int i = 0; i < run->n_devices; i++) device_read(&run->devices[i], loop);
-    take_command(run);
+    if (memory_take(&run->memory, loop->command.number)) refuse_switch(&loop->command.cell[0]);
     double read = now();
     if (!loop_step(loop)) return 0;
     double computed = now();
@@ -265,7 +308,7 @@ static int run_loop(Run *run, double duration) {
     int64_t period = run->loop->pack.head->period_ns;
     int64_t start = clock_ns(CLOCK_MONOTONIC) + 2 * period;
     double end = duration > 0.0 ? 1e-9 * (double)start + duration : (double)INFINITY;
-    store(&run->memory.info[0], getpid());
+    store(&run->memory.info[PROCESS_AT], getpid());
     run->last_tick = -1;
     do {
         if (!wait_for_tick(run->loop, start, &run->memory) || !one_tick(run, end)) return 0;
@@ -283,27 +326,32 @@ static int open_devices(Run *run) {
     return 1;
 }
 
+/* Let all devices have their safe values: all are asked before one is waited for. 0 if one does not confirm them. */
+static int make_safe(Run *run) {
+    int are_safe = 1;
+    for (int i = 0; i < run->n_devices; i++) device_request_safe(&run->devices[i]);
+    for (int i = 0; i < run->n_devices; i++) are_safe &= device_is_safe(&run->devices[i]);
+    return are_safe;
+}
+
 /* Run in real time until SIGTERM, or for a time in s (0: without end). `rows`: file for all rows, or NULL. */
 int run_in_real_time(Loop *loop, const char *rows, double duration) {
-    static Run run;
+    Run *run = &run_of_this_process;
     int done = 1;
-    run.loop = loop;
-    if (!memory_create(&run.memory, text_of(&loop->pack, loop->pack.head->name), loop->width)) return 0;
-    struct sigaction action = {.sa_handler = stop};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* nobody reads the reports: the loop goes on */
-    if ((done = open_devices(&run) && start_recorder(&run, rows))) {
+    run->loop = loop;
+    handle_signals();
+    if (!memory_create(&run->memory, text_of(&loop->pack, loop->pack.head->name), loop->width)) return 0;
+    if ((done = open_devices(run) && start_recorder(run, rows))) {
         prepare(loop->pack.head);
-        done = run_loop(&run, duration);
-        for (int i = 0; i < run.n_devices; i++) done &= device_make_safe(&run.devices[i]);
-        store(&run.is_over, 1);
-        pthread_join(run.thread, NULL);
+        done = run_loop(run, duration);
+        done &= make_safe(run);
+        store(&run->is_over, 1);
+        pthread_join(run->thread, NULL);
     }
-    store(&run.memory.info[0], 0);
-    for (int i = 0; i < run.n_devices; i++) device_close(&run.devices[i]);
-    segment_close(&run.memory.segment);
-    return done && (rows_close(&run.rows) || refuse("%s: can't be written", rows));
+    store(&run->memory.info[PROCESS_AT], 0);
+    for (int i = 0; i < run->n_devices; i++) device_close(&run->devices[i]);
+    segment_close(&run->memory.segment);
+    return done && !run->is_cut && (rows_close(&run->rows) || refuse("%s: can't be written", rows));
 }
 
 /* Say what this machine does not grant; nothing is run. */

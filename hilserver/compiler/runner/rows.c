@@ -39,13 +39,19 @@ int rows_create(RowsFile *rows, const char *path, const Pack *pack, int64_t widt
            refuse("%s: can't be written: %s", path, strerror(errno));
 }
 
-/* Append a record; 0 if it can't be written. */
+/* Append a record; 0 if it can't be written: the file ends with the record before. */
 int rows_add(RowsFile *rows, uint32_t kind, const void *cells, int64_t n) {
     RecordHead head = {.kind = kind, .n = n};
     if (rows->file < 0) return 1;
     head.checksum = crc32_of(kind, cells, (size_t)n * CELL);
+    if (!write_all(rows->file, &head, sizeof head) || !write_all(rows->file, cells, (size_t)n * CELL)) {
+        int problem = errno;
+        if (ftruncate(rows->file, rows->size) != 0) {} /* then it ends with a part of a record, which is left out */
+        errno = problem;
+        return 0;
+    }
     rows->size += (int64_t)sizeof head + n * CELL;
-    return write_all(rows->file, &head, sizeof head) && write_all(rows->file, cells, (size_t)n * CELL);
+    return 1;
 }
 
 int rows_close(RowsFile *rows) {
@@ -56,19 +62,44 @@ int rows_close(RowsFile *rows) {
 
 /* --- lockstep ----------------------------------------------------------------------------------------------------- */
 
-/* Run so many ticks without a clock. Orders are "TICK COMMAND": one command per tick; "TICK miss N": N ticks are missed
-   before this one. */
-int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_orders, const char *out) {
+/* What is to be done in a tick: a command, or that so many ticks are missed before it. */
+typedef struct {
+    int64_t tick, missed;
+    double command[MESSAGE_CELLS];
+} Order;
+
+/* "TICK COMMAND" or "TICK miss N", for a tick that is run; one of each kind per tick. */
+static int read_order(const Pack *pack, const char *text, int64_t ticks, const Order *others, int n, Order *order) {
+    char *rest;
+    int end = 0;
+    *order = (Order){.tick = strtoll(text, &rest, 10)};
+    if (rest == text || *rest != ' ' || order->tick < 0 || order->tick >= ticks)
+        return refuse("--at \"%s\": must begin with the number of a tick, 0 to %lld", text, (long long)ticks - 1);
+    int is_miss = sscanf(rest, " miss %7" SCNd64 "%n", &order->missed, &end) == 1;
+    if (is_miss && (order->missed < 1 || rest[end] != '\0'))
+        return refuse("--at \"%s\": miss needs a number of ticks, 1 to 9999999", text);
+    for (int i = 0; i < n; i++)
+        if (others[i].tick == order->tick && (others[i].missed > 0) == is_miss)
+            return refuse("--at \"%s\": there is another one in this tick", text);
+    return is_miss || command_from(pack, rest + 1, order->command);
+}
+
+/* Run so many ticks without a clock, with these orders. */
+int run_lockstep(Loop *loop, int64_t ticks, const char *const *texts, int n_orders, const char *out) {
+    static Order orders[MOST_ORDERS];
     RowsFile rows = {.file = -1};
     int64_t missed = 0, sequence = 0;
+    if (loop->pack.head->workers.n > 0) return refuse("--lockstep: this rig has workers, which need a clock");
+    for (int i = 0; i < n_orders; i++)
+        if (!read_order(&loop->pack, texts[i], ticks, orders, i, &orders[i])) return 0;
     if (out != NULL && !rows_create(&rows, out, &loop->pack, loop->width)) return 0;
     for (int64_t k = 0; k < ticks; k++) {
         missed = 0;
         for (int i = 0; i < n_orders; i++) {
-            char *text;
-            if (strtoll(orders[i], &text, 10) != k) continue;
-            if (sscanf(text, " miss %" SCNd64, &missed) == 1) continue;
-            if (!command_from(&loop->pack, text, loop->command.number)) return 0;
+            if (orders[i].tick != k) continue;
+            missed += orders[i].missed;
+            if (orders[i].missed > 0) continue;
+            memcpy(loop->command.number, orders[i].command, sizeof orders[i].command);
             loop->command.cell[MESSAGE_CELLS - 1] = ++sequence;
         }
         loop->whole[loop->columns[TICK]] += missed + 1;
@@ -78,7 +109,7 @@ int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_ord
         written = written && rows_add(&rows, ROW, loop->row, loop->width);
         if (!written) return refuse("%s: can't be written: %s", out, strerror(errno));
     }
-    print_state(loop, loop->row, -1, 0.0);
+    print_state(loop, loop->row, NULL);
     return rows_close(&rows) || refuse("%s: can't be written: %s", out, strerror(errno));
 }
 
@@ -104,13 +135,13 @@ static void compare(Compared *found, const int64_t *recorded, const int64_t *com
     found->rows++;
 }
 
-/* Use the circuit of a record: three lengths, index, values. */
+/* Use the circuit of a record: three lengths, index, values. The program is tried with it first. */
 static int use_circuit(Loop *loop, int64_t *cells, int64_t n) {
     const int64_t limit = (int64_t)1 << 32;
     if (n < 3 || cells[0] < 0 || cells[1] < 0 || cells[2] < 0 || cells[0] > limit || cells[1] > limit ||
         cells[2] > limit || cells[0] + cells[1] + 3 != n)
         return 0;
-    return loop_use(loop, cells + 3, cells[0], (double *)(cells + 3 + cells[0]), cells[1], cells[2]);
+    return loop_use(loop, cells + 3, cells[0], (double *)(cells + 3 + cells[0]), cells[1], cells[2]) && loop_try(loop);
 }
 
 /* Do what a record says. */

@@ -21,7 +21,8 @@ typedef struct {
     int64_t at, n;
 } Part;
 
-/* The file rig.pack begins with this, as `hilserver/runner/pack.py` writes it; the image follows. */
+/* The file rig.pack begins with this, as `hilserver/runner/pack.py` writes it; the image follows. All that it says of
+   the image is checked when it is read, so that no table ends beyond its memory. */
 typedef struct {
     char magic[8], fingerprint[FINGERPRINT];
     uint64_t checksum; /* CRC-32 of all that follows */
@@ -30,9 +31,9 @@ typedef struct {
     Part plan, index, value, row;
     Part columns;     /* columns of the row that are set from outside before each tick, in the order of `Input` */
     Part rest, safe;  /* columns of the commands of valves and outputs, and their values in the safe state */
-    Part devices;     /* addresses of the frames of the simulated devices (`Attached` in tick/lockstep.py) */
+    Part devices;     /* frames of the simulated devices (`Attached` in tick/lockstep.py): the cell of each */
+    Part dimensions;  /* of the arrays in such a frame: each is the cell of its first number, and its shape */
     Part workers;     /* records of devices with a worker (`Worker`) */
-    Part relocations; /* pairs: a cell that holds an address, and the cell of the image that it is the address of */
     Part name;        /* text: the rig's name */
     Part words;       /* text: lines "kind number name" for modes, faults, results, commands, inputs, valves, … */
     Part about;       /* text: the header of a log of this rig, for the rows file */
@@ -40,6 +41,7 @@ typedef struct {
     int64_t mode, fault, command, result;         /* columns */
     int64_t priority, cpus, lock_memory;          /* 0: none; bits; 0 or 1 */
     int64_t min_free, max_bytes;                  /* of the disk; of a file of rows */
+    int64_t circuit_cells, circuit_code;          /* of a circuit's index: the least number; one that must be 0 */
 } Head;
 
 /* A device that a worker reads and writes: its place in the row. */
@@ -62,6 +64,7 @@ typedef struct {
 char *read_file(const char *path, size_t *size);
 uint32_t crc32_of(uint32_t crc, const void *bytes, size_t n);
 int pack_read(Pack *pack, const char *folder);
+int is_index(const Head *head, const int64_t *index, int64_t n);
 int64_t *cells_of(const Pack *pack, Part part);
 const char *text_of(const Pack *pack, Part part);
 const char *name_of(const Pack *pack, const char *kind, int64_t number, char *buffer, size_t size);
@@ -78,6 +81,8 @@ typedef struct {
     int64_t inputs, n_inputs, given, n_given, given_width, devices, n_devices, rows, n_rows, row_width;
 } Frame;
 
+struct LoopMemory;
+
 typedef struct {
     Pack pack;
     Entry *tick, *run_bridged;
@@ -92,12 +97,14 @@ typedef struct {
     Frame frame;
 } Loop;
 
+int loop_read(Loop *loop, const char *folder);
 int loop_open(Loop *loop, const char *folder);
+int loop_try(Loop *loop);
 int loop_tick(Loop *loop);
 int loop_step(Loop *loop);
 int loop_use(Loop *loop, int64_t *index, int64_t n_index, double *value, int64_t n_value, int64_t n_work);
 int command_from(const Pack *pack, const char *text, double record[MESSAGE_CELLS]);
-void print_state(const Loop *loop, const double *row, int64_t missed, double latest);
+void print_state(const Loop *loop, const double *row, const struct LoopMemory *memory);
 
 /* --- files of rows (rows.c) --------------------------------------------------------------------------------------- */
 
@@ -118,7 +125,7 @@ typedef struct {
 
 typedef struct {
     int file;
-    int64_t size; /* bytes */
+    int64_t size; /* bytes, of complete records */
 } RowsFile;
 
 int rows_create(RowsFile *rows, const char *path, const Pack *pack, int64_t width);
@@ -126,7 +133,9 @@ int rows_add(RowsFile *rows, uint32_t kind, const void *cells, int64_t n);
 int rows_close(RowsFile *rows);
 
 int replay(Loop *loop, const char *path, const char *out);
-int run_lockstep(Loop *loop, int64_t ticks, const char *const *orders, int n_orders, const char *out);
+enum { MOST_ORDERS = 256 };
+
+int run_lockstep(Loop *loop, int64_t ticks, const char *const *texts, int n_orders, const char *out);
 
 /* --- shared memory (memory.c), as in hilserver/realtime ----------------------------------------------------------- */
 
@@ -148,14 +157,15 @@ typedef struct {
     size_t size;
 } Segment;
 
-/* What the loop shares with others: rows, commands, signs of life. */
-typedef struct {
+/* What the loop shares with others: rows, commands, signs of life. `info`: the loop's process, whether it is to end,
+   missed ticks, latest start in ns. */
+typedef struct LoopMemory {
     Segment segment;
     int64_t *info, *supervisor, *heartbeat, *mailbox;
     Ring ring;
 } LoopMemory;
 
-enum { RING_ROWS = 512, MAILBOX_SLOTS = 64 };
+enum { RING_ROWS = 512, MAILBOX_SLOTS = 64, PROCESS_AT = 0, STOP_AT, MISSED_AT = 3, LATEST_AT };
 
 int segment_create(Segment *segment, const char *name, size_t size, const int64_t shape[4]);
 int segment_attach(Segment *segment, const char *name, int64_t shape[4]);
@@ -170,7 +180,7 @@ int memory_create(LoopMemory *m, const char *name, int64_t width);
 int memory_attach(LoopMemory *m, const char *name, int64_t width);
 int memory_take(LoopMemory *m, double record[MESSAGE_CELLS]);
 int64_t memory_post(LoopMemory *m, const double record[MESSAGE_CELLS]);
-const double *memory_record(const LoopMemory *m, int64_t sequence);
+int memory_copy(const LoopMemory *m, int64_t sequence, double record[MESSAGE_CELLS]);
 void beat(int64_t *heartbeat);
 
 /* --- devices with workers (worker.c) ------------------------------------------------------------------------------ */
@@ -187,7 +197,8 @@ typedef struct {
 int device_open(Device *device, const Loop *loop, const Worker *place);
 void device_read(Device *device, Loop *loop);
 void device_write(Device *device, Loop *loop);
-int device_make_safe(Device *device);
+void device_request_safe(Device *device);
+int device_is_safe(Device *device);
 void device_close(Device *device);
 
 /* --- real time (realtime.c) --------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
    - sample: number of failures so far; raw value of each input; time of each, s; raw value of each output as the device
      has confirmed it; time of the command with which it came, s;
    - command: time, s; 1 to write these values, 2 to write the safe ones; raw value of each output.
-   All times are of CLOCK_MONOTONIC. */
+   All times are of CLOCK_MONOTONIC: a sample whose time is none, or is in the future, counts as none. */
 #include "runner.h"
 
 #include <math.h>
@@ -16,6 +16,7 @@
 #include <time.h>
 
 enum { LINE = 64, ROWS = 64, WRITE = 1, MAKE_SAFE = 2, VALUES = 2, MADE_SAFE = 1 };
+static const double AHEAD = 0.1; /* s, by which a time may be in the future: it is another clock's otherwise */
 
 /* Create the memory of a device. The worker attaches to it when it starts. */
 int device_open(Device *device, const Loop *loop, const Worker *place) {
@@ -37,6 +38,13 @@ int device_open(Device *device, const Loop *loop, const Worker *place) {
     return 1;
 }
 
+/* The age of what has this time, s. */
+static double age_of(double time, double present) {
+    double age = present - time;
+    if (!(age >= -AHEAD)) return (double)INFINITY;
+    return age > 0.0 ? age : 0.0;
+}
+
 /* Fill the raw readings of the row, their ages, the confirmed outputs, and the number of failures. */
 void device_read(Device *device, Loop *loop) {
     const Head *h = loop->pack.head;
@@ -49,7 +57,7 @@ void device_read(Device *device, Loop *loop) {
     double time = now();
     for (int64_t i = 0; i < w->n_inputs; i++) {
         raw[i] = is_there ? values[i] : (double)NAN;
-        age[i] = is_there ? fmax(time - times[i], 0.0) : (double)INFINITY;
+        age[i] = is_there ? age_of(times[i], time) : (double)INFINITY;
     }
     for (int64_t i = 0; i < w->n_outputs; i++) {
         confirmed[i] = is_there ? known[i] : (double)NAN;
@@ -67,14 +75,18 @@ void device_write(Device *device, Loop *loop) {
     ring_publish(&device->commands);
 }
 
-/* Request the safe values, and wait for a second until the device has them. */
-int device_make_safe(Device *device) {
-    const struct timespec pause = {.tv_nsec = 5000000};
+/* Request the safe values. Also called while a signal is handled. */
+void device_request_safe(Device *device) {
     double *command = ring_slot(&device->commands);
     memset(command, 0, (size_t)device->commands.width * CELL);
     command[0] = now();
     command[1] = MAKE_SAFE;
     ring_publish(&device->commands);
+}
+
+/* Wait for a second until the device has the safe values that were requested. */
+int device_is_safe(Device *device) {
+    const struct timespec pause = {.tv_nsec = 5000000};
     for (int i = 0; i < 200; i++) {
         if (load(&device->state[MADE_SAFE]) >= *device->commands.published) return 1;
         nanosleep(&pause, NULL);
