@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
-from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file
+from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file, file_made
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.service.operator import RunningCircuit
@@ -21,7 +21,14 @@ from hilserver.service.operator import RunningCircuit
 SETTLED = 20.0
 """Seconds for which a circuit has run before it is compiled: who tries values, switches more often than that."""
 LOOK = 0.5
+TAKE_OVER = 0.5e-3
+"""Seconds by which a tick of the loop may last longer when it takes code over; measured: 0.25 ms."""
 _log = logging.getLogger(__name__)
+
+
+def can_take_over(rate: float, max_missed: int) -> bool:
+    """Whether a loop of so many ticks per second, which trips after more than ``max_missed`` ticks, may do so."""
+    return (max_missed + 1) / rate >= TAKE_OVER
 
 
 class CompiledCircuit:
@@ -70,6 +77,4 @@ async def _compiled(index: Indices) -> Path:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    if (file := compiled_file(index)) is None:
-        raise HilserverError(error.decode(errors="replace").strip() or "it can't be compiled.")
-    return file
+    return file_made(index, error)
