@@ -16,6 +16,7 @@ from subprocess import DEVNULL, PIPE
 from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file, file_made
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
+from hilserver.rig.settings import LoopSettings
 from hilserver.service.operator import RunningCircuit
 
 SETTLED = 20.0
@@ -26,9 +27,9 @@ TAKE_OVER = 0.5e-3
 _log = logging.getLogger(__name__)
 
 
-def can_take_over(rate: float, max_missed: int) -> bool:
-    """Whether a loop of so many ticks per second, which trips after more than ``max_missed`` ticks, may do so."""
-    return (max_missed + 1) / rate >= TAKE_OVER
+def may_take_over(loop: LoopSettings, rate: float) -> bool:
+    """Whether a loop of so many ticks per second is to use such code, and would not trip when it takes it over."""
+    return loop.compiled_circuit and (loop.max_missed + 1) / rate >= TAKE_OVER
 
 
 class CompiledCircuit:

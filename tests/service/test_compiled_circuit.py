@@ -17,8 +17,9 @@ from hilserver.compiler import compiled_program
 from hilserver.compiler.circuit_code import FILE, compile_for, folder_of
 from hilserver.errors import HilserverError
 from hilserver.rig.build import load_rig
+from hilserver.rig.settings import LoopSettings
 from hilserver.service import compiled_circuit
-from hilserver.service.compiled_circuit import CompiledCircuit, can_take_over
+from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
 from hilserver.service.operator import Operator
 from hilserver.simulation.replay import replay_log
 
@@ -117,7 +118,9 @@ def test_code_that_cannot_be_loaded_is_not_given_to_the_loop(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("rate", "max_missed", "taken"), [(1e3, 0, True), (1e4, 5, True), (2e4, 5, False)])
 def test_a_loop_that_would_trip_takes_no_code_over(rate: float, max_missed: int, taken: bool) -> None:
-    assert can_take_over(rate, max_missed) is taken
+    loop = LoopSettings(max_missed=max_missed)
+    assert may_take_over(loop, rate) is taken
+    assert not may_take_over(loop.model_copy(update={"compiled_circuit": False}), rate)
 
 
 @pytest.mark.realtime
