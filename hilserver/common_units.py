@@ -1,7 +1,7 @@
 """The common units without pint, which takes a process 0.1 s to load: products of words and their conversion.
 
-Amounts have those methods of pint's quantities that `hilserver.units` calls, and give the same numbers, bit for bit:
-the factors of a conversion are multiplied in pint's order.
+Amounts have those methods of pint's quantities that `hilserver.units` calls, and give the same numbers: the factors of
+a conversion are multiplied in pint's order. (What is left to the rounding of the last digit, `round_trip` removes.)
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class CommonAmount:
         return self.dimensionality == dimension_of(unit)
 
     def to(self, unit: str) -> CommonAmount:
-        """The same in another unit that `is_compatible_with` accepts."""
+        """The same in another unit. Raises ValueError if it `is_compatible_with` this one not."""
+        if not self.is_compatible_with(unit):
+            raise ValueError(f"{self.unit or 'a number'} can't be converted to {unit}")
         if powers_of(self.unit) == powers_of(unit):
             return CommonAmount(self.magnitude, unit)
         return CommonAmount(self.magnitude * _conversion(self.unit, unit), unit)

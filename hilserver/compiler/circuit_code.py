@@ -26,7 +26,7 @@ from hilserver.circuit.engine import CALLS, CODE, N_CALLS, N_SAMPLED, SAMPLED
 from hilserver.circuit.library import FIRST_OWN_KIND, MAX_OWN_KINDS
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import SYMBOL, Program
-from hilserver.compiler.levels import level_of_this_machine
+from hilserver.compiler.loading import level_used
 from hilserver.compiler.seal import is_sealed, require_seal
 from hilserver.compiler.sources import cache_folder, cache_root, fingerprint
 from hilserver.errors import HilserverError
@@ -69,11 +69,16 @@ def compile_for(index: Indices) -> Path:
     """
     import subprocess  # not loaded by the real-time process
 
+    if (found := _in_cache(index)) is not None:
+        return found
+    return file_made(index, subprocess.run(COMPILE, input=index.tobytes(), capture_output=True).stderr)
+
+
+def file_made(index: Indices, error: bytes) -> Path:
+    """The same after COMPILE has ended with this text as its error. Raises HilserverError if it has made none."""
     if (found := _in_cache(index)) is None:
-        done = subprocess.run(COMPILE, input=index.tobytes(), capture_output=True)
-        found = _in_cache(index)
-        if found is None:
-            raise HilserverError(f"the circuit can't be compiled: {done.stderr.decode(errors='replace').strip()}")
+        reason = error.decode(errors="replace").strip() or "the compiler did not finish."
+        raise HilserverError(f"the circuit can't be compiled: {reason}")
     return found
 
 
@@ -125,7 +130,7 @@ def folder_of(index: Indices) -> Path:
 
 def _name(index: Indices) -> str:
     """Name of the folder of a circuit's code: a hash of all on which it depends."""
-    meaning = f"{fingerprint()} {level_of_this_machine()}".encode() + without_code(index).tobytes()
+    meaning = f"{fingerprint()} {level_used()}".encode() + without_code(index).tobytes()
     return f"circuit-{hashlib.sha256(meaning).hexdigest()[:16]}"
 
 

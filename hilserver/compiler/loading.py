@@ -58,9 +58,7 @@ def found_file() -> Path | None:
 
     Raises HilserverError if the one in the cache is not the one that hilserver has put there.
     """
-    level = os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()
-    if level not in levels():
-        raise HilserverError(f"{LEVEL_VARIABLE}={level}: must be one of {', '.join(levels())}.")
+    level = level_used()
     if (shipped := _complete(SHIPPED, level)) is not None:
         return shipped
     folder = folder_in_cache()
@@ -68,6 +66,17 @@ def found_file() -> Path | None:
         return None
     require_seal(folder)
     return _complete(folder, level)
+
+
+def level_used() -> str:
+    """The level whose code is run: that of the processor, or that in LEVEL_VARIABLE.
+
+    Raises HilserverError if there is no such level.
+    """
+    level = os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()
+    if level not in levels():
+        raise HilserverError(f"{LEVEL_VARIABLE}={level}: must be one of {', '.join(levels())}.")
+    return level
 
 
 def _complete(folder: Path, level: str) -> Path | None:

@@ -59,12 +59,12 @@ def link(objects: Sequence[Path], path: Path, exported: str = "") -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mathematics = ctypes.util.find_library("m") or "libm.so.6"
-    command = [*_linker(), "-shared", "-o", str(path), *map(str, objects), f"-l:{mathematics}"]
+    command = [*linker(), "-shared", "-o", str(path), *map(str, objects), f"-l:{mathematics}"]
     if exported:
         script = objects[-1].with_suffix(".exported")
         script.write_text(f"{{ global: {exported} local: *; }};\n")
         option = f"--version-script={script}"
-        command += ["-l:libc.so.6", f"-Wl,{option}" if len(_linker()) == 1 else option]
+        command += ["-l:libc.so.6", f"-Wl,{option}" if len(linker()) == 1 else option]
     _run(command, "the compiled program can't be linked")
 
 
@@ -112,8 +112,11 @@ def _c_compiler(level: str, glibc: str = "") -> list[str]:
     return [_found_compiler()]
 
 
-def _linker() -> list[str]:
-    """The command of a linker with the folders of this system's C library, or else that of a compiler, which links."""
+def linker() -> list[str]:
+    """The command of a linker with the folders of this system's C library, or else that of a compiler, which links.
+
+    Raises HilserverError if there is neither.
+    """
     folders = [f"-L{folder}" for folder in _library_folders()]
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "ld.lld", *folders]

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hilserver.compiler.sources import only_one, state_folder
@@ -37,6 +37,21 @@ def sealed(folder: Path) -> Iterator[None]:
         else:
             _empty(folder)
         yield
+        seal(folder)
+
+
+def fill_once(folder: Path, fill: Callable[[Path], object]) -> None:
+    """Fill a folder of the cache and seal it, unless that has been done; waits for a process that is doing it.
+
+    Unlike in `sealed`, what is sealed stays as it is, so that other processes can use it at any time. Raises
+    HilserverError if the files are not those that were sealed.
+    """
+    with only_one(folder):
+        if is_sealed(folder):
+            require_seal(folder)
+            return
+        _empty(folder)
+        fill(folder)
         seal(folder)
 
 

@@ -21,10 +21,9 @@ import numpy as np
 from hilserver.circuit.dispatch import ARRAYS, TABLES
 from hilserver.circuit.library import FIRST_OWN_KIND
 from hilserver.compiler.circuit_code import ENTRY, FILE, folder_of, without_code
-from hilserver.compiler.levels import level_of_this_machine
-from hilserver.compiler.loading import circuit_bitcode
-from hilserver.compiler.machine_code import link, write_object
-from hilserver.compiler.seal import sealed
+from hilserver.compiler.loading import circuit_bitcode, level_used
+from hilserver.compiler.machine_code import link, linker, write_object
+from hilserver.compiler.seal import fill_once
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.tick.program import OWN_KERNEL, OWN_TABLE
@@ -40,13 +39,14 @@ LOWEST_PRIORITY = 19
 
 def write_code(index: Indices, file: Path) -> None:
     """Compile for a circuit of this index into a shared library. Raises HilserverError if there is no linker."""
+    linker()  # without one, the compiler need not run
     module = llvm.parse_bitcode(circuit_bitcode().read_bytes())
     module.link_in(llvm.parse_assembly("\n".join(_text(index))))
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
             item.linkage = "external" if item.name in (ENTRY, OWN_TABLE) else "internal"
     compiled = file.with_suffix(".o")
-    write_object(module.as_bitcode(), level_of_this_machine(), compiled)
+    write_object(module.as_bitcode(), level_used(), compiled)
     link([compiled], file)
     compiled.unlink()
 
@@ -89,16 +89,14 @@ def _evaluate(index: Indices, symbol: str, number: int, table: int) -> Iterator[
 
 
 def main() -> None:
-    """Compile for the index on the standard input into the cache, at the lowest priority."""
+    """Compile for the index on the standard input into the cache, at the lowest priority, unless that has been done."""
     os.nice(LOWEST_PRIORITY)
     index = without_code(np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint64))
-    folder = folder_of(index)
-    with sealed(folder):
-        write_code(index, folder / FILE)
+    fill_once(folder_of(index), lambda folder: write_code(index, folder / FILE))
 
 
 if __name__ == "__main__":
     try:
         main()
-    except HilserverError as error:
+    except (HilserverError, OSError, RuntimeError) as error:  # no linker; a full disk; an LLVM that is too old
         sys.exit(str(error))

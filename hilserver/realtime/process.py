@@ -232,7 +232,7 @@ class Loop:
         self._bind()
 
     def _use_code(self, payload: Bytes) -> None:
-        """Integrate with the code compiled for the running circuit, in the file of a message, which takes 0.1 ms.
+        """Integrate with the code compiled for the running circuit, in the file of a message, which takes 0.25 ms.
 
         Code of a circuit that has been replaced in the meantime is not used.
         """

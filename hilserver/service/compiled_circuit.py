@@ -15,15 +15,23 @@ from math import ceil
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
-from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file
+from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file, file_made
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
+from hilserver.rig.settings import LoopSettings
 from hilserver.service.operator import RunningCircuit
 
 SETTLED = 20.0
 """Seconds for which a circuit has run before it is compiled: who tries values, switches more often than that."""
 LOOK = 0.5
+TAKE_OVER = 0.5e-3
+"""Seconds by which a tick of the loop may last longer when it takes code over; measured: 0.25 ms."""
 _log = logging.getLogger(__name__)
+
+
+def may_take_over(loop: LoopSettings, rate: float) -> bool:
+    """Whether a loop of so many ticks per second is to use such code, and would not trip when it takes it over."""
+    return loop.compiled_circuit and (loop.max_missed + 1) / rate >= TAKE_OVER
 
 
 class CompiledCircuit:
@@ -74,6 +82,4 @@ async def _compiled(index: Indices) -> Path:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    if (file := compiled_file(index)) is None:
-        raise HilserverError(error.decode(errors="replace").strip() or "it can't be compiled.")
-    return file
+    return file_made(index, error)

@@ -6,6 +6,7 @@ that the real-time process does not need: what is loaded before a fork stays in 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -79,3 +80,5 @@ def _call_itself(command: str) -> None:
     text = command.encode()[: max(end - start - 1, 0)]
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, text, len(text))
+    with contextlib.suppress(OSError):  # so that ``pkill hilserver`` ends the supervisor, which ends the rest
+        Path("/proc/self/comm").write_text("python")

@@ -16,6 +16,7 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
+from hilserver.compiler.circuit_code import address
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import Arm, ArmTrigger, BeginPlayout, CircuitCommand, Command, React, TriggerCommand
@@ -106,9 +107,13 @@ class Operator:
             self._recent.append(self.running)
 
     async def use_code(self, circuit: RunningCircuit, file: Path) -> bool:
-        """Let the loop run a circuit with its code, in this file; whether the loop still runs this circuit."""
+        """Let the loop run a circuit with its code, in this file; whether the loop still runs this circuit.
+
+        Raises OSError if the file can't be loaded: it is loaded here first, so that the loop finds it in memory.
+        """
         if self._posted is not None or circuit.version != self.running.version:
             return False
+        address(circuit.packed.index, self._program, file)
         await self._post(LoopCommand("", CommandKind.CODE, float(circuit.version), about={"file": str(file)}))
         return True
 

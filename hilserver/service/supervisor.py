@@ -30,7 +30,7 @@ from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.children import Child, Prepared, all_ready
-from hilserver.service.compiled_circuit import CompiledCircuit
+from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
 from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.loop import LoopProcesses, end_predecessor
@@ -186,7 +186,7 @@ class Supervisor:
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
         if self.rig.settings.arming.virtual_commissioning:
             _background(stack, "the check before arming", lambda: check.keep(functools.partial(tell, "arming")))
-        if self.rig.settings.loop.compiled_circuit:
+        if may_take_over(self.rig.settings.loop, self.rig.clock_rate):
             compiled = CompiledCircuit(lambda: operator.running, operator.use_code)
             _background(stack, "compiling the circuit", lambda: compiled.keep(functools.partial(tell, "compiling")))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))

@@ -20,6 +20,9 @@ from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import circuit_code, compiled_program
 from hilserver.compiler.circuit_code import address, compile_for, compiled_file, running, with_code
+from hilserver.compiler.levels import levels
+from hilserver.compiler.loading import LEVEL_VARIABLE
+from hilserver.compiler.seal import fill_once
 from hilserver.errors import HilserverError
 from hilserver.rig.build import load_rig
 from hilserver.simulation.circuit_run import read_circuit_file
@@ -101,6 +104,25 @@ def test_a_changed_file_in_the_cache_is_refused(monkeypatch: pytest.MonkeyPatch,
         (tmp_path / name).write_bytes((file.parent / name).read_bytes())
     with pytest.raises(HilserverError, match="has not written here"):
         compiled_file(index)
+
+
+def test_the_code_is_found_in_the_folder_that_replaces_a_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """That of this user below the temporary folder, where the usual one can't be created."""
+    monkeypatch.setattr(circuit_code, "cache_root", lambda: tmp_path / "not created")
+    monkeypatch.setattr(circuit_code, "folder_of", lambda index: tmp_path / "circuit")
+    fill_once(tmp_path / "circuit", lambda folder: (folder / circuit_code.FILE).write_bytes(b""))
+    assert circuit_code.file_made(ready("crane").index, b"") == tmp_path / "circuit" / circuit_code.FILE
+    (tmp_path / "circuit" / "seal").unlink()
+    with pytest.raises(HilserverError, match="the circuit can't be compiled: no linker"):
+        circuit_code.file_made(ready("crane").index, b"no linker\n")
+
+
+def test_the_code_is_that_of_the_level_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    index, names = ready("crane").index, set()
+    for level in levels():
+        monkeypatch.setenv(LEVEL_VARIABLE, level)
+        names.add(circuit_code.folder_of(index).name)
+    assert len(names) == len(levels())
 
 
 def test_a_run_takes_the_code_as_soon_as_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:

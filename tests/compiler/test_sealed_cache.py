@@ -17,7 +17,7 @@ from own_library import OWN, rig_file
 from hilserver.circuit.own import OwnFile
 from hilserver.commissioning.doctor import check_cache
 from hilserver.compiler import loading, seal
-from hilserver.compiler.seal import KEY, SEAL, broken, broken_in, require_seal, sealed
+from hilserver.compiler.seal import KEY, SEAL, broken, broken_in, fill_once, require_seal, sealed
 from hilserver.compiler.sources import SHIPPED
 from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
@@ -124,6 +124,26 @@ def test_a_failure_leaves_it_unsealed(folder: Path) -> None:
         raise ZeroDivisionError
     assert broken(folder) is None
     assert not (folder / SEAL).exists()
+
+
+def test_a_folder_is_filled_once_and_stays_usable_for_others(folder: Path) -> None:
+    """As by two processes that compile the same circuit: the second neither fills it again nor takes its seal off."""
+
+    def never(_: Path) -> None:
+        pytest.fail("it was filled again")
+
+    fill_once(folder, never)
+    assert broken(folder) is None
+    (folder / SEAL).unlink()  # of a process that was killed
+    with pytest.raises(ZeroDivisionError):
+        fill_once(folder, lambda _: 1 // 0)
+    assert not (folder / SEAL).exists()
+    fill_once(folder, lambda empty: (empty / "made").write_text(" ".join(path.name for path in empty.iterdir())))
+    assert (folder / "made").read_text() == "lock"
+    require_seal(folder)
+    (folder / "made").write_text("other")
+    with pytest.raises(HilserverError, match="Nothing in it is used"):
+        fill_once(folder, never)
 
 
 def test_the_key_is_private_and_kept_outside_of_the_cache(folder: Path, tmp_path: Path) -> None:

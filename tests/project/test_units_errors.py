@@ -438,6 +438,11 @@ def test_the_common_units_are_those_of_pint(unit: str) -> None:
                 assert first == second
 
 
+def test_a_value_is_not_shown_in_a_unit_of_another_quantity() -> None:
+    with pytest.raises(ValueError, match="m\\^3/s can't be converted to bar"):
+        from_si(1.0, "m^3/s", "bar")
+
+
 @pytest.mark.parametrize("text", ["5 (bar", "5 bar)", "5 m^3/(s*Pa", "5 (m)*s)"])
 def test_parentheses_must_match(text: str) -> None:
     with pytest.raises(ValueError, match="has no unit that can be read"):

@@ -198,7 +198,7 @@ def test_a_stop_during_the_check_is_not_undone_by_arming(stop: type[Command]) ->
             await checked.wait()
             return ()
 
-        async def post(command: Command, order: LoopCommand) -> dict[str, Any]:
+        async def post(order: LoopCommand, *, command: Command) -> dict[str, Any]:
             posted.append(command.name)
             return {"tick": 1}
 

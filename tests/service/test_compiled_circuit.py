@@ -7,17 +7,20 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from service_bench import set_in_motion
 from service_harness import Panel, Server, eventually, read_log, talk
 
-from hilserver.compiler.circuit_code import compile_for
+from hilserver.compiler import compiled_program
+from hilserver.compiler.circuit_code import FILE, compile_for, folder_of
 from hilserver.errors import HilserverError
 from hilserver.rig.build import load_rig
+from hilserver.rig.settings import LoopSettings
 from hilserver.service import compiled_circuit
-from hilserver.service.compiled_circuit import CompiledCircuit
+from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
+from hilserver.service.operator import Operator
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in
@@ -102,6 +105,24 @@ def test_a_circuit_that_is_switched_again_is_not_compiled(compiled: list[int]) -
 
     asyncio.run(asyncio.wait_for(rig.keep(tries), 30))
     assert compiled == [rig.circuit.version]
+
+
+def test_code_that_cannot_be_loaded_is_not_given_to_the_loop(tmp_path: Path) -> None:
+    """As from a file system without the right to execute: the loop must not be said to use it."""
+    rig, no_loop = load_rig(CONFIG / "rigs/demo.toml"), cast(Any, None)
+    operator = Operator(rig, no_loop, no_loop, compiled_program(rig.library))
+    file = tmp_path / folder_of(rig.packed.index).name / FILE
+    file.parent.mkdir()
+    file.write_bytes(b"")
+    with pytest.raises(OSError, match="file too short"):
+        asyncio.run(operator.use_code(operator.running, file))
+
+
+@pytest.mark.parametrize(("rate", "max_missed", "taken"), [(1e3, 0, True), (1e4, 5, True), (2e4, 5, False)])
+def test_a_loop_that_would_trip_takes_no_code_over(rate: float, max_missed: int, taken: bool) -> None:
+    loop = LoopSettings(max_missed=max_missed)
+    assert may_take_over(loop, rate) is taken
+    assert not may_take_over(loop.model_copy(update={"compiled_circuit": False}), rate)
 
 
 @pytest.mark.realtime

@@ -440,7 +440,8 @@ from pathlib import Path
 from hilserver.realtime.reports import send_report
 def main():
     shown = Path("/proc/self/cmdline").read_text().split("\\0")[:3]
-    send_report(ready=True, shown=shown, session=os.getsid(0), files=len(os.listdir("/proc/self/fd")))
+    name = Path("/proc/self/comm").read_text()
+    send_report(ready=True, shown=shown, name=name, session=os.getsid(0), files=len(os.listdir("/proc/self/fd")))
     os.read(0, 1)
 """
     (tmp_path / "shown_child.py").write_text(text)
@@ -452,6 +453,7 @@ def main():
         for child in children:
             said = child.ready.result()
             assert said["shown"] == ["python", "-m", "shown_child"]
+            assert said["name"] == "python\n"  # not that of the supervisor, which ``pkill hilserver`` is to end
             assert said["session"] == child.process.pid
             assert said["files"] == 4  # its standard three, and the folder in which it looks
             child.kill()
