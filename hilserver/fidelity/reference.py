@@ -7,7 +7,7 @@ the rig file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,20 @@ from hilserver.simulation.packed_run import initial_values, run_packed
 
 @dataclass(frozen=True)
 class ReferenceSimulation:
-    """Virtual circuit and machine as one circuit, packed with its accounts."""
+    """Virtual circuit and machine as one circuit, packed with its accounts.
+
+    ``latest``: rows of the latest run by what it was given. All strategies of a rig are compared with the same one.
+    """
 
     circuit: Circuit
     library: Library
     packed: PackedCircuit
     machine: Machine
+    latest: dict[tuple[object, ...], Floats] = field(default_factory=dict, compare=False, repr=False)
 
     def at(self, step: IntegrationStep) -> ReferenceSimulation:
         """The same with another step."""
-        return replace(self, packed=step.of(self.packed))
+        return replace(self, packed=step.of(self.packed), latest={})
 
     def start(self, known: Mapping[str, float], *parts: tuple[PackedCircuit, Floats]) -> Floats:
         """Start values: the initial ones, replaced by those of the same name in ``parts``, then by ``known``."""
@@ -52,9 +56,15 @@ class ReferenceSimulation:
     def run(self, program: Program, dt: float, signals: Mapping[str, Floats], start: Floats) -> Floats:
         """All values (columns: ``packed.names``) at the end of every tick of ``dt`` s, from ``start`` on.
 
-        ``signals``: operator inputs and loads in every tick.
+        ``signals``: operator inputs and loads in every tick. The rows are read-only.
         """
-        return run_signals(program, self.packed, dt, signals, start)
+        given = (program, dt, *signals, *(values.tobytes() for values in signals.values()), start.tobytes())
+        if given not in self.latest:
+            self.latest.clear()
+            rows = run_signals(program, self.packed, dt, signals, start)
+            rows.flags.writeable = False
+            self.latest[given] = rows
+        return self.latest[given]
 
 
 def run_signals(

@@ -39,6 +39,7 @@ from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import CylinderRecord
+from hilserver.tick.records import plain
 
 MIN_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
@@ -72,7 +73,7 @@ class Chamber:
 
     def __init__(self, rig: Rig, valve: ValveSettings, port: str, turn: float, number: int, dt: float) -> None:
         self.port, self.turn, self.dt = port, turn, dt
-        self._rig, self._valve, self.line = rig, valve, rig.plan.cylinder[number]
+        self._rig, self._valve, self.line = rig, valve, plain(rig.plan.cylinder[number])
         self.cylinder: CylinderSettings = list(rig.settings.cylinders.values())[number]
         self._at_B = port == self.cylinder.port_B
         other = self.cylinder.port_A if self._at_B else self.cylinder.port_B

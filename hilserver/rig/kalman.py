@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from hilserver.numerics.riccati import spare_cells
 from hilserver.rig.hold import ticks_between_samples
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, RATES, SENSED, STATES, CylinderRecord
-from hilserver.tick.records import dtype_of
+from hilserver.tick.records import dtype_of, plain
 from hilserver.tick.row import CylinderState
 from hilserver.units import BAR
 
@@ -77,52 +78,73 @@ def kalman_table(settings: RigSettings, plan: Plan, rates: Mapping[str, float]) 
 @functools.lru_cache(maxsize=64)
 def _lines(cylinder: bytes, noise: Values, periods: tuple[int, ...], valves: Valves, dt: float, length: int) -> Floats:
     """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
-    m: CylinderRecord = np.frombuffer(cylinder, dtype_of(CylinderRecord))[0]
+    m = plain(np.frombuffer(cylinder, dtype_of(CylinderRecord))[0])
+    followed = _Followed.of(m, noise, periods, valves, length)
     places = np.linspace(0.0, m.stroke, GRID)
     pairs = [(rate_A / dt, rate_B / dt) for rate_A in RATES for rate_B in RATES]
-    return np.array([_gains(m, float(x), pair, noise, periods, valves, dt, length) for pair in pairs for x in places])
+    return np.array([followed.gains(m, float(x), pair, dt) for pair in pairs for x in places])
 
 
-def _gains(
-    m: CylinderRecord,
-    x: float,
-    rates: tuple[float, float],
-    noise: Values,
-    periods: tuple[int, ...],
-    valves: Valves,
-    dt: float,
-    length: int,
-) -> Floats:
-    """One line of the table: at position x, where the valves settle p_A and p_B at these rates, 1/s."""
-    usual = max((valve[0] for valve in valves if valve is not None), default=1e-3)
-    scale = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
+@dataclass(frozen=True)
+class _Followed:
+    """What is the same in all lines of a cylinder.
+
+    ``scale``: the filter's units of all states, SI; ``drive``: noise of the first STATES, per s; ``known``, ``rows``:
+    places of the states that can be determined, and of the sensors; ``seen``: what the sensors see of these states,
+    with this ``variance`` and every so many ticks (``periods``); ``unit``: from the filter's gains to SI.
+    """
+
+    scale: Floats
+    drive: Floats
+    known: Integers
+    rows: Integers
+    seen: Floats
+    variance: Floats
+    periods: Integers
+    unit: Floats
+
+    @classmethod
+    def of(cls, m: CylinderRecord, noise: Values, periods: tuple[int, ...], valves: Valves, length: int) -> _Followed:
+        """A cylinder; ``length``: ticks of the past that are states."""
+        usual = max((valve[0] for valve in valves if valve is not None), default=1e-3)
+        first = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
+        wander = np.zeros(STATES)
+        wander[FORCE] = DRIFT_FORCE * m.area_A * 1e7 / sqrt(0.1)
+        for state, valve in ((BIAS_A, valves[0]), (BIAS_B, valves[1])):
+            wander[state] = (valve[1] * valve[0] if valve is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
+        wander[X] = POSITION_NOISE
+        scale = np.concatenate([first, np.tile(first[:SENSED], length - 1)])
+        look, unit = _look(m, length, scale, 0.1 * usual)
+        known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
+        rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
+        late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
+        sigma = np.array([max(noise[i] or 0.0, MIN_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
+        drive, seen = np.diag((wander / first) ** 2), look[np.ix_(rows, known)]
+        return cls(scale, drive, known, rows, seen, sigma**2, np.array(periods)[rows], unit[rows])
+
+    def gains(self, m: CylinderRecord, x: float, rates: tuple[float, float], dt: float) -> Floats:
+        """One line of the table: at position x, where the valves settle p_A and p_B at these rates, 1/s."""
+        scale, known = self.scale, self.known
+        step, spread = _with_past(*_discrete(_motion(m, x, rates, scale[:STATES]), self.drive, dt), len(scale))
+        if len(known) < len(scale):
+            step, spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
+        gain, after = stationary(step, spread, self.seen, self.variance, self.periods)
+        full = np.zeros((len(scale), MEASUREMENTS))
+        full[known[:, None], self.rows] = gain * scale[known][:, None] / self.unit[None, :]
+        spreads = np.zeros(len(scale))
+        spreads[known] = np.sqrt(np.maximum(after.diagonal(), 0.0)) * scale[known]
+        return np.concatenate([spreads[[BIAS_A, BIAS_B]], full.ravel()])
+
+
+def _motion(m: CylinderRecord, x: float, rates: tuple[float, float], scale: Floats) -> Floats:
+    """The linearised cylinder at position x: d/dt of the states by the states, in the filter's units per s."""
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
     motion = np.zeros((STATES, STATES))
     motion[P_A, [P_A, V, BIAS_A]] = -rates[0], -m.area_A / C_A, 1.0 / C_A
     motion[P_B, [P_B, V, BIAS_B]] = -rates[1], m.area_B / C_B, 1.0 / C_B
     motion[X, V] = 1.0
     motion[V, [P_A, P_B, FORCE]] = m.area_A / m.mass, -m.area_B / m.mass, -1.0 / m.mass
-    motion = motion * scale[None, :] / scale[:, None]
-    wander = np.zeros(STATES)
-    wander[FORCE] = DRIFT_FORCE * m.area_A * 1e7 / sqrt(0.1)
-    for state, valve in ((BIAS_A, valves[0]), (BIAS_B, valves[1])):
-        wander[state] = (valve[1] * valve[0] if valve is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
-    wander[X] = POSITION_NOISE
-    step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
-    step, spread, scale = _with_past(step, spread, scale, length)
-    look, unit = _look(m, length, scale, 0.1 * usual)
-    known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
-    rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
-    late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
-    sigma = np.array([max(noise[i] or 0.0, MIN_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
-    seen = look[np.ix_(rows, known)]
-    known_step, known_spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
-    gain, after = stationary(known_step, known_spread, seen, sigma**2, np.array(periods)[rows])
-    full = np.zeros((len(scale), MEASUREMENTS))
-    full[np.ix_(known, rows)] = gain * scale[known][:, None] / unit[rows][None, :]
-    spreads = np.zeros(len(scale))
-    spreads[known] = np.sqrt(np.maximum(np.diag(after), 0.0)) * scale[known]
-    return np.concatenate([spreads[[BIAS_A, BIAS_B]], full.ravel()])
+    return motion * scale[None, :] / scale[:, None]
 
 
 def stationary(
@@ -137,14 +159,13 @@ def stationary(
     return gain, after
 
 
-def _with_past(step: Floats, spread: Floats, scale: Floats, length: int) -> tuple[Floats, Floats, Floats]:
-    """The same with p_A, p_B and x of the last ``length - 1`` ticks as states: each tick they move on by one place."""
-    n = STATES + SENSED * (length - 1)
+def _with_past(step: Floats, spread: Floats, n: int) -> tuple[Floats, Floats]:
+    """The same with n states: p_A, p_B and x of the ticks before. Each tick they move on by one place."""
     longer, noisier = np.zeros((n, n)), np.zeros((n, n))
     longer[:STATES, :STATES], noisier[:STATES, :STATES] = step, spread
     for s in range(STATES, n):
         longer[s, s - STATES if s < STATES + SENSED else s - SENSED] = 1.0
-    return longer, noisier, np.concatenate([scale, np.tile(scale[:SENSED], length - 1)])
+    return longer, noisier
 
 
 def _look(m: CylinderRecord, length: int, scale: Floats, q: float) -> tuple[Floats, Floats]:

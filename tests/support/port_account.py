@@ -15,7 +15,7 @@ import numpy as np
 
 from hilserver.circuit.program import Program
 from hilserver.fidelity.measures import rms_above
-from hilserver.fidelity.reference import reference_simulation
+from hilserver.fidelity.reference import ReferenceSimulation, reference_simulation
 from hilserver.fidelity.results import LIMITED
 from hilserver.fidelity.segments import CircuitRows, passes
 from hilserver.numerics.arrays import Floats
@@ -70,13 +70,30 @@ class Run:
     reference: Mapping[str, Floats]
 
 
-def judge(rig: Rig, strategy: str, program: Program, standstills: Sequence[tuple[float, float]] = ()) -> Judgement:
-    """Run the rig's work cycle with this strategy, and judge it. ``standstills``: begin and end in cycle time, s."""
-    run, trip = run_with(rig, strategy, program)
+def judge(
+    rig: Rig,
+    strategy: str,
+    program: Program,
+    standstills: Sequence[tuple[float, float]] = (),
+    reference: ReferenceSimulation | None = None,
+) -> Judgement:
+    """Run the rig's work cycle with this strategy, and judge it. ``standstills``: begin and end in cycle time, s.
+
+    ``reference``: `installed`, to be shared by several strategies.
+    """
+    run, trip = run_with(rig, strategy, program, reference)
     return Judgement(tripped=trip) if run is None else judged(run, standstills)
 
 
-def run_with(rig: Rig, strategy: str, program: Program) -> tuple[Run | None, str]:
+def installed(rig: Rig) -> ReferenceSimulation:
+    """The rig's circuit as if it were installed at its machine."""
+    (device,) = rig.devices
+    return reference_simulation(machine_of_device(rig, device), rig.circuit, rig.library, "")
+
+
+def run_with(
+    rig: Rig, strategy: str, program: Program, reference: ReferenceSimulation | None = None
+) -> tuple[Run | None, str]:
     """A work cycle, or why it was not completed."""
     plan = plan_on(rig.plan.block.copy())
     plan.valve["strategy_first"][:] = Strategy[strategy]
@@ -93,18 +110,17 @@ def run_with(rig: Rig, strategy: str, program: Program) -> tuple[Run | None, str
     plant = plant_circuit(tables["machine"], tables["drive"], rig.library)
     rows_of_pass = passes(record)[0]
     begin = rows_of_pass.start - 1
-    (device,) = rig.devices
-    coupled = reference_simulation(machine_of_device(rig, device), rig.circuit, rig.library, "")
+    coupled = reference or installed(rig)
     start = coupled.start({}, (plant, true[begin]), (record.circuit, record.values[begin]))
     signals = record.inputs(rows_of_pass, list(rig.settings.inputs))
-    reference = coupled.run(program, float(rig.plan.loop[0].dt), signals, start)
+    wanted = coupled.run(program, float(rig.plan.loop[0].dt), signals, start)
     part = record.part(rows_of_pass)
     return (
         Run(
             rig,
             part,
             {name: true[rows_of_pass, i] for i, name in enumerate(plant.names)},
-            {name: reference[:, i] for i, name in enumerate(coupled.packed.names)},
+            {name: wanted[:, i] for i, name in enumerate(coupled.packed.names)},
         ),
         "",
     )

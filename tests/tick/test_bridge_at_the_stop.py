@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lift_bench import both, hard, lift
 
-from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.strategies import compare
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Saturation
@@ -45,7 +45,7 @@ def test_the_piston_leaves_its_stops_as_in_the_direct_simulation(changes: dict[s
     cycle = {"joystick": {"shape": "linear", "points": [[f"{t} s", u] for t, u in points]}}
     (variant,) = (
         v
-        for v in simulate(lift(both({"cycle": {"inputs": cycle}}, changes)), ["feedback"]).variants
+        for v in compare(lift(both({"cycle": {"inputs": cycle}}, changes)), ["feedback"], chosen_by_user=True).variants
         if v.name == "feedback"
     )
     assert variant.cycle is not None

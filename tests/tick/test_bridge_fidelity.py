@@ -11,7 +11,7 @@ from lowering_bench import late
 
 from hilserver.errors import ConfigurationError
 from hilserver.fidelity.results import SegmentResult
-from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.strategies import compare
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
@@ -41,7 +41,7 @@ def true_value(run: LockstepRun, name: str) -> Floats:
 
 def deviations(rig: Rig, *strategies: str) -> dict[str, SegmentResult]:
     """Result of each strategy over the work cycle."""
-    return {v.name: v.cycle for v in simulate(rig, strategies).variants if v.cycle is not None}
+    return {v.name: v.cycle for v in compare(rig, strategies, chosen_by_user=True).variants if v.cycle is not None}
 
 
 def nrmse(cycle: SegmentResult) -> tuple[float, float]:

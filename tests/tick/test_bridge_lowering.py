@@ -17,7 +17,7 @@ from lift_bench import of_valves, true_valves
 from lowering_bench import CONFIG, SENSORS, late, lowering
 
 from hilserver.fidelity.results import SegmentResult
-from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.strategies import compare
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
@@ -32,7 +32,7 @@ HEAVIER = {"rig": {"cylinders": {"lift": {"mass": "4000 kg"}}}}
 
 def results(changes: dict[str, Any], *strategies: str) -> dict[str, tuple[float, float, float]]:
     """By strategy: NRMSE of the position, the worse one of the pressures, and the larger noise of a command."""
-    result = simulate(lowering(changes), strategies)
+    result = compare(lowering(changes), strategies, chosen_by_user=True)
     found = {}
     for variant in result.variants:
         assert variant.cycle is not None

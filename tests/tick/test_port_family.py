@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from component_bench import program
-from port_account import Judgement, judge, run_with, unbalanced
+from port_account import Judgement, installed, judge, run_with, unbalanced
 from port_circuits import KINDS
 from port_family import CLOSED, SOURCE, Case, Ready, closed
 from port_sizes import SIZES, STANDSTILLS
@@ -22,7 +22,7 @@ from hilserver.virtual_commissioning.before_arming import refusals
 
 pytestmark = pytest.mark.slow
 
-STATIC, PREDICTION, FEEDBACK = "inverse_static", "prediction", "feedback"
+LADDER = STATIC, PREDICTION, FEEDBACK = "inverse_static", "prediction", "feedback"
 POSITION = 1e-3  # NRMSE
 ALIKE = 5e-4  # NRMSE of positions that differ by the sensors' noise
 PRESSURE = 0.03  # NRMSE, of a range of at least 50 bar
@@ -90,11 +90,19 @@ WRONG: dict[Case | Ready, str] = {
 """Cases in which the machine does not move as if the circuit were installed, with the reason."""
 
 
-@functools.cache
 def found(case: Case | Ready, strategy: str) -> Judgement:
-    """The judgement of a case."""
+    """The judgement of a case. Strategies that are compared in any case are run together: one reference serves all."""
+    together = LADDER if case in TWO and strategy in LADDER else (strategy,)
+    return judgements(case, together)[strategy]
+
+
+@functools.cache
+def judgements(case: Case | Ready, strategies: tuple[str, ...]) -> dict[str, Judgement]:
+    """The same of several strategies."""
     standstills = STANDSTILLS[case.load] if isinstance(case, Case) else ()
-    return judge(case.rig(), strategy, program(), standstills)
+    rig = case.rig()
+    reference = installed(rig)
+    return {name: judge(rig, name, program(), standstills, reference) for name in strategies}
 
 
 def with_reason(cases: dict[Case | Ready, str]) -> list[Any]:
