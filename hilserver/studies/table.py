@@ -103,6 +103,17 @@ class StudyTable:
             self._writer.close()
             self._file.close()
 
+    def __enter__(self) -> StudyTable:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Finish the table, or remove what an error has left of it: for one that is not resumed."""
+        if kind is None:
+            self.finish()
+        else:
+            self.close()
+            self.stream.unlink(missing_ok=True)
+
     def finish(self) -> Path:
         """Write the Parquet file, batch by batch, and return it."""
         self.close()

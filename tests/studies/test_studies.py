@@ -287,6 +287,13 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
     (number,) = np.flatnonzero((odd == 2.0) & (volume == 1e-3))
     with pytest.raises(HilserverError, match="with these values the run failed: ZeroDivisionError"):
         repeat(study, values_of_variant(study, int(number)), "again", tmp_path / "out")
+    found = worst_case(study, "end", tmp_path / "out")
+    assert found.values["leak.odd"] == 1.0
+    assert found.values["vessel.volume"] == pytest.approx(4e-3, rel=0.02)
+    assert found.failures["impossible: ZeroDivisionError: float division by zero"] > 0
+    rows = pq.read_table(found.table).to_pandas()
+    assert len(rows) == found.runs
+    assert rows["failure"].notna().sum() == sum(found.failures.values())
 
 
 # --- what is made of it -----------------------------------------------------------------------------------------------
@@ -295,7 +302,7 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
 def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path) -> None:
     """The highest pressure at the end: the largest volume and start, the smallest conductance."""
     study = load_study(written_study(tmp_path))
-    found = worst_case(study, "end")
+    found = worst_case(study, "end", tmp_path)
     exact = float(pressure(0.5, 2.2e-3, 0.8 * CONDUCTANCE, 110e5))
     assert found.worst == pytest.approx(exact, rel=2e-3)
     assert set(found.at_limits) == {each.key for each in study.varied}
@@ -303,9 +310,23 @@ def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path)
     lowest = load_study(
         written_study(tmp_path, STUDY.replace('"final(vessel.p)"', '{ figure = "final(vessel.p)", above = "30 bar" }'))
     )
-    assert worst_case(lowest, "end").worst == pytest.approx(
+    assert worst_case(lowest, "end", tmp_path).worst == pytest.approx(
         float(pressure(0.5, 1.8e-3, 1.2 * CONDUCTANCE, 90e5)), rel=5e-3
     )
+
+
+def test_every_candidate_of_the_worst_case_is_in_a_table_for_any_number_of_processes(tmp_path: Path) -> None:
+    """With the values of a row, its run is repeated."""
+    study = load_study(written_study(tmp_path))
+    one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (1, 2))
+    assert pq.read_table(one.table).equals(pq.read_table(two.table))
+    assert (one.worst, one.values, one.runs) == (two.worst, two.values, two.runs)
+    rows = pq.read_table(one.table).to_pandas()
+    assert rows["variant"].tolist() == list(range(one.runs))
+    assert rows["end"].max() == one.worst
+    values = {each.key: float(rows[each.key].iloc[7]) for each in study.varied}
+    again = repeat(study, values, "again", tmp_path / "out")
+    assert again.figures[0] == pytest.approx(rows["end"].iloc[7], rel=1e-9)
 
 
 def test_a_run_is_repeated_as_a_circuit_run(tmp_path: Path) -> None:

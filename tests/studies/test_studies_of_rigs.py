@@ -238,7 +238,7 @@ flow = "fidelity(flow A)"
     )
     (folder / "study.toml").write_text(text)
     study = load_study(folder / "study.toml")
-    found = worst_case(study, "flow")
+    found = worst_case(study, "flow", folder / "out")
     assert found.values["drive.valve_A.nominal_flow.flow"] == pytest.approx(72.0 / 6e4, rel=0.01)
     assert "--set strategy=second_order" in found.command
     again = repeat(study, found.values, "again", folder / "out")
