@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -135,9 +137,18 @@ _received: list[_Given] = []
 
 
 def _receive(given: _Given) -> None:
-    """A worker process starts. Ctrl-C is for the process that waits for it."""
+    """A worker process starts. Ctrl-C is for the process that waits for it, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _received[:] = [given]
+
+
+def _end_with_parent() -> None:
+    """A process that is killed can't end its workers, which would wait for tasks for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @functools.cache

@@ -121,7 +121,7 @@ def worst_case(
 class _Search:
     """What the search calls with a generation: the candidates are computed, and entered into the table.
 
-    ``place``: of the figure; ``zero``: its value with a cost of 0, so that the search ends by how far it changes, not by
+    ``place``: of the figure; ``zero``: its value with a cost of 0, so that the search ends by its change, not by
     its size; ``failures``: number of candidates that failed so far, by reason; ``least``: the worst figure so far, with
     the sign of a cost.
     """

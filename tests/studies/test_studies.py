@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from math import inf
 from pathlib import Path
 
@@ -165,6 +169,17 @@ def test_a_study_states_its_progress_and_runs_only_once(tmp_path: Path) -> None:
     assert ended.table == result.file
 
 
+def test_a_study_that_is_complete_is_not_computed_again_when_resumed(tmp_path: Path) -> None:
+    study = load_study(written_study(tmp_path))
+    first = run_study(study, tmp_path)
+    again = run_study(study, tmp_path, resume=True)
+    assert again.runs == 0
+    assert again.table.equals(first.table)
+    changed = load_study(written_study(tmp_path, STUDY.replace("± 20 %", "± 10 %")))
+    assert run_study(changed, tmp_path, resume=True).runs == 40
+    assert run_study(changed, tmp_path).runs == 40
+
+
 def test_another_study_is_not_continued(tmp_path: Path) -> None:
     file = written_study(tmp_path)
 
@@ -202,6 +217,37 @@ def test_nobody_computes_variants_for_which_nobody_waits() -> None:
     with pytest.raises(StoppedError):
         evaluated_by(run, np.arange(9.0)[:, None], 0, 1, is_stopped=lambda: len(seen) == 3)
     assert seen == [0.0, 1.0, 2.0]
+
+
+KILLED = """
+import multiprocessing, os, signal
+import numpy as np
+from study_bench import FunctionSubject, slow
+from hilserver.studies.execution import evaluate
+
+if __name__ == "__main__":
+    for _ in evaluate(FunctionSubject(slow), np.zeros((400, 1)), 1, workers=2, batch=1):
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_with_the_one_that_waits_for_them_even_if_it_is_killed(tmp_path: Path) -> None:
+    """They hold its standard output: it ends with the last of them."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    support = str(Path(__file__).parents[1] / "support")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([support, str(Path(__file__).parents[2])])}
+    done = subprocess.run(
+        [sys.executable, script],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        timeout=30.0,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len(done.stdout.split()) == 2
 
 
 # --- runs that fail ---------------------------------------------------------------------------------------------------
