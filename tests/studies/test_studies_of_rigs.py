@@ -10,8 +10,11 @@ import pytest
 from command_line import Command
 from study_bench import CONFIG, lift_files, replace_in
 
+from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.vary import strategy_for
+from hilserver.margins.margins import margins
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.studies.measured import read_columns
@@ -222,6 +225,29 @@ def test_an_impossible_value_and_a_slow_run_are_named(folder: Path) -> None:
     slow = run(folder, STUDY.replace("[vary]", 'time_limit = "1 us"\n[vary]').replace("samples = 6", "samples = 2"))
     assert set(slow.failures()) == {0, 1}
     assert all("given up" in reason for reason in slow.failures().values())
+
+
+def test_margins_of_a_variant_are_those_of_its_rig(folder: Path) -> None:
+    """The capacity of a valve grows with its nominal flow; the delay is that of the strategy."""
+    text = STUDY[: STUDY.index("[vary]")].replace("latin_hypercube", "grid").replace("samples = 6", "levels = 2")
+    text += """
+[vary]
+"told.valves.A.nominal_flow.flow" = "± 20 %"
+[figures]
+capacity = { figure = "margin(capacity A)", above = 1.0 }
+delay = "margin(delay)"
+"""
+    result = run(folder, text)
+    assert result.failures() == {}
+    capacity, nominal = result.column("capacity"), result.nominal["capacity"]
+    assert capacity == pytest.approx([0.8 * nominal, 1.2 * nominal], rel=1e-6)
+    rig = load_rig(folder / "rigs/lift.toml")
+    found = margins(rig, compiled_program(rig.library))
+    assert nominal == min(each.margin for each in found.capacity.capacities if each.valve == "A")
+    delay = found.delay.of(result.study.settings.strategy or strategy_for(rig, None))
+    assert delay is not None
+    assert result.nominal["delay"] == delay.margin
+    assert result.worst(result.study.figures[1], 1) == [int(np.argmin(result.column("delay")))]
 
 
 def test_the_worst_case_and_its_repetition(folder: Path, hilserver: Command) -> None:
