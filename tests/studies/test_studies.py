@@ -17,6 +17,7 @@ from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, i
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StoredStudy, studies_in
+from hilserver.studies import worst
 from hilserver.studies.execution import DIED, StoppedError, evaluate, evaluated_by
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.report import failures_grid, write_study
@@ -361,8 +362,11 @@ def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path)
     )
 
 
-def test_every_candidate_of_the_worst_case_is_in_a_table_for_any_number_of_processes(tmp_path: Path) -> None:
+def test_every_candidate_of_the_worst_case_is_in_a_table_for_any_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the values of a row, its run is repeated."""
+    monkeypatch.setattr(worst, "GENERATIONS", 4)
     study = load_study(written_study(tmp_path))
     one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (1, 2))
     assert pq.read_table(one.table).equals(pq.read_table(two.table))

@@ -17,6 +17,7 @@ from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.studies import worst
 from hilserver.studies.measured import read_columns
 from hilserver.studies.report import write_study
 from hilserver.studies.settings import load_study
@@ -250,8 +251,9 @@ delay = "margin(delay)"
     assert result.worst(result.study.figures[1], 1) == [int(np.argmin(result.column("delay")))]
 
 
-def test_the_worst_case_and_its_repetition(folder: Path, hilserver: Command) -> None:
+def test_the_worst_case_and_its_repetition(folder: Path, hilserver: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The valve that is farthest from what the bridge is told, and the command that repeats it."""
+    monkeypatch.setattr(worst, "GENERATIONS", 8)  # enough for two quantities
     text = (
         STUDY[: STUDY.index("[vary]")]
         + """
