@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,7 +71,7 @@ def study(
         raise HilserverError(f"--cluster is for a whole study, not for {chosen[0]}: leave one of them out.")
     loaded = load_study(file, trust=trust)
     if worst is not None:
-        _worst(loaded, worst)
+        _worst(loaded, worst, workers, out)
     elif repeat is not None or set_:
         _once(loaded, repeat, set_ or [], out)
     else:
@@ -78,14 +79,12 @@ def study(
 
 
 def _all(loaded: Study, workers: int | None, where: str | None, resume: bool, out: Path) -> None:
-    import os
-
     from hilserver.cli.fidelity import grid_table
     from hilserver.cli.tables import new_console
     from hilserver.studies import report
     from hilserver.studies.study import run_study
 
-    processes = workers or len(os.sched_getaffinity(0))
+    processes = _processes(workers)
     with _cluster(where, processes) as cluster, _progress() as tell:
         result = run_study(loaded, out, processes, resume, tell, cluster)
     console = new_console()
@@ -131,10 +130,24 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
 
 
-def _worst(loaded: Study, name: str) -> None:
-    from hilserver.studies.worst import worst_case
+def _processes(workers: int | None) -> int:
+    """As many as there are processor cores, unless the user has said how many."""
+    return workers or len(os.sched_getaffinity(0))
 
-    found = worst_case(loaded, name)
+
+def _worst(loaded: Study, name: str, workers: int | None, out: Path) -> None:
+    from hilserver.cli.progress import progress_bar
+    from hilserver.studies.worst import GENERATIONS, POPULATION, worst_case
+
+    most = POPULATION * len(loaded.varied) * (GENERATIONS + 1)
+    with progress_bar() as tell:
+        found = worst_case(
+            loaded,
+            name,
+            out,
+            _processes(workers),
+            lambda runs: tell(f"{runs} of at most about {most} runs", min(runs / most, 1.0)),
+        )
     shown = found.figure.shown
     say(f"{name}: {shown(found.worst)} in the worst case found, {shown(found.nominal)} with nominal values.")
     for each in loaded.varied:
@@ -145,6 +158,7 @@ def _worst(loaded: Study, name: str) -> None:
     for reason, number in found.failures.items():
         say(f"{number} failed: {reason}.")
     typer.echo(f"Repeat it with: {found.command}")
+    say(f"All candidates: {found.table}")
 
 
 def _once(loaded: Study, number: int | None, settings: list[str], out: Path) -> None:

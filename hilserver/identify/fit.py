@@ -81,12 +81,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signal:
-    """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of a noisy quantity."""
+    """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of a noisy quantity.
+
+    ``weight``: 1, or less where its deviations are to count less than their noise says.
+    """
 
     name: str
     measured: Floats
     used: NDArray[np.bool_]
     summed: bool
+    weight: float = 1.0
 
 
 Flags = NDArray[np.bool_]
@@ -114,10 +118,10 @@ class Whitener:
         return np.where(used, filtered, 0.0)
 
     def for_model(self, signal: Signal) -> Whitener:
-        """With residuals that are at least the error of any model of this signal."""
+        """With residuals that are at least the error of any model of this signal, and count by its weight."""
         filtered = self(signal.measured, signal.used) * self.deviation
         least = MODEL_ERROR * float(np.sqrt(np.sum(filtered * filtered) / max(signal.used.sum(), 1)))
-        return replace(self, deviation=max(self.deviation, least))
+        return replace(self, deviation=max(self.deviation, least) / signal.weight)
 
     @classmethod
     def of(cls, residual: Floats, used: NDArray[np.bool_], summed: bool) -> Whitener:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isfinite
 from multiprocessing.synchronize import Event
 from time import perf_counter
@@ -56,13 +59,28 @@ def evaluate(
 
     ``patience``: in several processes, a run that hangs longer is given up with its process.
     """
-    starts = range(first, len(values), batch)
-    if workers <= 1:
-        run = subject.prepare()
-        for start in starts:
-            yield evaluated_by(run, values[start : start + batch], start, figures)
+    with evaluating(subject, figures, workers, patience) as run:
+        yield from run(values, first, batch)
+
+
+Run = Callable[[Floats, int, int], Iterator[Evaluated]]
+"""Evaluates the variants of a table from a number on, so many in a task, in their order."""
+
+
+@contextlib.contextmanager
+def evaluating(subject: StudySubject, figures: int, workers: int = 1, patience: Patience = FOREVER) -> Iterator[Run]:
+    """For several tables, one after the other: what is prepared, and the processes, stay until the end."""
+    if workers > 1:
+        with _Pool(subject, figures, workers, patience) as pool:
+            yield pool.evaluated
         return
-    yield from _Pool(subject, values, figures, workers, batch, patience).evaluated(starts)
+    prepared = subject.prepare()
+
+    def run(values: Floats, first: int, batch: int) -> Iterator[Evaluated]:
+        for start in range(first, len(values), batch):
+            yield evaluated_by(prepared, values[start : start + batch], start, figures)
+
+    yield run
 
 
 class StoppedError(Exception):
@@ -119,9 +137,18 @@ _received: list[_Given] = []
 
 
 def _receive(given: _Given) -> None:
-    """A worker process starts. Ctrl-C is for the process that waits for it."""
+    """A worker process starts. Ctrl-C is for the process that waits for it, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _received[:] = [given]
+
+
+def _end_with_parent() -> None:
+    """A process that is killed can't end its workers, which would wait for tasks for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @functools.cache
@@ -135,66 +162,66 @@ def _task(values: Floats, first: int, figures: int) -> Evaluated:
     return evaluated_by(_prepared(), values, first, figures, given.patience, given.stop.is_set)
 
 
-@dataclass
 class _Pool:
     """Worker processes. When one of them dies, its task is repeated variant by variant, to find the one that did it."""
 
-    subject: StudySubject
-    values: Floats
-    figures: int
-    workers: int
-    batch: int
-    patience: Patience
-    stop: Event = field(default_factory=SPAWN.Event)
+    def __init__(self, subject: StudySubject, figures: int, workers: int, patience: Patience) -> None:
+        self._given = _Given(subject, patience, SPAWN.Event())
+        self._figures, self._workers = figures, workers
 
-    def evaluated(self, starts: range) -> Iterator[Evaluated]:
-        waiting, running = deque(starts), deque[tuple[int, Future[Evaluated]]]()
-        executor = self._executor(self.workers)
+    def __enter__(self) -> _Pool:
+        self._executor = self._started(self._workers)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._given.stop.set()  # what is running could take minutes
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def evaluated(self, values: Floats, first: int, batch: int) -> Iterator[Evaluated]:
+        """See `Run`."""
+        waiting, running = deque(range(first, len(values), batch)), deque[tuple[int, Future[Evaluated]]]()
+        while waiting or running:
+            while waiting and len(running) < AHEAD * self._workers:
+                start = waiting.popleft()
+                running.append((start, self._submitted(self._executor, values[start : start + batch], start)))
+            start, future = running.popleft()
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                self._executor.shutdown(wait=False, cancel_futures=True)
+                self._executor = self._started(self._workers)
+                yield self._one_by_one(values[start : start + batch], start)
+                again = [each for each, _ in running]
+                running = deque(
+                    (each, self._submitted(self._executor, values[each : each + batch], each)) for each in again
+                )
+
+    def _started(self, workers: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(workers, mp_context=SPAWN, initializer=_receive, initargs=(self._given,))
+
+    def _submitted(self, executor: ProcessPoolExecutor, values: Floats, first: int) -> Future[Evaluated]:
         try:
-            while waiting or running:
-                while waiting and len(running) < AHEAD * self.workers:
-                    start = waiting.popleft()
-                    running.append((start, self._submitted(executor, start, self.batch)))
-                start, future = running.popleft()
-                try:
-                    yield future.result()
-                except BrokenProcessPool:
-                    executor.shutdown(wait=False, cancel_futures=True)
-                    executor = self._executor(self.workers)
-                    yield self._one_by_one(start)
-                    again = [each for each, _ in running]
-                    running = deque((each, self._submitted(executor, each, self.batch)) for each in again)
-        finally:
-            self.stop.set()  # what is running could take minutes
-            executor.shutdown(wait=True, cancel_futures=True)
-
-    def _executor(self, workers: int) -> ProcessPoolExecutor:
-        given = _Given(self.subject, self.patience, self.stop)
-        return ProcessPoolExecutor(workers, mp_context=SPAWN, initializer=_receive, initargs=(given,))
-
-    def _submitted(self, executor: ProcessPoolExecutor, start: int, number: int) -> Future[Evaluated]:
-        try:
-            return executor.submit(_task, self.values[start : start + number], start, self.figures)
+            return executor.submit(_task, values, first, self._figures)
         except BrokenProcessPool as error:  # by a task before it
             failed: Future[Evaluated] = Future()
             failed.set_exception(error)
             return failed
 
-    def _one_by_one(self, start: int) -> Evaluated:
+    def _one_by_one(self, values: Floats, first: int) -> Evaluated:
         """The variants of a task whose process has died, each in a process of its own once one has died again."""
         rows, failures, spent = list[Floats](), dict[int, str](), 0.0
-        executor = self._executor(1)
+        executor = self._started(1)
         try:
-            for number in range(start, min(start + self.batch, len(self.values))):
+            for number in range(first, first + len(values)):
                 try:
-                    found = self._submitted(executor, number, 1).result()
+                    found = self._submitted(executor, values[number - first][None], number).result()
                 except BrokenProcessPool:
                     executor.shutdown(wait=False)
-                    executor = self._executor(1)
-                    found = Evaluated(number, np.full((1, self.figures), np.nan), {number: DIED})
+                    executor = self._started(1)
+                    found = Evaluated(number, np.full((1, self._figures), np.nan), {number: DIED})
                 rows.append(found.figures)
                 failures |= found.failures
                 spent += found.spent
         finally:
             executor.shutdown(wait=True)
-        return Evaluated(start, np.concatenate(rows), failures, spent)
+        return Evaluated(first, np.concatenate(rows), failures, spent)

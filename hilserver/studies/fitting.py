@@ -203,7 +203,7 @@ def fit_circuit(
     before = [model.quantities(own) for model in models]
     fitted = tuple(round((1.0 - held_out) * len(log.time)) for log in measured)
     signals = [
-        Signal(f"{log.name}: {name}", values, np.arange(len(log.time)) < n, False)
+        Signal(f"{log.name}: {name}", values, np.arange(len(log.time)) < n, False, log.weights.get(name, 1.0))
         for log, n in zip(measured, fitted, strict=True)
         for name, values in log.quantities.items()
     ]

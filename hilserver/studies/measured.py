@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,12 @@ class LogColumn(Datasheet):
         default=None,
         description="what they stand for; default: the column is in SI units",
         examples=[["0 bar", "250 bar"]],
+    )
+    weight: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="of a measured quantity: 0.5 lets a deviation count half, as if its noise were twice as large",
     )
 
     @model_validator(mode="after")
@@ -72,7 +78,7 @@ class LogColumns(Datasheet):
 class MeasuredLog:
     """The samples of a log: ``time`` from 0 s on, inputs and measured quantities by name, SI.
 
-    ``offset``: time of the first sample in the log, s.
+    ``offset``: time of the first sample in the log, s; ``weights``: of the quantities, 1 where none is given.
     """
 
     file: Path
@@ -80,6 +86,7 @@ class MeasuredLog:
     inputs: Mapping[str, Floats]
     quantities: Mapping[str, Floats]
     offset: float = 0.0
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -153,7 +160,8 @@ def read_measured(
             raise ConfigurationError([Problem(as_sentence(error), f"columns.{name}")]) from None
     driving = {name: found[name] for name in known_inputs if name in found}
     measured = {name: line for name, line in found.items() if name not in driving}
-    return MeasuredLog(file, time - time[0], driving, measured, float(time[0]))
+    weights = {name: wanted[name].weight for name in measured}
+    return MeasuredLog(file, time - time[0], driving, measured, float(time[0]), weights)
 
 
 def _same_names(file: Path, names: tuple[str, ...]) -> dict[str, LogColumn]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time as clock
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,14 @@ from hilserver.compiler import compiled_program
 from hilserver.fidelity.cycle_run import NotCompletedError, run_cycle_on
 from hilserver.fidelity.results import LIMITED, SegmentResult
 from hilserver.fidelity.step import IntegrationStep
+from hilserver.fidelity.vary import strategy_for
+from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Unpaced
 from hilserver.simulation.step_error import HALVINGS
-from hilserver.studies.figures import FIDELITY, SATURATED, Figure
+from hilserver.studies.figures import FIDELITY, MARGIN, SATURATED, Figure
 from hilserver.studies.subject import VariantFailedError, reason_of
 from hilserver.studies.varied_rig import CIRCUIT, RigValues
 from hilserver.tick.bridge.ladder import Strategy
@@ -169,7 +171,29 @@ class CycleRuns(RunsOfRig):
                 plant_key(rig, device, name): run.true_values[:, k] for k, name in enumerate(run.comparison.plant.names)
             },
         }
+        if any(figure.reduction == MARGIN for figure in self.subject.figures):  # takes some tenths of a second
+            known = dict(_margins(rig, strategy or strategy_for(rig, None), self.program))
+            series |= {name: np.full(len(run.result.time), known[name]) for name in known}
         return [_course(figure, run.result, series) for figure in self.subject.figures]
+
+
+def margin_names(valves: Iterable[str]) -> list[str]:
+    """The margins of a rig with these valves."""
+    return [*(f"{what} {valve}" for valve in valves for what in ("capacity", "speed")), "delay"]
+
+
+def _margins(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[str, float]]:
+    """The smallest margins of each valve, and that of the delay, by name; NaN for one that is unlimited or unknown."""
+    found = margins(rig, program)
+    least = dict.fromkeys(margin_names(rig.settings.valves), np.inf)
+    for each in found.capacity.capacities:
+        least[f"capacity {each.valve}"] = min(least[f"capacity {each.valve}"], each.margin)
+    for speed in found.capacity.speeds:
+        least[f"speed {speed.valve}"] = min(least[f"speed {speed.valve}"], speed.margin)
+    if (delay := found.delay.of(strategy)) is not None:
+        least["delay"] = delay.margin
+    for name, margin in least.items():
+        yield name, float(margin) if np.isfinite(margin) else np.nan
 
 
 def _course(figure: Figure, result: SegmentResult, series: Mapping[str, Floats]) -> Course:

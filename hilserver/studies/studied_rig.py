@@ -21,9 +21,9 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.run import units_of
 from hilserver.rig.build import Rig, load_rig
 from hilserver.studies.component_types import ComponentChoice, component_choice
-from hilserver.studies.figures import FIDELITY, SATURATED, Figure
+from hilserver.studies.figures import FIDELITY, MARGIN, SATURATED, Figure
 from hilserver.studies.quantities import known_key
-from hilserver.studies.rig_runs import STRATEGY, RigSubject, plant_key
+from hilserver.studies.rig_runs import STRATEGY, RigSubject, margin_names, plant_key
 from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns, VariantFailedError
 from hilserver.studies.unknown_values import UNKNOWN, choice_of_unknown, usual_values
 from hilserver.studies.varied import VariedValue, choice_of
@@ -96,9 +96,14 @@ class StudiedRig:
 
     @property
     def special(self) -> Mapping[str, Mapping[str, str]]:
-        """What is compared with the reference simulation, and the valves."""
+        """What is compared with the reference simulation, the valves, and the margins."""
         compared = dict.fromkeys((each.name for each in Comparison.of(self.rig).quantities()), "")
-        return {FIDELITY: compared, SATURATED: dict.fromkeys(self.rig.settings.valves, "")}
+        valves = self.rig.settings.valves
+        return {
+            FIDELITY: compared,
+            SATURATED: dict.fromkeys(valves, ""),
+            MARGIN: dict.fromkeys(margin_names(valves), ""),
+        }
 
     def find(self, key: str) -> str:
         """The key of a quantity. Raises ValueError that names similar ones."""

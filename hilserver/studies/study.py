@@ -21,7 +21,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StudyState, write_state
 from hilserver.studies.cluster import Cluster
 from hilserver.studies.execution import BATCH, Evaluated, evaluate, patience_with
-from hilserver.studies.figures import PASSED, Figure
+from hilserver.studies.figures import MARGIN, PASSED, Figure
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
@@ -124,8 +124,8 @@ class StudyResult:
 
 
 def is_worse_low(figure: Figure) -> bool:
-    """Whether small values of a figure are the bad ones: it has a lower limit only, or is a share of verdicts."""
-    return figure.reduction == PASSED or (isfinite(figure.above) and not isfinite(figure.below))
+    """Whether small values of a figure are the bad ones: it has a lower limit only, or is a verdict or a margin."""
+    return figure.reduction in (PASSED, MARGIN) or (isfinite(figure.above) and not isfinite(figure.below))
 
 
 def plan_of(study: Study) -> Floats:

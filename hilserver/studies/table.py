@@ -63,11 +63,20 @@ class StudyTable:
             self._file = self.stream.open("wb")
             self._lock()
             self._writer = pa.ipc.new_stream(self._file, schema)
-            for batch in complete_batches(earlier, schema) if resume and earlier.exists() else ():
+            for batch in self._earlier(earlier) if resume else ():
                 self._write(batch)
             earlier.unlink(missing_ok=True)
         except OSError as error:
             raise HilserverError(f"{stem.parent}: can't be written to: {error.strerror or error}.") from error
+
+    def _earlier(self, stream: Path) -> Iterator[pa.RecordBatch]:
+        """What has been computed before: by a study that was interrupted, or by this one, which is complete then."""
+        if stream.exists():
+            yield from complete_batches(stream, self.schema)
+        elif self.parquet.exists():
+            with pq.ParquetFile(self.parquet) as table:
+                if table.schema_arrow.equals(self.schema, check_metadata=True):
+                    yield from table.iter_batches()
 
     def _lock(self) -> None:
         """States that the study runs, until its process ends."""
@@ -102,6 +111,17 @@ class StudyTable:
         with suppress(OSError):  # of a full disk; what is missing is computed again
             self._writer.close()
             self._file.close()
+
+    def __enter__(self) -> StudyTable:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Finish the table, or remove what an error has left of it: for one that is not resumed."""
+        if kind is None:
+            self.finish()
+        else:
+            self.close()
+            self.stream.unlink(missing_ok=True)
 
     def finish(self) -> Path:
         """Write the Parquet file, batch by batch, and return it."""

@@ -6,23 +6,27 @@ Source: Storn and Price, J. Global Optim. 11 (1997) 341.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import differential_evolution
 
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
+from hilserver.studies.execution import Run, evaluating, patience_with
 from hilserver.studies.figures import Figure
 from hilserver.studies.settings import Study
-from hilserver.studies.study import is_worse_low, prepared
-from hilserver.studies.subject import VariantFailedError
+from hilserver.studies.study import identity_of, is_worse_low, prepared
+from hilserver.studies.table import StudyTable, table_schema
 
 POPULATION, GENERATIONS = 8, 40
 """Candidates per quantity in a generation, and maximum number of generations."""
 CONVERGED = 1e-3
-"""Spread of the figure over a generation, as a fraction of its mean, at which the search ends."""
+"""Spread of the figure over a generation, as a fraction of its mean change from the nominal run, at which the search
+ends."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class WorstCase:
 
     ``nominal``: with the circuit's own values; ``at_limits``: quantities that are at an end of their tolerance;
     ``failures``: number of candidates that failed, by reason; ``converged``: whether the search came to an end.
+    ``table``: file with all candidates.
     """
 
     study: Study
@@ -42,6 +47,7 @@ class WorstCase:
     runs: int
     failures: dict[str, int]
     converged: bool
+    table: Path
 
     @property
     def command(self) -> str:
@@ -51,44 +57,44 @@ class WorstCase:
         return f"hilserver study {shlex.quote(str(self.study.file))} {values}"
 
 
-def worst_case(study: Study, name: str) -> WorstCase:
+def worst_case(
+    study: Study, name: str, folder: Path, workers: int = 1, progress: Callable[[int], None] = lambda runs: None
+) -> WorstCase:
     """Search the worst value of a figure: the largest, or the smallest if it has a lower limit only.
 
-    Raises HilserverError if there is no such figure, or if all candidates fail.
+    All candidates are written to a table in ``folder``, in their order, which does not depend on the number of
+    processes. ``progress`` is called with the number of runs done. Raises HilserverError if there is no such figure,
+    if all candidates fail, or if the table can't be written.
     """
     figures = {figure.name: k for k, figure in enumerate(study.figures)}
     if name not in figures:
         raise HilserverError(f"{study.file}: {name} is not a figure of the study.{did_you_mean(name, figures)}")
     place, figure = figures[name], study.figures[figures[name]]
-    sign, runs, failures = (1.0 if is_worse_low(figure) else -1.0), prepared(study), dict[str, int]()
-    tolerances = [each.tolerance for each in study.varied]
-
-    def values_at(candidate: Floats) -> Floats:
-        return np.array([t.steps[int(x)] if t.steps else x for t, x in zip(tolerances, candidate, strict=True)])
-
-    def cost(candidate: Floats) -> float:
-        try:
-            found = float(runs(values_at(candidate))[place])
-        except VariantFailedError as error:
-            failures[str(error)] = failures.get(str(error), 0) + 1
-            return inf
-        return sign * found if isfinite(found) else inf
-
-    found = differential_evolution(
-        cost,
-        [(0.0, len(t.steps) - 1.0) if t.steps else (t.lower, t.upper) for t in tolerances],
-        integrality=[bool(t.steps) for t in tolerances],
-        popsize=POPULATION,
-        maxiter=GENERATIONS,
-        tol=CONVERGED,
-        rng=study.settings.seed,
-        init="sobol",
-        polish=False,
+    runs, tolerances = prepared(study), [each.tolerance for each in study.varied]
+    patience = patience_with(study.settings.time_limit)
+    table = StudyTable(
+        folder / f"{study.name}-worst", table_schema(study.varied, study.figures, identity_of(study)), resume=False
     )
+    with table, evaluating(study.subject, len(figures), workers, patience) as run:
+        nominal = float(runs.nominal[place])
+        search = _Search(study, run, table, place, nominal if isfinite(nominal) else 0.0, workers, progress)
+        found = differential_evolution(
+            search,
+            [(0.0, len(t.steps) - 1.0) if t.steps else (t.lower, t.upper) for t in tolerances],
+            integrality=[bool(t.steps) for t in tolerances],
+            popsize=POPULATION,
+            maxiter=GENERATIONS,
+            tol=CONVERGED,
+            rng=study.settings.seed,
+            init="sobol",
+            polish=False,
+            updating="deferred",
+            vectorized=True,
+        )
+    failures = search.failures
     if not isfinite(found.fun):
         raise HilserverError(f"{study.file}: no candidate has the figure {name}: {next(iter(failures), 'it is NaN')}.")
-    values = values_at(found.x)
-    nominal = float(runs.nominal[place])
+    values = search.values(found.x)
     keyed = {each.key: float(x) for each, x in zip(study.varied, values, strict=True)}
     ends = tuple(
         each.key
@@ -98,5 +104,64 @@ def worst_case(study: Study, name: str) -> WorstCase:
         < 0.01 * (each.tolerance.upper - each.tolerance.lower)
     )
     return WorstCase(
-        study, figure, sign * float(found.fun), nominal, keyed, ends, int(found.nfev), failures, bool(found.success)
+        study,
+        figure,
+        search.sign * search.least,
+        nominal,
+        keyed,
+        ends,
+        table.done,
+        failures,
+        bool(found.success),
+        table.parquet,
     )
+
+
+@dataclass
+class _Search:
+    """What the search calls with a generation: the candidates are computed, and entered into the table.
+
+    ``place``: of the figure; ``zero``: its value with a cost of 0, so that the search ends by its change, not by
+    its size; ``failures``: number of candidates that failed so far, by reason; ``least``: the worst figure so far, with
+    the sign of a cost.
+    """
+
+    study: Study
+    run: Run
+    table: StudyTable
+    place: int
+    zero: float
+    workers: int
+    progress: Callable[[int], None]
+    failures: dict[str, int] = field(default_factory=dict)
+    least: float = inf
+
+    @property
+    def sign(self) -> float:
+        """Of the figure as a cost."""
+        return 1.0 if is_worse_low(self.study.figures[self.place]) else -1.0
+
+    def values(self, candidates: Floats) -> Floats:
+        """The values of candidates, the last axis: of steps, the search has their numbers."""
+        found = np.array(candidates, dtype=float)
+        for k, each in enumerate(self.study.varied):
+            if steps := each.tolerance.steps:
+                found[..., k] = np.asarray(steps)[found[..., k].astype(int)]
+        return found
+
+    def __call__(self, candidates: Floats) -> Floats:
+        """The costs of a generation; a column for each candidate."""
+        values, figures = self.values(candidates.T), list[Floats]()
+        first, choices = self.table.done, [each.choices for each in self.study.varied]
+        for found in self.run(values, 0, -(-len(values) // self.workers)):
+            here = slice(found.first, found.first + len(found.figures))
+            for reason in found.failures.values():
+                self.failures[reason] = self.failures.get(reason, 0) + 1
+            failures = {first + number: reason for number, reason in found.failures.items()}
+            self.table.append(values[here], replace(found, first=first + found.first, failures=failures), choices)
+            figures.append(found.figures[:, self.place])
+            self.progress(self.table.done)
+        signed = self.sign * np.concatenate(figures)
+        costs = np.where(np.isfinite(signed), signed, inf)
+        self.least = min(self.least, float(costs.min()))
+        return costs - self.sign * self.zero

@@ -102,6 +102,15 @@ class Engine:
 
 def compiled(circuit: Circuit, folder: Path) -> Path:
     """The C program with this circuit's parameters."""
+    write_parameters(circuit, folder)
+    binary = folder / "verification_step"
+    source = HERE / "verification_step.c"
+    subprocess.run(["gcc", "-O3", "-march=native", f"-I{folder}", source, "-o", binary, "-lm"], check=True)
+    return binary
+
+
+def write_parameters(circuit: Circuit, folder: Path) -> None:
+    """A header with the parameters of the verification circuit, for the programs in C."""
     known = {placed.name: placed.component.parameters(circuit.fluid) for placed in circuit.placed}
     pump, relief, valve, cylinder = (known[name] for name in ("pump", "relief", "main_valve", "cylinder"))
     numbers = {
@@ -122,10 +131,6 @@ def compiled(circuit: Circuit, folder: Path) -> Path:
         "X_START": circuit.starts["rod"].position,
     }
     (folder / "parameters.h").write_text("".join(f"#define {name} {value!r}\n" for name, value in numbers.items()))
-    binary = folder / "verification_step"
-    source = HERE / "verification_step.c"
-    subprocess.run(["gcc", "-O3", "-march=native", f"-I{folder}", source, "-o", binary, "-lm"], check=True)
-    return binary
 
 
 if __name__ == "__main__":

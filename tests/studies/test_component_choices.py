@@ -135,7 +135,7 @@ def test_other_plans(tmp_path: Path) -> None:
 
 def test_the_worst_type_is_found_and_repeated(tmp_path: Path) -> None:
     study = load_study(written_study(tmp_path, CHOICE))
-    found = worst_case(study, "end")
+    found = worst_case(study, "end", tmp_path)
     assert "--set capillary=laminar_restrictor" in found.command
     again = repeat(study, found.values, "again", tmp_path / "out")
     assert again.figures[0] == pytest.approx(found.worst, rel=1e-9)

@@ -197,6 +197,28 @@ def test_columns_have_names_and_scales_of_their_own(tmp_path: Path) -> None:
         fit_circuit(circuit_file(tmp_path), [log], [FLOW], read_columns(columns))
 
 
+def test_of_contradicting_columns_the_one_with_more_weight_counts(tmp_path: Path) -> None:
+    """A flow sensor that reads a tenth too much. Equal weights change nothing, and don't make the interval narrower."""
+    log = written_log(tmp_path, 1, 2.0)
+    time, p = np.loadtxt(log, delimiter=",", skiprows=1).T
+    flow = 1.1 * 2.0 * L_MIN / 100e5 * p + np.random.default_rng(7).normal(0.0, 0.01 * L_MIN, len(p))
+    rows = (f"{t!r},{a!r},{b!r}" for t, a, b in zip(time.tolist(), p.tolist(), flow.tolist(), strict=True))
+    log.write_text("\n".join(["time,p,q", *rows, ""]))
+
+    def of(pressure: float, flow: float) -> FitOfCircuit:
+        columns = tmp_path / "columns.toml"
+        text = f'"vessel.p" = {{ column = "p", weight = {pressure} }}\n'
+        columns.write_text(f'[columns]\n{text}"capillary.q_B" = {{ column = "q", weight = {flow} }}\n')
+        return fit_circuit(circuit_file(tmp_path), [log], [FLOW], read_columns(columns))
+
+    assert of(1.0, 0.001).value(FLOW) == pytest.approx(2.0 * L_MIN, rel=0.01)
+    assert of(0.001, 1.0).value(FLOW) > 1.05 * 2.0 * L_MIN
+    assert of(0.5, 0.5).value(FLOW) == pytest.approx(of(1.0, 1.0).value(FLOW), rel=1e-3)
+    assert of(0.5, 0.5).interval(FLOW) > 0.9 * of(1.0, 1.0).interval(FLOW)
+    with pytest.raises(ConfigurationError, match="weight"):
+        of(1.0, 2.0)
+
+
 @pytest.mark.parametrize(("name", "high"), [("healthy_a", "B.p"), ("healthy_b", "B.p"), ("seal_defect", "A.p")])
 def test_real_logs_of_an_actuator(name: str, high: str, tmp_path: Path) -> None:
     """The leaking seal leaks most: 6.2 ± 0.7e-5 l/min at 100 bar against 4.0 ± 1.5e-5 and 3.4 ± 0.6e-5."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from math import inf
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, i
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StoredStudy, studies_in
+from hilserver.studies import worst
 from hilserver.studies.execution import DIED, StoppedError, evaluate, evaluated_by
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.report import failures_grid, write_study
@@ -165,6 +170,17 @@ def test_a_study_states_its_progress_and_runs_only_once(tmp_path: Path) -> None:
     assert ended.table == result.file
 
 
+def test_a_study_that_is_complete_is_not_computed_again_when_resumed(tmp_path: Path) -> None:
+    study = load_study(written_study(tmp_path))
+    first = run_study(study, tmp_path)
+    again = run_study(study, tmp_path, resume=True)
+    assert again.runs == 0
+    assert again.table.equals(first.table)
+    changed = load_study(written_study(tmp_path, STUDY.replace("± 20 %", "± 10 %")))
+    assert run_study(changed, tmp_path, resume=True).runs == 40
+    assert run_study(changed, tmp_path).runs == 40
+
+
 def test_another_study_is_not_continued(tmp_path: Path) -> None:
     file = written_study(tmp_path)
 
@@ -202,6 +218,37 @@ def test_nobody_computes_variants_for_which_nobody_waits() -> None:
     with pytest.raises(StoppedError):
         evaluated_by(run, np.arange(9.0)[:, None], 0, 1, is_stopped=lambda: len(seen) == 3)
     assert seen == [0.0, 1.0, 2.0]
+
+
+KILLED = """
+import multiprocessing, os, signal
+import numpy as np
+from study_bench import FunctionSubject, slow
+from hilserver.studies.execution import evaluate
+
+if __name__ == "__main__":
+    for _ in evaluate(FunctionSubject(slow), np.zeros((400, 1)), 1, workers=2, batch=1):
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_with_the_one_that_waits_for_them_even_if_it_is_killed(tmp_path: Path) -> None:
+    """They hold its standard output: it ends with the last of them."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    support = str(Path(__file__).parents[1] / "support")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([support, str(Path(__file__).parents[2])])}
+    done = subprocess.run(
+        [sys.executable, script],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        timeout=30.0,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len(done.stdout.split()) == 2
 
 
 # --- runs that fail ---------------------------------------------------------------------------------------------------
@@ -287,6 +334,13 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
     (number,) = np.flatnonzero((odd == 2.0) & (volume == 1e-3))
     with pytest.raises(HilserverError, match="with these values the run failed: ZeroDivisionError"):
         repeat(study, values_of_variant(study, int(number)), "again", tmp_path / "out")
+    found = worst_case(study, "end", tmp_path / "out")
+    assert found.values["leak.odd"] == 1.0
+    assert found.values["vessel.volume"] == pytest.approx(4e-3, rel=0.02)
+    assert found.failures["impossible: ZeroDivisionError: float division by zero"] > 0
+    rows = pq.read_table(found.table).to_pandas()
+    assert len(rows) == found.runs
+    assert rows["failure"].notna().sum() == sum(found.failures.values())
 
 
 # --- what is made of it -----------------------------------------------------------------------------------------------
@@ -295,7 +349,7 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
 def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path) -> None:
     """The highest pressure at the end: the largest volume and start, the smallest conductance."""
     study = load_study(written_study(tmp_path))
-    found = worst_case(study, "end")
+    found = worst_case(study, "end", tmp_path)
     exact = float(pressure(0.5, 2.2e-3, 0.8 * CONDUCTANCE, 110e5))
     assert found.worst == pytest.approx(exact, rel=2e-3)
     assert set(found.at_limits) == {each.key for each in study.varied}
@@ -303,9 +357,26 @@ def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path)
     lowest = load_study(
         written_study(tmp_path, STUDY.replace('"final(vessel.p)"', '{ figure = "final(vessel.p)", above = "30 bar" }'))
     )
-    assert worst_case(lowest, "end").worst == pytest.approx(
+    assert worst_case(lowest, "end", tmp_path).worst == pytest.approx(
         float(pressure(0.5, 1.8e-3, 1.2 * CONDUCTANCE, 90e5)), rel=5e-3
     )
+
+
+def test_every_candidate_of_the_worst_case_is_in_a_table_for_any_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the values of a row, its run is repeated."""
+    monkeypatch.setattr(worst, "GENERATIONS", 4)
+    study = load_study(written_study(tmp_path))
+    one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (1, 2))
+    assert pq.read_table(one.table).equals(pq.read_table(two.table))
+    assert (one.worst, one.values, one.runs) == (two.worst, two.values, two.runs)
+    rows = pq.read_table(one.table).to_pandas()
+    assert rows["variant"].tolist() == list(range(one.runs))
+    assert rows["end"].max() == one.worst
+    values = {each.key: float(rows[each.key].iloc[7]) for each in study.varied}
+    again = repeat(study, values, "again", tmp_path / "out")
+    assert again.figures[0] == pytest.approx(rows["end"].iloc[7], rel=1e-9)
 
 
 def test_a_run_is_repeated_as_a_circuit_run(tmp_path: Path) -> None:

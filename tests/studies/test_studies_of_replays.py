@@ -240,7 +240,7 @@ def test_other_processes_and_the_worst_case_give_the_same(recorded: Path, hilser
     assert [sent(row).tolist() for row in result.values] == [
         list(row) for row in zip(*(result.column(f.name) for f in result.study.figures), strict=True)
     ]
-    found = worst_case(result.study, "changed")
+    found = worst_case(result.study, "changed", recorded / "out")
     assert found.values["circuit.hole.diameter"] == pytest.approx(3.6e-3, rel=1e-2)
     assert "--set 'circuit.hole.diameter=0.0036" in found.command or "0.00359" in found.command
     said = hilserver("study", result.study.file, "--set", "circuit.hole.diameter=3.6 mm", "-o", recorded / "out")

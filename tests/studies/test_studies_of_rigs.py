@@ -10,10 +10,14 @@ import pytest
 from command_line import Command
 from study_bench import CONFIG, lift_files, replace_in
 
+from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.vary import strategy_for
+from hilserver.margins.margins import margins
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.studies import worst
 from hilserver.studies.measured import read_columns
 from hilserver.studies.report import write_study
 from hilserver.studies.settings import load_study
@@ -224,8 +228,32 @@ def test_an_impossible_value_and_a_slow_run_are_named(folder: Path) -> None:
     assert all("given up" in reason for reason in slow.failures().values())
 
 
-def test_the_worst_case_and_its_repetition(folder: Path, hilserver: Command) -> None:
+def test_margins_of_a_variant_are_those_of_its_rig(folder: Path) -> None:
+    """The capacity of a valve grows with its nominal flow; the delay is that of the strategy."""
+    text = STUDY[: STUDY.index("[vary]")].replace("latin_hypercube", "grid").replace("samples = 6", "levels = 2")
+    text += """
+[vary]
+"told.valves.A.nominal_flow.flow" = "± 20 %"
+[figures]
+capacity = { figure = "margin(capacity A)", above = 1.0 }
+delay = "margin(delay)"
+"""
+    result = run(folder, text)
+    assert result.failures() == {}
+    capacity, nominal = result.column("capacity"), result.nominal["capacity"]
+    assert capacity == pytest.approx([0.8 * nominal, 1.2 * nominal], rel=1e-6)
+    rig = load_rig(folder / "rigs/lift.toml")
+    found = margins(rig, compiled_program(rig.library))
+    assert nominal == min(each.margin for each in found.capacity.capacities if each.valve == "A")
+    delay = found.delay.of(result.study.settings.strategy or strategy_for(rig, None))
+    assert delay is not None
+    assert result.nominal["delay"] == delay.margin
+    assert result.worst(result.study.figures[1], 1) == [int(np.argmin(result.column("delay")))]
+
+
+def test_the_worst_case_and_its_repetition(folder: Path, hilserver: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The valve that is farthest from what the bridge is told, and the command that repeats it."""
+    monkeypatch.setattr(worst, "GENERATIONS", 8)  # enough for two quantities
     text = (
         STUDY[: STUDY.index("[vary]")]
         + """
@@ -238,7 +266,7 @@ flow = "fidelity(flow A)"
     )
     (folder / "study.toml").write_text(text)
     study = load_study(folder / "study.toml")
-    found = worst_case(study, "flow")
+    found = worst_case(study, "flow", folder / "out")
     assert found.values["drive.valve_A.nominal_flow.flow"] == pytest.approx(72.0 / 6e4, rel=0.01)
     assert "--set strategy=second_order" in found.command
     again = repeat(study, found.values, "again", folder / "out")

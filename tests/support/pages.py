@@ -70,7 +70,7 @@ IN_A_TEST = (
     (r"^(hilserver rths .*--plants) 20", r"\1 1"),
     (r"^(hilserver size .*--samples) 4", r"\1 2"),
     (
-        r"^hilserver study (?!.*--(set|repeat|worst))",
+        r"^hilserver study (?!.*--(set|repeat))",
         r"\g<0>--workers 1 ",
     ),  # of a few runs; a process's start takes 2 s
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
