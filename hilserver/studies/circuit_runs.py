@@ -36,7 +36,8 @@ class CircuitSubject:
     """A circuit as written, what drives it, which values are varied, and the figures of a run.
 
     ``varied``: short keys; ``ranges``: the lowest and the highest value of each, SI. ``tick``, ``duration``: s.
-    ``choices``: for those of ``varied`` that are components, the tables that they are chosen from.
+    ``choices``: for those of ``varied`` that are components, the tables that they are chosen from. ``measured``: times,
+    s, and values, SI, of what is held over each tick as in a real-time loop: pressures at the machine's ports.
     """
 
     file: str
@@ -50,6 +51,7 @@ class CircuitSubject:
     figures: tuple[Figure, ...] = ()
     limit: float = LIMIT
     choices: Choices = field(default_factory=dict)
+    measured: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
     def prepare(self) -> CircuitRuns:
         """Packed, driven, and run once with the circuit's own values."""
@@ -76,7 +78,9 @@ class CircuitRuns:
         self.time = np.arange(1.0, ticks + 1.0) * subject.tick
         inputs = subject.cycle.inputs if subject.cycle is not None else {}
         self._held = tuple(name for name in circuit.inputs() if name in inputs and not is_continuous(inputs[name]))
-        self._given = given_inputs(subject.cycle, self._held, ticks, subject.tick)
+        given, begins = given_inputs(subject.cycle, self._held, ticks, subject.tick), np.arange(ticks) * subject.tick
+        self._given = np.column_stack([given, *(np.interp(begins, *line) for line in subject.measured.values())])
+        self._held += tuple(subject.measured)
         self.names = self.varied.packed.names
         self.wanted = list(dict.fromkeys(figure.quantity for figure in subject.figures))
         self.computed = 0.0

@@ -1,8 +1,10 @@
 r"""Parameters of a circuit from recorded data: least squares on the error of its simulation.
 
 The circuit is driven by the recorded inputs and simulated from the beginning of the log to its end; nothing measured
-corrects it in between. The weights of the quantities, and intervals that hold for residuals that are not white, are
-those of :mod:`hilserver.identify.fit`. The initial values of measured nodes are identified as well, for each log.
+corrects it in between. A circuit that is connected to a machine is driven by the pressures measured at its ports, too,
+held over each tick as the real-time loop does: its error is that of a replay. The weights of the quantities, and
+intervals that hold for residuals that are not white, are those of :mod:`hilserver.identify.fit`. The initial values of
+measured nodes are identified as well, for each log.
 """
 
 from __future__ import annotations
@@ -190,12 +192,11 @@ def fit_circuit(
     """
     library = circuit_library(file)
     circuit = read_circuit_file(file, library)
-    if circuit.rig_ports():
-        text = f"is connected to the machine ({RIG}{circuit.rig_ports()[0]}): a fit needs a circuit that is complete."
-        raise ConfigurationError([Problem(text, "components", str(file))])
     parameters = _free(circuit, free, str(file))
     names = _quantities(circuit, library, str(file))
-    measured = tuple(read_measured(log, circuit.inputs(), names, columns, start, end) for log in logs)
+    driving = (*circuit.inputs(), *_pressures(circuit))
+    measured = tuple(read_measured(log, driving, names, columns, start, end) for log in logs)
+    _require_pressures(circuit, measured, str(file))
     models = [_Model.of(circuit, library, str(file), log, parameters, tick, k) for k, log in enumerate(measured)]
     own = {parameter.key: parameter.start for parameter in parameters}
     for model in models:
@@ -244,6 +245,27 @@ def _free(circuit: Circuit, free: Sequence[str], file: str) -> tuple[FreeParamet
     return tuple(found)
 
 
+def _pressures(circuit: Circuit) -> list[str]:
+    """The measured pressures at the machine's ports to which a circuit is connected."""
+    return [f"{RIG}{port}.p" for port in circuit.rig_ports()]
+
+
+def _require_pressures(circuit: Circuit, logs: Sequence[MeasuredLog], file: str) -> None:
+    """Raises ConfigurationError where a log lacks the pressure at a port of the machine."""
+    problems = [
+        Problem(
+            f"is connected to the machine, and {log.file} has no {name}: say which column it is, with --columns.",
+            name.removesuffix(".p"),
+            file,
+        )
+        for log in logs
+        for name in _pressures(circuit)
+        if name not in log.inputs
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
 def _quantities(circuit: Circuit, library: Library, file: str) -> tuple[str, ...]:
     """All quantities of a run of the circuit."""
     return pack(circuit, library, file=file).names
@@ -277,8 +299,9 @@ class _Model:
         ranges = [(p.lower, p.upper) for p in parameters]
         ranges += [(each.lower, each.upper) for each in initial.values()]
         subject = CircuitSubject(
-            file, table, library.own, log.cycle(), float(log.time[-1]) + tick, tick,
+            file, table, library.own, log.cycle(circuit.inputs()), float(log.time[-1]) + tick, tick,
             (*(p.key for p in parameters), *initial), tuple(ranges),
+            measured={name: (log.time, log.inputs[name]) for name in _pressures(circuit)},
         )  # fmt: skip
         try:
             runs = subject.prepare()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,19 +93,20 @@ class MeasuredLog:
         """The name of the file without its suffix."""
         return self.file.stem
 
-    def cycle(self) -> CycleSettings | None:
-        """The recorded inputs as a work cycle with straight lines between the samples; None without any.
+    def cycle(self, names: Container[str]) -> CycleSettings | None:
+        """The recorded inputs of these names as a work cycle with straight lines between the samples; None without any.
 
         Its thousands of points are finite and ascending already: they are not validated as a file's are.
         """
-        if not self.inputs:
-            return None
         entries = {
             name: CycleInput.model_construct(
                 shape="linear", points=tuple(zip(self.time.tolist(), values.tolist(), strict=True)), sweep=None
             )
             for name, values in self.inputs.items()
+            if name in names
         }
+        if not entries:
+            return None
         return CycleSettings.model_construct(description="", repeat=False, length=None, inputs=entries)
 
 

@@ -129,6 +129,35 @@ def test_a_circuit_with_inputs_is_driven_by_the_recorded_ones(tmp_path: Path) ->
     assert found.interval(flow) < 0.01 * found.value(flow)
 
 
+PORT = """
+[components.supply]
+type = "pressure_source"
+ports = { P = "P" }
+pressure = "140 bar"
+[components.edge]
+type = "orifice"
+ports = { A = "P", B = "rig.A" }
+nominal_flow = { flow = "30 l/min", drop = "35 bar" }
+"""
+
+
+def test_a_circuit_at_a_machine_is_driven_by_the_pressures_at_its_ports(tmp_path: Path) -> None:
+    """The flow into the machine, with noise, by the square root law; the log has the pressure at the port."""
+    random, time = np.random.default_rng(3), np.arange(2000) * 1e-3
+    p = 60e5 + 30e5 * np.sin(3.0 * time) * np.sin(1.3 * time + 1.0)
+    flow = 40.0 * L_MIN * np.sqrt((140e5 - p) / 35e5) + random.normal(0.0, 0.3 * L_MIN, len(time))
+    log, circuit = tmp_path / "port.csv", tmp_path / "edge.toml"
+    np.savetxt(log, np.column_stack([time, p, flow]), delimiter=",", header="time,rig.A.p,rig.A.q", comments="")
+    circuit.write_text(PORT)
+    key = "edge.nominal_flow.flow"
+    found = fit_circuit(circuit, [log], [key])
+    assert found.value(key) == pytest.approx(40.0 * L_MIN, abs=2.0 * found.interval(key))
+    assert found.interval(key) < 0.01 * found.value(key)
+    np.savetxt(log, np.column_stack([time, flow]), delimiter=",", header="time,rig.A.q", comments="")
+    with pytest.raises(ConfigurationError, match=r"rig.A.*has no rig.A.p: say which column it is, with --columns"):
+        fit_circuit(circuit, [log], [key])
+
+
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
