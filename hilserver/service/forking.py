@@ -19,6 +19,8 @@ LOADED_BY_ALL = "hilserver.realtime.process"
 """Module of the real-time process. All that it imports is also needed by the simulated device and the recorder."""
 USUAL_CHILDREN = (LOADED_BY_ALL, "hilserver.realtime.device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
+OF_SERVICE_MANAGER = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Variables by which systemd says how the supervisor, and nobody else, is to notify it."""
 
 
 class Forked(NamedTuple):
@@ -59,6 +61,8 @@ def _become(module: str, *standard: int) -> NoReturn:
     code: object = 1
     try:
         os.setsid()
+        for name in OF_SERVICE_MANAGER:
+            os.environ.pop(name, None)
         for number, descriptor in enumerate(standard):
             os.dup2(descriptor, number)
         # The other children's pipes among them: they must end with the supervisor.

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Self
 
+from hilserver.service.forking import OF_SERVICE_MANAGER
+
 STARTING = 0.02
 """Seconds between two checks of the loop until it ticks."""
 LONGEST = 1.0
@@ -33,9 +35,7 @@ class Notifier:
     @classmethod
     def from_environment(cls) -> Self:
         """As in systemd's environment variables, which are removed: no child process may notify in our place."""
-        address, microseconds, pid = (
-            os.environ.pop(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-        )
+        address, microseconds, pid = (os.environ.pop(name, "") for name in OF_SERVICE_MANAGER)
         watched = microseconds.isdecimal() and int(microseconds) > 0 and pid in ("", str(os.getpid()))
         return cls(address, int(microseconds) * 1e-6 if watched else None)
 

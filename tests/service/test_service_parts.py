@@ -33,7 +33,7 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service import devices
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
-from hilserver.service.forking import fork
+from hilserver.service.forking import OF_SERVICE_MANAGER, fork
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import no_command
@@ -427,6 +427,27 @@ def test_a_forked_child_that_fails_or_is_killed(tmp_path: Path, monkeypatch: pyt
         await waiting.stop()
 
     asyncio.run(run())
+
+
+@FORKING
+def test_a_forked_child_does_not_know_the_service_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the supervisor may notify it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in OF_SERVICE_MANAGER:
+        monkeypatch.setenv(name, "1")
+    text = "import os\nfrom hilserver.realtime.reports import send_report\n"
+    text += "def main():\n    send_report(ready=True, names=sorted(os.environ))\n"
+    (tmp_path / "telling_child.py").write_text(text)
+
+    async def run() -> list[str]:
+        child = await Child.start("c", "telling_child", prepared=Prepared({"telling_child": fork("telling_child")}))
+        await all_ready(child)
+        assert await child.wait_ended() == "exit code 0"
+        return list(child.ready.result()["names"])
+
+    names = asyncio.run(run())
+    assert "PATH" in names
+    assert not {*OF_SERVICE_MANAGER} & {*names}
 
 
 @FORKING

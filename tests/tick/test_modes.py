@@ -29,6 +29,7 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
     CommandKind.RESET: [(W, None), (W, None), (W, None), (W, None), (D, Mode.SAFE), (W, None)],
     CommandKind.SET_INPUT: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
     CommandKind.STRATEGY: [(D, None)] * 6,
+    CommandKind.CODE: [(D, None)] * 6,
     CommandKind.JOG: [(W, None), (W, None), (W, None), (ResultCode.NOT_MANUAL, None), (W, None), (W, None)],
     CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
     CommandKind.SWAP: [(D, None)] * 6,
