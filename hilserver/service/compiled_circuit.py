@@ -46,8 +46,8 @@ class CompiledCircuit:
         self._running, self._use, self._settled = running, use, settled
 
     async def keep(self, tell: Callable[[str | None, str], None]) -> None:
-        """Compile each circuit that stays. ``tell``: reports what happens (no trouble; text)."""
-        done = 0
+        """Compile each circuit that stays. ``tell``: reports it once for each (no trouble; text)."""
+        done, told = 0, set[Path]()
         while True:
             await asyncio.sleep(LOOK)
             circuit = self._running()
@@ -58,7 +58,8 @@ class CompiledCircuit:
                 file = compiled_file(circuit.packed.index)
                 if file is None and can_compile() and await self._stays(circuit):
                     file = await _compiled(circuit.packed.index)
-                if file is not None and await self._use(circuit, file):
+                if file is not None and await self._use(circuit, file) and file not in told:
+                    told.add(file)
                     tell(None, "The loop integrates the circuit with code of its own now, which takes less time.")
             except (HilserverError, OSError) as error:
                 _log.warning("the circuit runs without code of its own: %s", error)
