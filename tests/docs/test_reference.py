@@ -30,6 +30,8 @@ from typer.testing import CliRunner
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import NodeStart, Solver
 from hilserver.cli import program as application
+from hilserver.compiler.circuit_code import SWITCH
+from hilserver.compiler.loading import LEVEL_VARIABLE
 from hilserver.components.base import Fluid
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
@@ -43,6 +45,7 @@ from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.scale import Scale
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
+from hilserver.service.forking import OF_SERVICE_MANAGER
 from hilserver.studies.catalogue import CatalogueFile, CatalogueValve
 from hilserver.studies.figures import FigureSettings
 from hilserver.studies.measured import LogColumns
@@ -171,11 +174,11 @@ def test_the_page_of_every_component_names_its_tests() -> None:
 def test_every_variable_of_the_environment_is_on_the_page() -> None:
     """Those that stand in the source where the environment is read."""
     there = section(PAGES["reference/commands.md"], "## Environment")
-    found = set()
+    found = {*OF_SERVICE_MANAGER, LEVEL_VARIABLE, SWITCH}
     for file in (*ROOT.glob("hilserver/**/*.py"), *ROOT.glob("drivers/**/*.py")):
         for near in re.findall(r"(?:environ|getenv|envvar)\b(?:.*\n){2}", file.read_text()):
             found |= set(re.findall(r'"([A-Z]+_[A-Z_]+|PATH)"', near))
-    assert {"HILSERVER_BROKER", "XDG_CACHE_HOME", "NOTIFY_SOCKET", "WATCHDOG_PID"} <= found
+    assert {"HILSERVER_BROKER", "XDG_CACHE_HOME", "PATH"} <= found
     assert {name for name in found if f"`{name}`" not in there} == set()
 
 
