@@ -83,7 +83,8 @@ ENVIRONMENT = (
     (
         "`HILSERVER_CIRCUIT_CODE`, `HILSERVER_CPU_LEVEL`",
         "`off`: runs without a clock use no [code compiled for a "
-        "circuit](../real-time.md#a-circuit-compiled-for-itself); the level of the processor whose program is used, such as `x86-64-v2`; both for comparisons",
+        "circuit](../real-time.md#a-circuit-compiled-for-itself); the level "
+        "of the processor whose program is used, such as `x86-64-v2`; both for comparisons",
     ),
     ("`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "of a service: notification of systemd"),
     ("`JOURNAL_STREAM`", "of a service: messages are printed without a time, because the journal adds it"),

@@ -130,13 +130,15 @@ def test_a_running_loop_takes_the_code_over_and_its_log_is_replayed(tmp_path: Pa
     compile_for(load_rig(CONFIG / "rigs/demo.toml").packed.index)  # so that the server finds it
     with Server(tmp_path) as server:
         set_in_motion(server)
+        switched: list[int] = []
 
         async def wait(user: Panel) -> None:
             await user.see("events", lambda told: any("code of its own" in event["text"] for event in told["events"]))
-            await user.do("switch", component="main_valve", set={"f45": "20 Hz"})
+            answer = await user.do("switch", component="main_valve", set={"f45": "20 Hz"})
+            switched.append(int(answer["tick"]))
 
         talk(server, wait)
-        eventually(lambda: server.logged(100))
+        eventually(lambda: server.logged(switched[0] + 100))
     (log,) = server.logs
     taken = [event["record"] for _, event in read_log(log).events if event["kind"] == "command"]
     assert CommandKind.CODE in [command_in(record).kind for record in taken]
