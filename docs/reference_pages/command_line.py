@@ -46,7 +46,7 @@ FINDINGS = {
     "check": "with `--strict` and without `--run`: there are notes",
     "channels": "with `--once`, a device does not answer",
     "demo": "as `hilserver run`",
-    "deploy": "with `--status`: the rig does not run there",
+    "deploy": "with `--status`: the rig is not running there",
     "doctor": "the rig can run, but less well than it could; 2: it cannot run on this machine with these settings",
     "log": "`log check` found damage",
     "replay": "values differ by more than the tolerance",

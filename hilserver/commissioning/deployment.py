@@ -1,6 +1,6 @@
 """Brings a rig, with the program that runs it, to another machine over ssh; and operates it there.
 
-The old release goes on running until the new one is there completely and checked by `doctor`, and runs again if the new
+The old release keeps running until the new one is there completely and checked by `doctor`, and runs again if the new
 one does not start.
 """
 
@@ -142,7 +142,7 @@ class Target:
             remedy = f"Give it your key: ssh-copy-id {self.address}"
             return f"{self.address}: refuses the login ({last}). {remedy}. {UNCHANGED}"
         reason = f"can't be reached, or the connection was lost ({last})"
-        return f"{self.address}: {reason}. What runs there goes on running."
+        return f"{self.address}: {reason}. What runs there keeps running."
 
 
 def _send(data: Bundle | None, stream: BinaryIO) -> None:

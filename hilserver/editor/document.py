@@ -34,5 +34,5 @@ def open_circuit(file: Path) -> CircuitDocument:
     library = circuit_library(file) if is_there(file) else standard_library()
     document = CircuitDocument.open(file, Parts(library, file.parent))
     if (kind := kind_of(document.table)) not in ("", "circuit", "sub-circuit"):
-        raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as a text.")
+        raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as text.")
     return document

@@ -60,7 +60,7 @@ async def run_trial(
     try:
         out, wrong = await asyncio.wait_for(child.communicate(order.encode()), patience)
     except TimeoutError:
-        return Trial(error=f"The run was given up after {patience:g} s: simulate a shorter time, or use larger steps.")
+        return Trial(error=f"The run was aborted after {patience:g} s: simulate a shorter time, or use larger steps.")
     finally:
         if child.returncode is None:
             child.kill()

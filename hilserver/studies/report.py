@@ -148,7 +148,7 @@ def sensitivity_grid(result: StudyResult, figure: Figure, most: int | None = Non
         "morris": "Mean absolute effect over the whole range of the quantity, with its 95 % interval; its deviation.",
     }.get(result.study.settings.plan, "Spearman's rank correlation, -1 … 1.")
     if found.dropped:
-        caption += f" {found.dropped} samples were left out, because a run of them failed."
+        caption += f" {found.dropped} samples were left out, because one of their runs failed."
     heads = tuple(text for text in found.heads if text)
     return Grid(("quantity", *heads), tuple(rows), caption)
 

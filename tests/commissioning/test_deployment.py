@@ -167,7 +167,7 @@ def test_a_target_that_is_gone(bench: SshBench) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         config = bench.config("gone", port=free.getsockname()[1])
-    with pytest.raises(DeploymentError, match=r"can't be reached.*refused.*goes on running"):
+    with pytest.raises(DeploymentError, match=r"can't be reached.*refused.*keeps running"):
         Target(bench.address, NAME, config).ask("facts", program="x")
 
 

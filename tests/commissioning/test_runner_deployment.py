@@ -328,7 +328,7 @@ def test_workers_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(runner_target, "load_rig", lambda file: slow_lift(100.0, "inverse_static"))
     assert deploy_runner(Path("lift.toml"), Answering("hil@rig-pc", NAME), said.append) == "1"
-    assert said[-1].startswith("warning: rig: a deployment starts no workers")
+    assert said[-1].startswith("warning: rig: deploy does not start the workers")
 
 
 def test_a_runner_that_can_not_be_executed_there(monkeypatch: pytest.MonkeyPatch) -> None:
