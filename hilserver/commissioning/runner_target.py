@@ -79,7 +79,8 @@ def deploy_runner(
     """Bring a rig to a target and let the runner run it, in place of its present release; returns the new one's name.
 
     The running release continues until the new one is complete and the runner has found no error in it there; if the
-    new one does not start, the old one is started again. Raises DeploymentError, ConfigurationError if the rig can't be used.
+    new one does not start, the old one is started again. Raises DeploymentError, and ConfigurationError if the rig
+    can't be used.
     """
     rig = load_rig(file)
     with TemporaryDirectory(prefix="hilserver-runner-") as temporary:

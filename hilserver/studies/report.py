@@ -113,7 +113,7 @@ def figures_grid(result: StudyResult) -> Grid:
         statistics = [result.nominal[figure.name], *_statistics(found)]
         rows.append((figure.name, figure.text, *map(figure.shown, statistics), str(len(found))))
     head = ("figure", "of", "nominal", "mean", "standard deviation", "smallest", *(f"{p:g} %" for p in PERCENTILES))
-    return Grid((*head, "largest", "runs"), tuple(rows), "Over all runs that have the figure; percentiles in between.")
+    return Grid((*head, "largest", "runs"), tuple(rows), "Over all runs that have the figure, with percentiles.")
 
 
 def _statistics(found: Floats) -> list[float]:
@@ -144,8 +144,8 @@ def sensitivity_grid(result: StudyResult, figure: Figure, most: int | None = Non
         for k in by_importance(result, found)[:most]
     ]
     caption = {
-        "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone; with all its interactions.",
-        "morris": "Mean absolute effect over the whole range of the quantity, with its 95 % interval; its deviation.",
+        "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone, and with all its interactions.",
+        "morris": "Mean absolute effect over the whole range of the quantity, with its 95 % interval, and the standard deviation of the effects.",
     }.get(result.study.settings.plan, "Spearman's rank correlation, -1 … 1.")
     if found.dropped:
         caption += f" {found.dropped} samples were left out, because one of their runs failed."
