@@ -280,7 +280,7 @@ def test_the_error_of_the_step_is_stated(folder: Path) -> None:
     result = run(folder)
     number = result.worst(result.study.figures[0], 1)[0]
     assert 0.0 < result.step_error(result.study.figures[0], number) < 1e-6
-    assert "Half of every integration step changes the nominal figures by: position" in result.step
+    assert "Halving every integration step changes the nominal figures by: position" in result.step
 
 
 @pytest.mark.parametrize(
