@@ -145,7 +145,7 @@ def sensitivity_grid(result: StudyResult, figure: Figure, most: int | None = Non
     ]
     caption = {
         "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone, and with all its interactions.",
-        "morris": "Mean absolute effect over the whole range, with its 95 % interval; standard deviation of the effects.",
+        "morris": "Mean absolute effect over the whole range, with 95 % interval; standard deviation of the effects.",
     }.get(result.study.settings.plan, "Spearman's rank correlation, -1 … 1.")
     if found.dropped:
         caption += f" {found.dropped} samples were left out, because one of their runs failed."
