@@ -1,4 +1,4 @@
-"""Several logs over one another: which time of each is the common time 0."""
+"""Several overlaid logs: which time of each is the common time 0."""
 
 from __future__ import annotations
 

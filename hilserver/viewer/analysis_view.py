@@ -193,7 +193,7 @@ class AnalysisView:
             self._note.set_text(str(error))
             return
         shown = self.overlay.shows_difference(one.name, other.name)
-        self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'not in the plot any more'}.")
+        self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'no longer in the plot'}.")
         self._chart.visible = False
         self._redraw()
 
