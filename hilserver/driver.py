@@ -124,7 +124,7 @@ class Driver(ABC):
 
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
-        """Devices of this kind attached to this machine, found without writing to them; by default none."""
+        """Devices of this kind attached to this computer, found without writing to them; by default none."""
         return ()
 
     @classmethod

@@ -47,7 +47,7 @@ FINDINGS = {
     "channels": "with `--once`, a device does not answer",
     "demo": "as `hilserver run`",
     "deploy": "with `--status`: the rig is not running there",
-    "doctor": "the rig can run, but less well than it could; 2: it cannot run on this machine with these settings",
+    "doctor": "the rig can run, but less well than it could; 2: it cannot run on this computer with these settings",
     "log": "`log check` found damage",
     "replay": "values differ by more than the tolerance",
     "run": "the loop died; after Ctrl-C or SIGTERM the exit code is 0",

@@ -58,7 +58,7 @@ def bench(
         typer.Option(min=0.0, help="with --compare: exit code 1 if a figure is slower by more than this percentage"),
     ] = None,
 ) -> None:
-    """Measure how fast this machine runs a rig, and where the time goes.
+    """Measure how fast this computer runs a rig, and where the time goes.
 
     Times the tick alone (scaling, limits, virtual circuit, bridge), the tick with the simulated rig, with full-rate
     logging, and the replay of that log, all as fast as possible. Then it breaks the tick down by part, by component

@@ -23,7 +23,7 @@ def edit(
     with a diagram of the signals, from which its circuits can be opened. An empty file can become either.
 
     The file keeps comments and order, and gets the places of the parts that you move. It is written when you save. The
-    page is served on this machine only, until Ctrl-C. Neither a rig nor a network is needed.
+    page is served on this computer only, until Ctrl-C. Neither a rig nor a network is needed.
 
     With --rig, the circuit can also be applied to a running rig: all changes at one tick, after a confirmation that
     lists them.

@@ -22,7 +22,7 @@ def view(
 ) -> None:
     """Show recordings in the browser: zoom, cursors, statistics, spectra, several runs overlaid.
 
-    The page is served on this machine only, until Ctrl-C, and shows the given logs and no others. Neither a rig nor a
+    The page is served on this computer only, until Ctrl-C, and shows the given logs and no others. Neither a rig nor a
     network is needed.
     """
     import threading

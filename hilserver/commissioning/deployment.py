@@ -1,4 +1,4 @@
-"""Brings a rig, with the program that runs it, to another machine over ssh; and operates it there.
+"""Brings a rig, with the program that runs it, to another computer over ssh; and operates it there.
 
 The old release keeps running until the new one is there completely and checked by `doctor`, and runs again if the new
 one does not start.
@@ -135,7 +135,7 @@ class Target:
             return f"{self.address}: {text[-1000:]}"
         if "REMOTE HOST IDENTIFICATION HAS CHANGED" in text or "Host key verification failed" in text:
             return (
-                f"{self.address}: its host key is not the one that is known here: it may be another machine. Compare "
+                f"{self.address}: its host key is not the one that is known here: it may be another computer. Compare "
                 f"the key, and accept it with: ssh {self.address}. {UNCHANGED}"
             )
         if "Permission denied" in text:

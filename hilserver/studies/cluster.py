@@ -182,7 +182,7 @@ def _workers_of(client: Any, where: str) -> int:
     for address, there in client.run(software, on_error="return").items():
         if there != here:
             reason = there if isinstance(there, Exception) else f"hilserver {there}"
-            text = f"--cluster {where}: worker {address} has {reason}, this machine hilserver {here}."
+            text = f"--cluster {where}: worker {address} has {reason}, this computer hilserver {here}."
             raise HilserverError(f"{text} Install the same version with the same Python there.")
     return sum(client.nthreads().values())
 

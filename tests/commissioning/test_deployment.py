@@ -93,7 +93,7 @@ def test_it_runs_with_its_own_program_in_safe(deployed: Target, bench: SshBench)
     pid = int((bench.home / f"hilserver/rigs/{NAME}/server.pid").read_text())
     maps = Path(f"/proc/{pid}/maps").read_text()
     assert f"{bench.home}/hilserver/programs/" in maps
-    assert str(ROOT / ".venv") not in maps, "libraries of this machine's environment"
+    assert str(ROOT / ".venv") not in maps, "libraries of this computer's environment"
 
 
 @needs_sshd
@@ -306,7 +306,7 @@ def test_a_rig_comes_with_all_files_that_it_names(tmp_path: Path) -> None:
 def test_a_file_that_only_this_machine_has_is_refused(tmp_path: Path) -> None:
     file = rig_in(tmp_path)
     file.write_text(file.read_text().replace('"../cycles/lift.toml"', f'"{tmp_path}/config/cycles/lift.toml"'))
-    with pytest.raises(HilserverError, match=r"lift\.toml\" is the name of a file on this machine"):
+    with pytest.raises(HilserverError, match=r"lift\.toml\" is the name of a file on this computer"):
         rig_files(file)
 
 

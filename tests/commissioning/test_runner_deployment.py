@@ -234,7 +234,7 @@ def test_an_unsuitable_target_is_not_changed() -> None:
 
 
 def script(folder: Path, *words: str) -> list[str]:
-    """The command of an action, for this machine's shell."""
+    """The command of an action, for this computer's shell."""
     return ["sh", "-c", SCRIPT.read_text(), "sh", words[0], str(folder), NAME, *words[1:]]
 
 
