@@ -27,10 +27,7 @@ def deploy(
         bool, typer.Option("--downgrade", help="deploy even if a newer version of hilserver runs there")
     ] = False,
     service: Annotated[
-        bool,
-        typer.Option(
-            "--service", help="run it as a systemd user service: started with the computer, restarted after failures"
-        ),
+        bool, typer.Option("--service", help="run it as a systemd user service, restarted after failures and reboots")
     ] = False,
     runner: Annotated[
         bool,
@@ -45,8 +42,7 @@ def deploy(
     rollback: Annotated[bool, typer.Option("--rollback", help="only start the previous release again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="only end the server, with its valves at null")] = False,
     ssh_config: Annotated[
-        Path | None,
-        typer.Option(help="ssh configuration file for this target, instead of ~/.ssh/config", metavar="FILE"),
+        Path | None, typer.Option(help="ssh configuration for this target, instead of ~/.ssh/config", metavar="FILE")
     ] = None,
 ) -> None:
     """Run a rig on another computer: send hilserver with its libraries and the rig's files over ssh, and start it.
