@@ -58,8 +58,7 @@ def study(
     figure, what it depends on, the worst runs with the command that repeats each, and the runs that failed, with the
     reason. All runs are in a table (Parquet).
 
-    The results do not depend on the number of processes, or on the cluster. A study that was interrupted goes on with
-    --resume.
+    The results do not depend on the number of processes, or on the cluster. --resume continues an interrupted study.
     """
     from hilserver.errors import HilserverError
     from hilserver.studies.settings import load_study

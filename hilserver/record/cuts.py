@@ -1,4 +1,4 @@
-"""Cuts: windows of a recording around triggers, each in a file of its own, while the recording itself goes on.
+"""Cuts: windows of a recording around triggers, each in a separate file, while the recording itself continues.
 
 A cut is a log like a later part of a recording: it begins with any row, names the file that it was taken from, and can
 be replayed on its own. Each trigger has cuts of its own, so that none disturbs another one.

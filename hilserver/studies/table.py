@@ -45,7 +45,7 @@ def _number(name: str, unit: str) -> pa.Field:
 class StudyTable:
     """Writes the table of a study. ``done``: number of variants that it has already, ``failed``: how many of them have.
 
-    With ``resume``, goes on with the stream that an interrupted study has left. Raises HilserverError if that is of
+    With ``resume``, continues the stream that an interrupted study has left. Raises HilserverError if that is of
     another study, if another process is writing it, or if it can't be written.
     """
 
