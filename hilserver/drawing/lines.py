@@ -141,7 +141,7 @@ def choose_values(lines: Lines) -> None:
 
 
 def value_places(lines: Collection[LineSection]) -> Iterator[Mark]:
-    """Where the values are shown in a zone: over their lines or at an end, where there is room, without crossing lines."""
+    """Where values are shown in a zone: over their lines or at an end, where there is room, without crossing lines."""
     for line in lines:
         if line.valued:
             uprights = [x for other in lines for x in _uprights(other, line)]

@@ -95,7 +95,7 @@ class TriggeredCuts:
     ``written`` are the files of the finished cuts since it was last emptied; ``news``: a cut was begun or finished, to
     be reset by the caller. ``hindrance`` is set by the caller: why no cut can be written at present; those that are
     being written end then. A trigger whose cut can't be written has no more of them. Nothing is raised: the recording
-    goes on.
+    continues.
     """
 
     def __init__(self, folder: Path, first: LogHeader, triggers: Sequence[CutTrigger]) -> None:

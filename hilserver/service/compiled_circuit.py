@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def may_take_over(loop: LoopSettings, rate: float) -> bool:
-    """Whether a loop with this rate, in ticks per second, is to use such code, and would not trip when it takes it over."""
+    """Whether a loop with this rate, ticks per second, is to use such code, and does not trip when it takes it over."""
     return loop.compiled_circuit and (loop.max_missed + 1) / rate >= TAKE_OVER
 
 

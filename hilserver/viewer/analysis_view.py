@@ -165,7 +165,7 @@ class AnalysisView:
         if kind == "difference" or self._refreshing or not self._is_shown:
             return
         before = (*self.overlay.tabs.shown.analyses[self._place].signals, None, None)
-        chosen = [self._one.value or before[0], self._other.value or before[1]]  # previous choice, which these logs may lack
+        chosen = [self._one.value or before[0], self._other.value or before[1]]  # the latter: what these logs lack
         self.overlay.tabs.change_analysis(
             self._place,
             name=name_of(str(self._name.value or "")),
