@@ -129,7 +129,7 @@ def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluate
 
 @contextlib.contextmanager
 def cluster(where: str, workers: int) -> Iterator[Cluster]:
-    """The cluster at an address (``tcp://host:8786``) or of a scheduler's file, or with ``local`` workers.
+    """The cluster at an address (``tcp://host:8786``) or of a scheduler's file; ``local``: with workers of its own.
 
     Raises HilserverError if there is none, or if a worker has another version of hilserver.
     """
