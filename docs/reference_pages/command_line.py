@@ -52,7 +52,7 @@ FINDINGS = {
     "replay": "values differ by more than the tolerance",
     "run": "the loop died; after Ctrl-C or SIGTERM the exit code is 0",
     "safe": "the safe values could not be written to a device",
-    "size": "none of the valves holds",
+    "size": "none of the valves is sufficient",
     "status": "the server is offline",
     "test": "an expectation was not met",
 }

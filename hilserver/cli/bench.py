@@ -40,7 +40,7 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="number of batches, of which the median is reported")] = 7,
     rates: Annotated[
         bool,
-        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up"),
+        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can no longer keep up"),
     ] = True,
     rate: Annotated[
         list[float] | None,
