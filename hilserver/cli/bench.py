@@ -62,7 +62,7 @@ def bench(
 
     Times the tick alone (scaling, limits, virtual circuit, bridge), the tick with the simulated rig, with full-rate
     logging, and the replay of that log, all as fast as possible. Then it breaks the tick down by part, by component
-    type of the circuit, and by device. Finally the server itself runs at increasing rates until the machine can't keep
+    type of the circuit, and by device. Finally the server itself runs at increasing rates until the computer can't keep
     up.
 
     For a rig with hardware, only circuit and devices are timed, and the devices themselves only with --devices.
