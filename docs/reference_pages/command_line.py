@@ -74,7 +74,7 @@ ENVIRONMENT = (
     ("`PATH`", "search path for mosquitto, besides `/usr/sbin`"),
     ("`COMP_WORDS`, `_TYPER_COMPLETE_ARGS`, `_HILSERVER_COMPLETE`", "set by the shell when it completes a command"),
     ("`OPENBLAS_NUM_THREADS`", "threads of the linear algebra of NumPy and SciPy; default: 1, which is faster here"),
-    ("`PYDANTIC_DISABLE_PLUGINS`", "plug-ins of Pydantic that are not loaded; default: 1, all, which starts faster"),
+    ("`PYDANTIC_DISABLE_PLUGINS`", "whether Pydantic loads no plug-ins; default: 1 (none), which starts faster"),
     ("`NICEGUI_STORAGE_PATH`", "folder of the panel's framework; the panel stores nothing there"),
     ("`CACHE_DIRECTORY`", "of a service: compiled programs"),
     ("`STATE_DIRECTORY`", "of a service: the key with which they are sealed"),
