@@ -214,7 +214,7 @@ def stop(place: Path) -> None:
     end = time.monotonic() + ENDED_WITHIN
     while server_of(place) is not None:
         if time.monotonic() > end:
-            raise ActionRefused(f"the running server does not end within {ENDED_WITHIN:g} s")
+            raise ActionRefused(f"the running server did not end within {ENDED_WITHIN:g} s")
         time.sleep(0.05)
 
 
