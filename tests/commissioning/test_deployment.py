@@ -258,7 +258,7 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(on_target.__file__)), request]
     for length in (0, 700, 150_000):
         done = subprocess.run(command, input=stream.getvalue()[:length], capture_output=True, check=True)
-        assert "the transfer has failed" in json.loads(done.stdout)["error"]
+        assert "the transfer failed" in json.loads(done.stdout)["error"]
         assert not list((tmp_path / "programs").iterdir())
     subprocess.run(command, input=stream.getvalue(), capture_output=True, check=True)
     assert {path.name for path in (tmp_path / "programs/x").iterdir()} == {"a", "b"}
