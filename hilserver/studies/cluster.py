@@ -111,7 +111,7 @@ class _Shared:
         """The subject, prepared by this thread."""
         if not hasattr(self._of_threads, "run"):
             if (here := software()) != self.software:
-                raise HilserverError(f"a worker has hilserver {here}, the study was started with {self.software}.")
+                raise HilserverError(f"a worker has hilserver {here}, the study was begun with {self.software}.")
             self._of_threads.run = self.subject.prepare()
         run: Evaluate = self._of_threads.run
         return run

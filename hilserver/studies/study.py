@@ -161,7 +161,7 @@ def run_study(
 ) -> StudyResult:
     """Run all variants; the table is written to ``folder``. Interrupted, what is done stays there for ``resume``.
 
-    ``cluster``: its workers compute, otherwise ``workers`` processes of this computer. Raises HilserverError if the
+    ``cluster``: its workers compute, otherwise ``workers`` processes of this machine. Raises HilserverError if the
     nominal run fails, the table can't be written, or the cluster is lost.
     """
     values, runs = plan_of(study), prepared(study)

@@ -121,7 +121,7 @@ def test_another_version_on_a_worker_is_refused(scheduler: Path, monkeypatch: py
 def test_a_worker_that_comes_later_is_examined_too(scheduler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(str(scheduler), 1) as found:
         monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
-        with pytest.raises(HilserverError, match=r"a worker has hilserver .*, the study was started with 9\.9"):
+        with pytest.raises(HilserverError, match=r"a worker has hilserver .*, the study was begun with 9\.9"):
             list(found.evaluate(FunctionSubject(slow), np.zeros((2, 1)), 1))
 
 
