@@ -247,9 +247,7 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     stream = io.BytesIO()
     Bundle({}, {"release.json": b"{}", "a": bytes(100_000)}).write(stream)
     for length in (0, 300, 50_000):
-        assert '"error": "the transfer failed' in on_target(
-            tmp_path, "receive", "1", data=stream.getvalue()[:length]
-        )
+        assert '"error": "the transfer failed' in on_target(tmp_path, "receive", "1", data=stream.getvalue()[:length])
         assert not list((tmp_path / "runners" / NAME / "releases").iterdir())
     assert on_target(tmp_path, "receive", "1", data=stream.getvalue()) == "{}\n"
     assert {path.name for path in (tmp_path / f"runners/{NAME}/releases/1").iterdir()} == {"a", "release.json"}
