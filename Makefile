@@ -84,7 +84,7 @@ format: $(STAMP)  ## format the source code
 # Debian-style: program in PREFIX, configuration in SYSCONFDIR; starts nothing and does not touch an existing
 # configuration.
 install: install-program install-service  ## install program and systemd units; set EXTRAS, PREFIX, DESTDIR as needed
-	@echo "Installed. The next steps are described in $(DOC)/service.md; on this machine, first run:"
+	@echo "Installed. The next steps are described in $(DOC)/service.md; on this computer, first run:"
 	@echo "    systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
 
 # A separate environment with the locked versions and the compiled program, and with the paths that apply where it will

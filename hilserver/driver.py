@@ -54,7 +54,7 @@ class SlowDriverConfig(DriverConfig):
 class Pace(Enum):
     """Whether the loop itself may call read and write (fast), or an I/O worker process must (slow).
 
-    Fast is a device whose read and write take microseconds and can't hang. A slow driver's settings derive from
+    A device is fast if its read and write take microseconds and can't hang. A slow driver's settings derive from
     SlowDriverConfig.
     """
 
@@ -124,7 +124,7 @@ class Driver(ABC):
 
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
-        """Devices of this kind attached to this machine, found without writing to them; by default none."""
+        """Devices of this kind attached to this computer, found without writing to them; by default none."""
         return ()
 
     @classmethod

@@ -139,7 +139,7 @@ def _of_table(table: Mapping[str, Any], default: str | float | None) -> tuple[st
     for name in table:
         if name not in ("value", *_KEYS):
             known = did_you_mean(name, ("value", *_KEYS))
-            raise ValueError(f"{name} is no key of a tolerance.{known}")
+            raise ValueError(f"{name} is not a key of a tolerance.{known}")
     written = table.get("value", default)
     if written is None:
         raise ValueError("value is missing: give the value that a run has")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass
 class TomlPlace:
-    """Where a value stands in a text: its characters ``start`` to ``end``; of a table, those of its header or key.
+    """The position of a value in a text: its characters ``start`` to ``end``; of a table, those of its header or key.
 
     ``parts``: of a table by key, of a list by number.
     """

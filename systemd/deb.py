@@ -30,7 +30,7 @@ def version() -> str:
 
 
 def architecture() -> str:
-    """Debian's name of this machine's architecture."""
+    """Debian's name of this computer's architecture."""
     return subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
 
 

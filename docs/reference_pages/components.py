@@ -39,13 +39,13 @@ def component_index(library: Library) -> str:
     intro = (
         "Each page is generated from the class: its equations, its ports, its datasheet values, and the source of "
         "its kernels, which are the equations as computed.\n\n"
-        "Symbols follow ISO 1219-1; the last column says by which rule, and where they deviate from it. Where a "
+        "Symbols follow ISO 1219-1; the last column names the rule and any deviation from it. Where a "
         "datasheet value changes the function, the symbol in a schematic changes with it.\n\n"
         "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of "
         "increasing position."
     )
     return "\n\n".join(
-        ["# Components", intro, table(("symbol", "component", "`type`", "what it is", "symbol after ISO 1219-1"), rows)]
+        ["# Components", intro, table(("symbol", "component", "`type`", "what it is", "rule of ISO 1219-1"), rows)]
     )
 
 

@@ -1,4 +1,4 @@
-"""The time per tick on this machine: the whole tick, with devices, with the log; comparison with earlier results."""
+"""The time per tick on this computer: the whole tick, with devices, with the log; comparison with earlier results."""
 
 from __future__ import annotations
 
@@ -118,17 +118,17 @@ def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batc
 
 
 def busy(load: float | None = None, cpus: int | None = None) -> list[str]:
-    """A note if the machine is busy with other work; to be called before anything is measured.
+    """A note if the computer is busy with other work; to be called before anything is measured.
 
     >>> busy(0.4, 2)
     []
     >>> busy(5.0, 2)
-    ['The machine is busy (load 5.0 on 2 CPUs): measured times are longer than on an idle machine.']
+    ['The computer is busy (load 5.0 on 2 CPUs): measured times are longer than on an idle computer.']
     """
     load, cpus = os.getloadavg()[0] if load is None else load, cpus or len(os.sched_getaffinity(0))
     if load < IDLE * cpus:
         return []
-    text = f"The machine is busy (load {load:.1f} on {cpus} CPUs): measured times are longer than on an idle machine."
+    text = f"The computer is busy (load {load:.1f} on {cpus} CPUs): measured times are longer than on an idle computer."
     return [text]
 
 

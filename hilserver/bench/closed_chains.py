@@ -1,4 +1,4 @@
-"""The experiments of [Closed chains], repeated on this machine: ``hilserver experiment slider-crank`` and ``loop``.
+"""The experiments of [Closed chains], repeated on this computer: ``hilserver experiment slider-crank`` and ``loop``.
 
 The first simulates a spatial slider-crank and compares the cost with that of the source; the second measures how cost,
 accuracy and speed-up by two threads depend on the number of joints of a generated loop. docs/closed-chains.md discusses

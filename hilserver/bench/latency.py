@@ -1,4 +1,4 @@
-"""Wake-up latency of the loop on this machine, without and with load, compared with cyclictest (rt-tests)."""
+"""Wake-up latency of the loop on this computer, without and with load, compared with cyclictest (rt-tests)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="number of batches, of which the median is reported")] = 7,
     rates: Annotated[
         bool,
-        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up"),
+        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can no longer keep up"),
     ] = True,
     rate: Annotated[
         list[float] | None,
@@ -58,11 +58,11 @@ def bench(
         typer.Option(min=0.0, help="with --compare: exit code 1 if a figure is slower by more than this percentage"),
     ] = None,
 ) -> None:
-    """Measure how fast this machine runs a rig, and where the time goes.
+    """Measure how fast this computer runs a rig, and where the time goes.
 
     Times the tick alone (scaling, limits, virtual circuit, bridge), the tick with the simulated rig, with full-rate
     logging, and the replay of that log, all as fast as possible. Then it breaks the tick down by part, by component
-    type of the circuit, and by device. Finally the server itself runs at increasing rates until the machine can't keep
+    type of the circuit, and by device. Finally the server itself runs at increasing rates until the computer can't keep
     up.
 
     For a rig with hardware, only circuit and devices are timed, and the devices themselves only with --devices.

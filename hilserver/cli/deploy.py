@@ -1,4 +1,4 @@
-"""``hilserver deploy``: bring a rig to another machine over ssh, and operate it there."""
+"""``hilserver deploy``: bring a rig to another computer over ssh, and operate it there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def deploy(
     rig: Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)],
-    target: Annotated[str, typer.Argument(help="the machine, as user@host", show_default=False)],
+    target: Annotated[str, typer.Argument(help="the computer, as user@host", show_default=False)],
     extra: Annotated[
         list[str] | None, typer.Option(help="libraries that the rig needs: modbus, ni, own-components, … (repeatable)")
     ] = None,
@@ -27,11 +27,11 @@ def deploy(
         bool, typer.Option("--downgrade", help="deploy even if a newer version of hilserver runs there")
     ] = False,
     service: Annotated[
-        bool, typer.Option("--service", help="as a service of the user, which starts again after failures and restarts")
+        bool, typer.Option("--service", help="run it as a systemd user service, restarted after failures and reboots")
     ] = False,
     runner: Annotated[
         bool,
-        typer.Option("--runner", help="a machine without Python: the rig runs in hilserver-runner, a small program"),
+        typer.Option("--runner", help="a computer without Python: the rig runs in hilserver-runner, a small program"),
     ] = False,
     send: Annotated[
         str | None,
@@ -39,19 +39,19 @@ def deploy(
             help="with --runner: only send a command, such as arm, start or input joystick 0.5", metavar="COMMAND"
         ),
     ] = None,
-    rollback: Annotated[bool, typer.Option("--rollback", help="only let the previous release run again")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="only start the previous release again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="only end the server, with its valves at null")] = False,
     ssh_config: Annotated[
-        Path | None, typer.Option(help="settings of ssh for this target, instead of ~/.ssh/config", metavar="FILE")
+        Path | None, typer.Option(help="ssh configuration for this target, instead of ~/.ssh/config", metavar="FILE")
     ] = None,
 ) -> None:
-    """Run a rig on another machine: sends hilserver with its libraries and the rig's files over ssh, and starts it.
+    """Run a rig on another computer: send hilserver with its libraries and the rig's files over ssh, and start it.
 
-    The machine needs ssh and the same version of Python as this one, but no access to the internet. What runs there
-    goes on running until the new release is complete and hilserver doctor finds no error there; if the new one does not
-    start, the old one runs again. An armed rig is not touched.
+    The other computer needs ssh and the same version of Python as this one, but no Internet access. The running release
+    keeps running until the new one is complete and hilserver doctor finds no error there. If the new release does not
+    start, the previous one is started again. An armed rig is left alone.
 
-    With --runner, which then belongs to every call for this machine, it needs no Python either.
+    With --runner, the other computer needs no Python. Give the option in every further command for this computer.
     """
     from hilserver.commissioning.deployment import Target, roll_back
     from hilserver.commissioning.runner_target import RunnerTarget
@@ -69,7 +69,7 @@ def deploy(
         typer.echo(f"{target}: release {roll_back(there)} of {there.rig} runs again.")
     elif stop:
         there.ask("stop")
-        typer.echo(f"{target}: {there.rig} does not run.")
+        typer.echo(f"{target}: {there.rig} is not running.")
     else:
         _bring(rig, there, extra or (), downgrade, service)
 
@@ -138,7 +138,7 @@ def _show(there: Target) -> None:
     release: dict[str, Any] = found["release"]
     typer.echo(f"release {release['name']}: hilserver {release['version']}, {release['file']}")
     if (state := found["state"]) is None:
-        typer.echo(f"{there.rig}: does not run")
+        typer.echo(f"{there.rig}: is not running")
         raise typer.Exit(1)
     typer.echo(f"{there.rig}  {state['mode']}  tick {state['tick']}  missed {state['missed_ticks']}")
     if state["fault"]:

@@ -14,7 +14,7 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="the findings as JSON")] = False,
 ) -> None:
-    """Check whether this machine is suitable for the rig.
+    """Check whether this computer is suitable for the rig.
 
     Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and reports for each finding its
     consequences and the command that fixes it. Changes nothing, accesses no device.

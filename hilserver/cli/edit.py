@@ -22,8 +22,8 @@ def edit(
     In a circuit: components, lines, datasheet values. In a rig file: channels, limits, valves and all other settings,
     with a diagram of the signals, from which its circuits can be opened. An empty file can become either.
 
-    The file keeps comments and order, and gets the places of the parts that you move. It is written when you save. The
-    page is served on this machine only, until Ctrl-C. Neither a rig nor a network is needed.
+    The file keeps comments and order, and stores the positions of the parts that you move. It is written when you save.
+    The page is served on this computer only, until Ctrl-C. Neither a rig nor a network is needed.
 
     With --rig, the circuit can also be applied to a running rig: all changes at one tick, after a confirmation that
     lists them.

@@ -39,7 +39,7 @@ def fit(
     log: Logs,
     free: Free,
     columns: Columns = None,
-    start: Annotated[str, typer.Option("--start", help="begin of the part of the log that is used")] = "0 s",
+    start: Annotated[str, typer.Option("--start", help="start of the part of the log that is used")] = "0 s",
     end: Annotated[str | None, typer.Option("--end", help="end of this part; default: that of the log")] = None,
     tick: Annotated[str, typer.Option(help="time that is divided into solver.substeps")] = "1 ms",
     held_out: HeldOut = 0.25,

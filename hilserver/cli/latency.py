@@ -53,7 +53,7 @@ def latency(
     ),
     json: Annotated[bool, typer.Option("--json", help="print the figures as JSON and write no files")] = False,
 ) -> None:
-    """Measure the wake-up latency of the real-time loop on this machine.
+    """Measure the wake-up latency of the real-time loop on this computer.
 
     Measures, in a process that is configured exactly like the real-time process: the delay with which a periodic thread
     wakes up after its deadline, compared with cyclictest running at the same time; and the delay with which a thread

@@ -62,7 +62,7 @@ def check(path: LogFile) -> None:
     if checked.being_written:
         print("It is still being written.")
     elif checked.torn and not checked.damages:
-        print("It has no end mark: the recorder was killed, or the machine lost power.")
+        print("It has no end mark: the recorder was killed, or the computer lost power.")
     if not checked.ok:
         print(f"hilserver log repair {path} recovers all complete rows.")
         raise typer.Exit(1)

@@ -47,8 +47,8 @@ def new(
     From a template: the values of the real valve are entered in the rig and in its simulated machine.
 
     From answers (--ask, --answers, --answer): also cylinder, load, sensors, card and virtual valve. What is neither
-    answered nor stated in the catalogue is assumed; a comment at each line says where its value comes from. The folder
-    then contains all answers as answers.toml.
+    answered nor stated in the catalogue is assumed; a comment at each line states its source. The folder then
+    contains all answers as answers.toml.
     """
     from hilserver.cli.examples import example
     from hilserver.commissioning.new_rig import RIG, new_rig

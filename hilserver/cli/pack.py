@@ -15,13 +15,13 @@ def pack(
         bool, typer.Option("--trust", help="log only: run the Python code in it, although it was not run here before")
     ] = False,
 ) -> None:
-    """Write a rig as a folder that runs on a machine without Python.
+    """Write a rig as a folder that runs on a computer without Python.
 
     The folder contains the program hilserver-runner, the compiled program and the rig in one file. Run it there with
-    FOLDER/hilserver-runner FOLDER (--help: what else it can do); hilserver deploy --runner brings it to another machine
+    FOLDER/hilserver-runner FOLDER (--help lists its options); hilserver deploy --runner brings it to another computer
     and operates it there.
 
-    A log instead of a rig file: the folder replays it, with hilserver-runner FOLDER --replay FOLDER/log.rows.
+    With a log instead of a rig file, the folder replays it: hilserver-runner FOLDER --replay FOLDER/log.rows.
     """
     from hilserver.rig.build import load_rig
     from hilserver.runner.pack import write_rig

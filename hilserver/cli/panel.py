@@ -40,7 +40,7 @@ def panel(
 
     Where the broker has accounts, each user logs in with their own; read-only accounts can watch but not operate.
     Elsewhere the printed address, which contains a token, admits a browser. To the broker, the panel is an ordinary
-    client: it may run on the rig's PC or on another machine.
+    client: it may run on the rig's PC or on another computer.
     """
     import sys
 

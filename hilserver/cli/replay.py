@@ -55,7 +55,7 @@ def replay(
 
     A log of hilserver: the recorded inputs and commands are applied tick by tick, and every computed value is compared
     with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance. With ``--balances``
-    the oil and energy that went into the virtual circuit, came out, and are stored are stated, with relative errors.
+    the oil and energy that entered the virtual circuit, left it and are stored in it are stated, with relative errors.
 
     A rig file: recorded pressures of another system drive the virtual circuit, the work cycle moves the operator's
     command, and the servo command is computed and logged for the whole recording. A report shows pressures, virtual

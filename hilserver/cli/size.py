@@ -68,7 +68,7 @@ def _share(text: str, option: str) -> float:
     try:
         value, unit = si_value(text)
         if unit or not 0.0 < value <= 1.0:
-            raise ValueError("it is more than 0 and at most 100 %")
+            raise ValueError("must be above 0 and at most 100 %")
     except ValueError as error:
         raise HilserverError(f"{option} {text}: {as_sentence(error)}") from None
     return value

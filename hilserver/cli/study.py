@@ -23,9 +23,9 @@ Workers = Annotated[
     int | None, typer.Option("--workers", "-j", min=1, max=1024, help="processes; default: one per processor core")
 ]
 Worst = Annotated[
-    str | None, typer.Option(help="search the worst case of this figure within the tolerances instead of the plan")
+    str | None, typer.Option(help="search for the worst case of this figure within the tolerances instead of the plan")
 ]
-Repeat = Annotated[int | None, typer.Option(min=0, help="repeat the run of this number, with a report of its own")]
+Repeat = Annotated[int | None, typer.Option(min=0, help="repeat the run with this number, with a report of its own")]
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", help='run once with KEY=VALUE, such as "load.mass=900 kg"; may be repeated'),
@@ -44,7 +44,7 @@ def study(
         str | None,
         typer.Option(help='Dask cluster: address or file of its scheduler, or "local"'),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with a study that was interrupted")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue a study that was interrupted")] = False,
     worst: Worst = None,
     repeat: Repeat = None,
     set_: Setting = None,
@@ -58,8 +58,7 @@ def study(
     figure, what it depends on, the worst runs with the command that repeats each, and the runs that failed, with the
     reason. All runs are in a table (Parquet).
 
-    The results do not depend on the number of processes, or on the cluster. A study that was interrupted goes on with
-    --resume.
+    The results do not depend on the number of processes, or on the cluster. --resume continues an interrupted study.
     """
     from hilserver.errors import HilserverError
     from hilserver.studies.settings import load_study

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hilserver.protocol.published import Answer
 
 Rig = Annotated[
-    str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one running on this machine")
+    str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one running on this computer")
 ]
 Broker = Annotated[
     str | None,
@@ -123,7 +123,7 @@ def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
 
 
 def _whole_circuit(file: str, start: Literal["initial", "steady"]) -> Command:
-    """A circuit file on this machine is sent with its contents; any other name is a file on the server."""
+    """A circuit file on this computer is sent with its contents; any other name is a file on the server."""
     from pathlib import Path
 
     from hilserver.protocol.commands import SwitchCircuit

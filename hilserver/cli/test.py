@@ -24,7 +24,7 @@ def run_sequences(
     live: Annotated[
         str | None,
         typer.Option(
-            help='run the sequence on the server of this rig; "-": the one running on this machine', metavar="NAME"
+            help='run the sequence on the server of this rig; "-": the one running on this computer', metavar="NAME"
         ),
     ] = None,
     broker: Broker = None,

@@ -20,9 +20,9 @@ def view(
     port: Annotated[int, typer.Option(help="port; default: any free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open the page in the browser")] = True,
 ) -> None:
-    """Show recordings in the browser: zoom, cursors, statistics, spectra, several runs over one another.
+    """Show recordings in the browser: zoom, cursors, statistics, spectra, several runs overlaid.
 
-    The page is served on this machine only, until Ctrl-C, and shows the given logs and no others. Neither a rig nor a
+    The page is served on this computer only, until Ctrl-C, and shows the given logs and no others. Neither a rig nor a
     network is needed.
     """
     import threading

@@ -264,7 +264,7 @@ def connect(
 ) -> Client:
     """Connect to a running server.
 
-    ``broker``: ``host:port``, or a TOML file with address and login; without one the server that runs on this machine,
+    ``broker``: ``host:port``, or a TOML file with address and login; without one the server that runs on this computer,
     called ``rig`` if there are several. ``within``: time in s for the connection, and for each command's answer; by
     default 5 s, and 20 s for ``arm``. ``hangs_after``: time in s after which a program that has not used the connection
     (with any command, or by reading ``state``) counts as hanging, so that a rig that requires the heartbeat of its

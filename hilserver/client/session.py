@@ -157,7 +157,7 @@ class Session:
         return command.model_copy(update={"client": self._heartbeat.name})
 
     async def leave(self) -> None:
-        """End the heartbeats: a rig that we have armed or started stops, where it requires them."""
+        """End the heartbeats: a rig that this session has armed or started stops, where it requires them."""
         if self._heartbeat is not None:
             await self._heartbeat.end()
 

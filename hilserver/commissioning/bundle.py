@@ -138,7 +138,7 @@ def _named(text: str, by: Path) -> Path | None:
     if not path.is_file():
         return None
     if Path(text).is_absolute():
-        raise HilserverError(f'{by}: "{text}" is the name of a file on this machine. Name it relative to {by.name}.')
+        raise HilserverError(f'{by}: "{text}" is the name of a file on this computer. Name it relative to {by.name}.')
     return path
 
 

@@ -1,6 +1,6 @@
-"""Brings a rig, with the program that runs it, to another machine over ssh; and operates it there.
+"""Brings a rig, with the program that runs it, to another computer over ssh; and operates it there.
 
-The old release goes on running until the new one is there completely and checked by `doctor`, and runs again if the new
+The old release keeps running until the new one is there completely and checked by `doctor`, and runs again if the new
 one does not start.
 """
 
@@ -135,14 +135,14 @@ class Target:
             return f"{self.address}: {text[-1000:]}"
         if "REMOTE HOST IDENTIFICATION HAS CHANGED" in text or "Host key verification failed" in text:
             return (
-                f"{self.address}: its host key is not the one that is known here: it may be another machine. Compare "
+                f"{self.address}: its host key is not the one that is known here: it may be another computer. Compare "
                 f"the key, and accept it with: ssh {self.address}. {UNCHANGED}"
             )
         if "Permission denied" in text:
             remedy = f"Give it your key: ssh-copy-id {self.address}"
             return f"{self.address}: refuses the login ({last}). {remedy}. {UNCHANGED}"
         reason = f"can't be reached, or the connection was lost ({last})"
-        return f"{self.address}: {reason}. What runs there goes on running."
+        return f"{self.address}: {reason}. What runs there keeps running."
 
 
 def _send(data: Bundle | None, stream: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""Which devices the installed drivers find on this machine, with the tables that describe them in a rig file."""
+"""Which devices the installed drivers find on this computer, with the tables that describe them in a rig file."""
 
 from __future__ import annotations
 

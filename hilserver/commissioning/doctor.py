@@ -1,4 +1,4 @@
-"""Whether this machine has everything that a run needs: limits, clock, broker, cache, disk; and how to fix it.
+"""Whether this computer has everything that a run needs: limits, clock, broker, cache, disk; and how to fix it.
 
 Nothing is changed, no device is touched; the disk's speed is measured with a file that is removed again.
 """
@@ -52,7 +52,7 @@ def diagnose(
 ) -> list[Finding]:
     """All findings for a rig, or for a rig file of defaults.
 
-    ``host``: another machine than this one; ``clock``: the largest error of the system's clock.
+    ``host``: another computer than this one; ``clock``: the largest error of the system's clock.
     """
     loop = rig.settings.loop if rig is not None else LoopSettings()
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)

@@ -75,7 +75,7 @@ class LiveBench:
         self._due = time.monotonic()
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Jog the valves for so many seconds; jogs are renewed before they expire."""
+        """Jog the valves for this number of seconds; jogs are renewed before they expire."""
         self._due = max(self._due, time.monotonic()) + seconds
         while True:
             jogs = [Jog(valve=name, command=command) for name, command in commands.items()]

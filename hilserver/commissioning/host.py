@@ -1,4 +1,4 @@
-"""Whether this machine is suitable for a real-time loop, from what the kernel reports below /proc and /sys.
+"""Whether this computer is suitable for a real-time loop, from what the kernel reports below /proc and /sys.
 
 Sources of what is checked: the kernel's own documentation (admin-guide/kernel-parameters, admin-guide/pm/cpuidle and
 cpufreq, timers/no_hz, scheduler/sched-rt-group) and the Linux Foundation's real-time wiki (HOWTO build a cyclictest
@@ -152,7 +152,7 @@ def check_virtual(host: Host) -> Finding:
         WARNING,
         f"a virtual machine{stolen}",
         "From time to time the host withholds the CPU for milliseconds, regardless of the settings inside",
-        "Run the rig on a dedicated machine; for trials raise loop.max_missed in the rig file",
+        "Run the rig on a dedicated computer; for trials raise loop.max_missed in the rig file",
     )
 
 
@@ -161,7 +161,7 @@ def check_choice(host: Host, loop: Scheduling) -> Finding:
     online, last = host.online, max(host.online, default=0)
     if len(online) < 2:
         cost = "Loop, recorder, supervisor and everything else share it"
-        return Finding("CPUs", WARNING, "there is one CPU only", cost, "Use a machine with two or more")
+        return Finding("CPUs", WARNING, "there is one CPU only", cost, "Use a computer with two or more")
     if not loop.cpus:
         found = f"loop.cpus is not set: the loop runs on any of {len(online)} CPUs"
         cost = "It shares them with all other processes and moves between them"
@@ -184,7 +184,7 @@ def check_isolation(host: Host, cpus: frozenset[int]) -> Finding:
         "isolation",
         WARNING if "isolated" in missing else NOTE,
         f"CPU {written(cpus)} is not isolated: {' and '.join(words[name] for name in missing)}",
-        "Wake-ups are tens of µs late when the machine is busy",
+        "Wake-ups are tens of µs late when the computer is busy",
         f"Add {options} to GRUB_CMDLINE_LINUX in /etc/default/grub, then: update-grub && reboot",
     )
 
@@ -289,7 +289,7 @@ def check_priority(host: Host, loop: Scheduling) -> Finding:
         WARNING,
         f"this user may use real-time priorities up to {host.limit('Max realtime priority'):.0f} only, the loop needs"
         f" {wanted}",
-        "Other processes delay the loop by milliseconds when the machine is busy",
+        "Other processes delay the loop by milliseconds when the computer is busy",
         f'echo "$USER - rtprio {wanted}" | sudo tee -a /etc/security/limits.d/hilserver.conf   (then log in again; in'
         f" a systemd unit: LimitRTPRIO={wanted})",
     )

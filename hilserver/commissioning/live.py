@@ -57,7 +57,7 @@ class Source(Protocol):
 
 
 class RunningServer:
-    """The rows of a server that runs this rig on this machine."""
+    """The rows of a server that runs this rig on this computer."""
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
         self.described = "from the running server"
@@ -170,7 +170,7 @@ def _reader(rig: Rig, device: Device) -> Driver:
 
 @contextlib.contextmanager
 def live(rig: Rig, only: str = "") -> Iterator[Source]:
-    """The rig's rows as they arrive: from its server if one runs on this machine, otherwise from its devices.
+    """The rig's rows as they arrive: from its server if one runs on this computer, otherwise from its devices.
 
     ``only``: the name of the only device that is needed. Raises HilserverError if the running server has another
     configuration.

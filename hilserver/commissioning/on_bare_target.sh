@@ -82,7 +82,7 @@ receive() {
     if ! reason=$(tar -xf - -C "$part" 2>&1) || ! [ -f "$part/release.json" ]; then
         rm -rf "$part"
         case $reason in *"No space left"* | *"quota"*) refuse "the disk is full" ;; esac
-        refuse "the transfer has failed ($reason)"
+        refuse "the transfer failed ($reason)"
     fi
     mv "$part" "$place/releases/$1" || refuse "$place can't be written"
 }
@@ -110,7 +110,7 @@ stop() {
     count=0
     while [ -n "$(pid_of_runner)" ]; do
         count=$((count + 1))
-        [ $count -le 300 ] || refuse "the running rig does not end within 30 s"
+        [ $count -le 300 ] || refuse "the running rig did not end within 30 s"
         sleep 0.1
     done
 }

@@ -164,7 +164,7 @@ def receive(folder: Path) -> None:
     except (OSError, tarfile.TarError, EOFError) as error:
         shutil.rmtree(part, ignore_errors=True)
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise ActionRefused("the disk is full" if full else f"the transfer has failed ({error})") from None
+        raise ActionRefused("the disk is full" if full else f"the transfer failed ({error})") from None
 
 
 def server_of(place: Path) -> int | None:
@@ -214,7 +214,7 @@ def stop(place: Path) -> None:
     end = time.monotonic() + ENDED_WITHIN
     while server_of(place) is not None:
         if time.monotonic() > end:
-            raise ActionRefused(f"the running server does not end within {ENDED_WITHIN:g} s")
+            raise ActionRefused(f"the running server did not end within {ENDED_WITHIN:g} s")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""The highest rate that this machine sustains: the server itself, run briefly at rising rates on a simulated rig."""
+"""The highest rate that this computer sustains: the server itself, run briefly at rising rates on a simulated rig."""
 
 from __future__ import annotations
 

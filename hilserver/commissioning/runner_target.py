@@ -38,7 +38,7 @@ OLDEST_GLIBC = "2.29"
 
 
 class RunnerTarget(Target):
-    """A machine that needs ssh, a shell of POSIX and tar, but no Python."""
+    """A computer that needs ssh, a POSIX shell and tar, but no Python."""
 
     def state(self) -> dict[str, Any]:
         """The state of the rig, as the runner prints it there; ``state`` is None where it does not run."""
@@ -78,8 +78,9 @@ def deploy_runner(
 ) -> str:
     """Bring a rig to a target and let the runner run it, in place of its present release; returns the new one's name.
 
-    What runs there goes on until the new release is complete and the runner has found no error in it there; if the new
-    one does not start, the old one runs again. Raises DeploymentError, ConfigurationError if the rig can't be used.
+    The running release continues until the new one is complete and the runner has found no error in it there; if the
+    new one does not start, the old one is started again. Raises DeploymentError, and ConfigurationError if the rig
+    can't be used.
     """
     rig = load_rig(file)
     with TemporaryDirectory(prefix="hilserver-runner-") as temporary:
@@ -106,7 +107,7 @@ def deploy_runner(
         raise DeploymentError(f"{error} {_what_runs(target)}") from None
     if workers := [device.name for device in rig.devices if device.rate is not None]:
         names = ", ".join(workers)
-        tell(f"warning: {names}: a deployment starts no workers. Start those of these devices there yourself")
+        tell(f"warning: {names}: deploy does not start the workers of these devices: start them there yourself")
     return name
 
 

@@ -247,7 +247,7 @@ _End = tuple[Terminal, str, list[float]]
 
 
 def _in_order(ends: Iterable[_End], height: Callable[[Terminal], float]) -> list[_End]:
-    """What leads through a gap, in the order of the tracks from left to right: without lines over one another, and
+    """What leads through a gap, in the order of the tracks from left to right: without overlapping lines, and
     with few crossings.
     """
     left = sorted(ends, key=lambda end: height(end[0]), reverse=True)
@@ -262,7 +262,7 @@ def _in_order(ends: Iterable[_End], height: Callable[[Terminal], float]) -> list
 
 
 def _cost(left: _End, right: _End, height: Callable[[Terminal], float]) -> int:
-    """How bad it is if one line has a track to the left of that of another: lines over one another, then crossings."""
+    """How bad it is if one line has a track to the left of that of another: overlapping lines, then crossings."""
     (here, ends), (there, others) = (height(left[0]), left[2]), (height(right[0]), right[2])
     over = sum(abs(end - there) < NEAR for end in ends)
     crossings = (min(here, *ends) < there < max(here, *ends)) + sum(

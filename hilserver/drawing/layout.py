@@ -2,7 +2,7 @@
 
 The components are read (``parts``), set in rows (``rows``) and put together with what belongs to them (``blocks``);
 lines are led between them (``lines``), and all get their places (``places``). What has a place in the circuit's file
-stands there instead (``placed``), and lines are led to it (``routes``). A tank is drawn at each port that leads to it,
+is put there instead (``placed``), and lines are led to it (``routes``). A tank is drawn at each port that leads to it,
 as engineers do.
 """
 

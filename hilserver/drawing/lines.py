@@ -22,7 +22,7 @@ class LineSection:
     track: int = 0
     y: float = 0.0
     valued: bool = False
-    """Whether the value of the node stands at this part of its line."""
+    """Whether the value of the node is shown at this part of its line."""
 
     def ends(self) -> list[float]:
         """The horizontal positions of its ends, from left to right."""
@@ -141,7 +141,7 @@ def choose_values(lines: Lines) -> None:
 
 
 def value_places(lines: Collection[LineSection]) -> Iterator[Mark]:
-    """Where the values stand in a zone: over their lines or at an end, where there is room, without crossing lines."""
+    """Where values are shown in a zone: over their lines or at an end, where there is room, without crossing lines."""
     for line in lines:
         if line.valued:
             uprights = [x for other in lines for x in _uprights(other, line)]

@@ -1,7 +1,7 @@
 """Orientation and row of each component, and the zone of each node's line.
 
 Each hydraulic node is a horizontal line in a *zone*; between two zones is a *row* of symbols, both counted from the
-lowest. A component stands in the row above the nodes at its lower ports and below those at its upper ones.
+lowest. A component is placed in the row above the nodes at its lower ports and below those at its upper ones.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ EDGE = 6.0
 
 
 def with_signal_lines(drawing: Drawing) -> Drawing:
-    """The drawing with a line for each signal with several ports; its name stands at that line."""
+    """The drawing with a line for each signal with several ports; its name is shown at that line."""
     leads: dict[str, list[Lead]] = {}
     for item in drawing.items:
         for port, signal in item.part.signals.items():

@@ -38,7 +38,7 @@ class CurveView:
         try:
             found = await run.io_bound(characteristic, part, document.parts, below(table, "fluid"))
         except HilserverError:
-            note = "The curve appears when all values are there."
+            note = "The curve appears when all required values are given."
         if asked != self._asked or self._chart.is_deleted:
             return
         if found is not None:

@@ -28,11 +28,11 @@ class CircuitDocument(EditedFile):
 def open_circuit(file: Path) -> CircuitDocument:
     """Open a circuit file, or begin a new one. Raises ConfigurationError or HilserverError if that is not possible."""
     if not file.parent.is_dir():
-        raise HilserverError(f"{file.parent} is not a folder: create it, or choose another place for the file.")
+        raise HilserverError(f"{file.parent} is not a folder: create it, or choose another location for the file.")
     if file.suffix != ".toml":
         raise HilserverError(f"{file}: the name of a circuit file ends with .toml.")
     library = circuit_library(file) if is_there(file) else standard_library()
     document = CircuitDocument.open(file, Parts(library, file.parent))
     if (kind := kind_of(document.table)) not in ("", "circuit", "sub-circuit"):
-        raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as a text.")
+        raise HilserverError(f"{file} is a {kind}, not a circuit: edit it as text.")
     return document

@@ -132,7 +132,7 @@ def _checked(text: str, changes: list[Change], wanted: Mapping[str, Any], label:
             return begin + changed
     except ValueError:  # what TOML or UTF-8 can't hold
         pass
-    raise HilserverError(f"can't {label} in the way in which this file is written: edit it as a text.")
+    raise HilserverError(f"can't {label} in the way in which this file is written: edit it as text.")
 
 
 def _without_empty(value: Any) -> Any:

@@ -45,7 +45,9 @@ _NOT_IN_NAMES = '."[]{}= \t\n\r'
 def check_name(name: str, taken: Iterable[str], what: str) -> None:
     """Raises HilserverError if a name is taken, or is none."""
     if not name or any(letter in name for letter in _NOT_IN_NAMES):
-        raise HilserverError(f"{shown(name)} is no name of a {what}: no dots, brackets, quotes or spaces.")
+        raise HilserverError(
+            f"{shown(name)} is not a name for a {what}: it must not contain dots, brackets, quotes or spaces."
+        )
     if name in taken:
         raise HilserverError(f'there is already a {what} called "{name}".')
 

@@ -50,8 +50,8 @@ class EditorPage(EditingPage):
         begin = ui.button("Begin a rig instead", icon="alt_route", on_click=lambda: self.guarded(self._begin_rig))
         begin.props("flat no-caps dense").tooltip("Make this empty file a rig file: sensors, channels, valves.")
         self._begin = begin
-        keep = ui.button("Keep places", icon="push_pin", on_click=lambda: self.guarded(self.session.keep_places))
-        keep.props("flat no-caps dense").tooltip("Write the current places of all parts to the file.")
+        keep = ui.button("Fix positions", icon="push_pin", on_click=lambda: self.guarded(self.session.keep_places))
+        keep.props("flat no-caps dense").tooltip("Write the current positions of all parts to the file.")
         self._live = LiveView(self.session, self._link) if self._link is not None else None
 
     def _palette(self) -> None:

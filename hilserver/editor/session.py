@@ -69,7 +69,7 @@ class EditorSession(FileSession):
         elif to is not None:
             self.make(Move({name: _place(to[0] - GRID, to[1])}))
         else:
-            raise HilserverError(f"{name} is not drawn as a part of its own: drag it to where it should stand.")
+            raise HilserverError(f"{name} is not drawn as a part of its own: drag it to its position.")
 
     def keep_places(self) -> None:
         """Write the places of all parts into the file, as they are drawn now."""

@@ -35,7 +35,7 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """The statement as it stands in the file."""
+        """The statement as written in the file."""
         return self.head + self.value + self.rest
 
     def parsed(self) -> Any:
@@ -58,7 +58,7 @@ class TomlSection:
 
     @property
     def text(self) -> str:
-        """The section as it stands in the file."""
+        """The section as written in the file."""
         return "".join((*self.lead, self.header, *(each.text for each in self.statements), *self.tail))
 
 

@@ -61,7 +61,7 @@ async def run_trial(
         async with asyncio.timeout(patience):
             out, wrong = await child.communicate(order.encode())
     except TimeoutError:
-        return Trial(error=f"The run was given up after {patience:g} s: simulate a shorter time, or use larger steps.")
+        return Trial(error=f"The run was aborted after {patience:g} s: simulate a shorter time, or use larger steps.")
     finally:
         if child.returncode is None:
             child.kill()

@@ -95,7 +95,7 @@ def _identifier(name: str) -> str:
 
 
 def _platform(fmi: str) -> str:
-    """The folder of this machine's binaries."""
+    """The folder of this computer's binaries."""
     machine = platform.machine()
     if fmi == FMI_2 and machine == "x86_64":
         return "linux64"

@@ -132,7 +132,7 @@ def read_target(path: Path, period: Period) -> tuple[Floats, str]:
             head, *lines = [line for line in csv.reader(file) if any(map(str.strip, line))]
         times, values = np.array([[float(cell) for cell in line] for line in lines]).T
         if not np.isfinite([times, values]).all() or len(head) != 2:
-            raise ValueError("a cell is no finite number, or the header has not two columns")
+            raise ValueError("a cell is not a finite number, or the header does not have two columns")
     except FileNotFoundError:
         raise HilserverError(f"{path}: no such file.") from None
     except (OSError, ValueError, csv.Error) as error:

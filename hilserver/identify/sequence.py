@@ -247,7 +247,7 @@ class LockstepBench:
                 raise HilserverError(f"{rig.file}: the rig does not start: {ResultCode(result).text}.")
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Jog the valves for so many seconds; jogs are renewed before they expire."""
+        """Jog the valves for this number of seconds; jogs are renewed before they expire."""
         ticks = round(seconds / self._run.dt)
         renewed = round(0.5 * min(s.bridge.jog_time for s in self.rig.settings.valves.values()) / self._run.dt)
         while ticks > 0:

@@ -31,7 +31,7 @@ async def panel_process(rig: str, address: BrokerAddress) -> AsyncIterator[str |
         start_new_session=True,  # Ctrl-C goes to this process only
     )
     assert process.stdin is not None
-    process.stdin.write(f"{settings.token}\n".encode())  # other users of this machine can read command lines
+    process.stdin.write(f"{settings.token}\n".encode())  # other users of this computer can read command lines
     process.stdin.close()
     try:
         yield settings.url

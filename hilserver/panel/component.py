@@ -17,7 +17,9 @@ from hilserver.web.value_row import ValueRow, picture
 
 PUBLISHED_WITHIN = 5.0
 """Seconds within which a circuit is expected once the server has said that it is active."""
-UNANSWERED = "No answer came. The values shown here are those that run: if they are the old ones, try again."
+UNANSWERED = (
+    "No answer came. The values shown here are those of the running circuit: if they are the old ones, try again."
+)
 
 
 def effect_of(answer: Answer) -> str:

@@ -28,7 +28,7 @@ class TimingView:
             with ui.column().classes("lg:col-span-2 gap-3 w-full"):
                 self._box = ui.column().classes("w-full")
                 with ui.column().classes("card w-full gap-1"):
-                    heading("Devices and this machine")
+                    heading("Devices and this computer")
                     self._devices = ui.html("", sanitize=False).classes("w-full text-sm")
         page.each_round(self._follow, "Timing")
 

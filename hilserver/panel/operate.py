@@ -104,7 +104,7 @@ class InputsView:
 
         The server waits for ``hold_to_run`` after the last value. Hence this does not only stop when the browser is
         lost: it sends the value at rest, so that the input is there within ``hold_to_run`` of the loss. It waits for
-        nothing that the browser does, and goes on when the page is given up.
+        nothing that the browser does, and continues when the page is discarded.
         """
         page, slider = self.page, self._sliders[name][0]
         while self._held.get(name) is asyncio.current_task():

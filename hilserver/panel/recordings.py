@@ -85,7 +85,7 @@ class RecordingsView:
         """Read the folder again."""
         folder = folder_of(self.page.connection, self._given)
         if folder is None:
-            self._where.set_text("Not on this machine: run the panel on the PC of the rig, or specify the folder.")
+            self._where.set_text("Not on this computer: run the panel on the PC of the rig, or specify the folder.")
             return
         try:
             found = await run.io_bound(recordings, folder) or []
@@ -166,7 +166,7 @@ class ReplayDialog:
 
 
 def folder_of(connection: Connection, given: Path | None) -> Path | None:
-    """The folder of the recordings: as given, or where the server records; None if it is not on this machine."""
+    """The folder of the recordings: as given, or where the server records; None if it is not on this computer."""
     if given is not None:
         return given
     state = connection.state

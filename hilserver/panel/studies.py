@@ -1,4 +1,4 @@
-"""The studies whose results are on this machine: list, progress of those that run, page and table."""
+"""The studies whose results are on this computer: list, progress of those that run, page and table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERIOD = 2.0
 
 
 class StudiesView:
-    """The tab. ``folder``: of the results of studies, on this machine."""
+    """The tab. ``folder``: of the results of studies, on this computer."""
 
     def __init__(self, page: Page, folder: Path) -> None:
         self.page, self._folder = page, folder

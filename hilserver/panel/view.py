@@ -131,7 +131,7 @@ class Page:
         return answer
 
     def is_seen(self, within: float) -> bool:
-        """Whether the browser has shown an update within the last so many seconds."""
+        """Whether the browser has shown an update within this number of seconds."""
         return time.monotonic() - self._channel.taken_at < within
 
     async def _signed(self, command: commands.Arm | commands.Start) -> Command:

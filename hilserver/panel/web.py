@@ -170,7 +170,7 @@ class Panel:
         return None
 
     async def _view(self, request: Request) -> Response | None:
-        """Recordings over one another, for those who are logged in; no files but those of the folder."""
+        """Overlaid recordings, for those who are logged in; no files but those of the folder."""
         browser = str(app.storage.browser["id"])
         session = self._sessions.get(browser)
         if session is None:
@@ -198,7 +198,7 @@ class Panel:
         """STOP: a request of its own, for those who are logged in; the broker checks their right to command."""
         session = self._sessions.get(str(request.session.get("id")))
         if session is None:
-            return JSONResponse({"ok": False, "text": "not sent: this page is not logged in any more, reload it"}, 401)
+            return JSONResponse({"ok": False, "text": "not sent: this page is no longer logged in, reload it"}, 401)
         try:
             answer = await session.connection.stop()
         except HilserverError as error:

@@ -45,7 +45,7 @@ class WindowView:
         mine, name = self._shows, f"{FOLDER}/{Path(file).name}"
         path = self._recorded.offered().get(name)
         if path is None:
-            self._say(f"{file} is not on this machine: run the panel on the rig's PC, or specify the folder.")
+            self._say(f"{file} is not on this computer: run the panel on the rig's PC, or specify the folder.")
             return
         try:
             opened = await run.io_bound(self._recorded.store.open, path)

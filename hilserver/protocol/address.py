@@ -57,7 +57,7 @@ class BrokerAddress(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether the broker is on this machine, so that no message leaves it."""
+        """Whether the broker is on this computer, so that no message leaves it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -93,7 +93,7 @@ class BrokerAddress(BaseModel):
         self.tls()
 
     def weaknesses(self) -> Iterator[str]:
-        """Possible actions of others on the network, in sentences; none if the broker is on this machine."""
+        """Possible actions of others on the network, in sentences; none if the broker is on this computer."""
         if self.is_local:
             return
         if self.ca_file is None:

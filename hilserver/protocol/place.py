@@ -1,4 +1,4 @@
-"""Finding a server: on this machine, or at a remote broker."""
+"""Finding a server: on this computer, or at a remote broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def where(rig: str | None = None, broker: str | None = None) -> tuple[str, Broke
     """The rig's name and its broker.
 
     ``broker``: ``host:port``, or a TOML file with address and login (``docs/mqtt.md``); without one the server that
-    runs on this machine, called ``rig`` if there are several. Raises HilserverError if no such server is found.
+    runs on this computer, called ``rig`` if there are several. Raises HilserverError if no such server is found.
     """
     if broker is None:
         return find(rig)

@@ -1,4 +1,4 @@
-"""The servers that run on this machine: a small file per rig with its broker's address, by which clients find it."""
+"""The servers that run on this computer: a small file per rig with its broker's address, by which clients find it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def working_folder(rig: str) -> Path:
 
 
 def running() -> dict[str, BrokerAddress]:
-    """The servers that run on this machine, this user's and the services; files of dead servers are ignored."""
+    """The servers that run on this computer, this user's and the services; files of dead servers are ignored."""
     found = {}
     for path in (*sorted(SERVICES.glob("*/*.json")), *sorted(folder().glob("*.json"))):
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -75,7 +75,7 @@ def find(rig: str | None) -> tuple[str, BrokerAddress]:
     found = running()
     if not found:
         raise HilserverError(
-            "no hilserver runs on this machine for this user. Start one: hilserver run RIG.toml; "
+            "no hilserver runs on this computer for this user. Start one: hilserver run RIG.toml; "
             "or name its broker: --broker"
         )
     if rig is None:
@@ -83,7 +83,7 @@ def find(rig: str | None) -> tuple[str, BrokerAddress]:
             raise HilserverError(f"several servers run here: choose one with --rig: {', '.join(found)}.")
         return next(iter(found.items()))
     if rig not in found:
-        raise HilserverError(f'no server of rig "{rig}" runs on this machine.' + did_you_mean(rig, found))
+        raise HilserverError(f'no server of rig "{rig}" runs on this computer.' + did_you_mean(rig, found))
     return rig, found[rig]
 
 

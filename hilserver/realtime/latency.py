@@ -1,4 +1,4 @@
-"""Processes that measure the wake-up latency of a loop on this machine, set up exactly like the real-time process.
+"""Processes that measure the wake-up latency of a loop on this computer, set up exactly like the real-time process.
 
 Two tests after those of RTLinux (Barabanov, FSMLabs 1997 and 2000; docs/theory.md, section 5): the scheduling error of
 a periodic thread with absolute deadlines; and the time that a thread waiting for a semaphore takes to wake after it was

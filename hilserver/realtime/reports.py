@@ -39,7 +39,7 @@ def send_report(**content: Any) -> None:
 class Orders:
     """What the supervisor sends to a child process while it runs: JSON lines on its standard input.
 
-    The child goes on if the supervisor has ended, or there is none.
+    The child continues if the supervisor has ended, or there is none.
     """
 
     def __init__(self, descriptor: int) -> None:

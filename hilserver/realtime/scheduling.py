@@ -101,7 +101,7 @@ def _run_first(priority: int) -> Iterator[Degradation]:
         yield Degradation(
             f"SCHED_FIFO at priority {priority}",
             f"{_reason(error)} (priorities 1 ... 99 exist, this user's limit is {allowed})",
-            "Other processes delay the loop by milliseconds when the machine is busy",
+            "Other processes delay the loop by milliseconds when the computer is busy",
             f"Set LimitRTPRIO={priority} in the systemd unit or rtprio {priority} in /etc/security/limits.conf;"
             " remove RestrictRealtime=yes",
         )

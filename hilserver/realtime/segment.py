@@ -144,7 +144,7 @@ def lines(size: int) -> int:
 def _require_x86_64() -> None:
     if platform.machine() not in ("x86_64", "AMD64"):
         raise SharedMemoryError(
-            f"Shared memory of hilserver relies on the store order of x86-64; this machine is {platform.machine()}."
+            f"Shared memory of hilserver relies on the store order of x86-64; this computer is {platform.machine()}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Cuts: windows of a recording around triggers, each in a file of its own, while the recording itself goes on.
+"""Cuts: windows of a recording around triggers, each in a separate file, while the recording itself continues.
 
 A cut is a log like a later part of a recording: it begins with any row, names the file that it was taken from, and can
 be replayed on its own. Each trigger has cuts of its own, so that none disturbs another one.
@@ -95,7 +95,7 @@ class TriggeredCuts:
     ``written`` are the files of the finished cuts since it was last emptied; ``news``: a cut was begun or finished, to
     be reset by the caller. ``hindrance`` is set by the caller: why no cut can be written at present; those that are
     being written end then. A trigger whose cut can't be written has no more of them. Nothing is raised: the recording
-    goes on.
+    continues.
     """
 
     def __init__(self, folder: Path, first: LogHeader, triggers: Sequence[CutTrigger]) -> None:

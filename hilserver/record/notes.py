@@ -1,6 +1,6 @@
 """Notes on a recording: words of a person at a time of it, in a file beside the log.
 
-A log is only ever appended to, and sealed with checksums; so what is thought of it later stands beside it.
+A log is only ever appended to, and sealed with checksums; so later notes are stored beside it.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class _Run:
         self.missed += int(column["missed"].sum())
         self.envelope.add(np.stack([self._sampled(column, name) for name in self.shown], axis=1))
         rows = np.zeros((len(batch), HEADER_CELLS))
-        heads: Any = headers(rows)  # whose whole numbers are none of the floats that stand in the log's columns
+        heads: Any = headers(rows)  # whose whole numbers are not the floats in the log's columns
         for name in set(RowHeader.names()) & column.keys():
             heads[name] = column[name]
         self.timing.add(rows)

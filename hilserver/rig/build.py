@@ -101,7 +101,7 @@ class Rig:
     accounts: bool = False
     """Whether its circuits are packed with their accounts, see `pack`. No result depends on it."""
     halvings: int = 0
-    """Of the parts into which implicit methods divide their steps: of a rig that is the companion of another one."""
+    """Of the parts into which implicit methods divide their steps: of a rig run again with half the step."""
 
     @property
     def clock_rate(self) -> float:

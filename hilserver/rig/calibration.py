@@ -191,7 +191,7 @@ def source_of(channel: ChannelSettings) -> str:
 
 
 def as_text(channel: str, entry: Calibration) -> str:
-    """An entry as it stands in the file."""
+    """An entry as written in the file."""
     table = tomlkit.table()
     for key in ("date", "note", "source", "unit", "polynomial", "tare", "largest_residual"):
         if (value := getattr(entry, key)) is not None:

@@ -91,7 +91,7 @@ class _Followed:
 
     ``scale``: the filter's units of all states, SI; ``drive``: noise of the first STATES, per s; ``known``, ``rows``:
     places of the states that can be determined, and of the sensors; ``seen``: what the sensors see of these states,
-    with this ``variance`` and every so many ticks (``periods``); ``unit``: from the filter's gains to SI.
+    with this ``variance`` and once in this number of ticks (``periods``); ``unit``: from the filter's gains to SI.
     """
 
     scale: Floats

@@ -53,7 +53,7 @@ NOUNS = {
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference as it stands in a file: what it must name, the name, the key."""
+    """A reference as written in a file: what it must name, the name, the key."""
 
     to: Names
     name: str

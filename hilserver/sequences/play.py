@@ -134,7 +134,7 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
 class Play:
     """A sequence while it runs. ``resting``: inputs no longer set; ``ended``: why it was ended early.
 
-    ``halted``: why no further steps are carried out, although time goes on and the channels are still checked.
+    ``halted``: why no further steps are carried out, although the run continues and the channels are still checked.
     """
 
     sequence: TestSequence

@@ -121,7 +121,7 @@ class EmbeddedBroker:
             *(sys.executable, "-m", broker_process.__name__, self.program, str(self.port), str(os.getpid())),
             str(self._settings),
             pass_fds=(self._settings,),
-            stdin=asyncio.subprocess.PIPE,  # not as arguments: every user of this machine can read those
+            stdin=asyncio.subprocess.PIPE,  # not as arguments: every user of this computer can read those
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the server, which still needs this broker

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def may_take_over(loop: LoopSettings, rate: float) -> bool:
-    """Whether a loop of so many ticks per second is to use such code, and would not trip when it takes it over."""
+    """Whether a loop with this rate, ticks per second, is to use such code, and does not trip when it takes it over."""
     return loop.compiled_circuit and (loop.max_missed + 1) / rate >= TAKE_OVER
 
 
@@ -60,9 +60,9 @@ class CompiledCircuit:
                     file = await _compiled(circuit.packed.index)
                 if file is not None and await self._use(circuit, file) and file not in told:
                     told.add(file)
-                    tell(None, "The loop integrates the circuit with code of its own now, which takes less time.")
+                    tell(None, "The loop now runs code that was compiled for this circuit, which takes less time.")
             except (HilserverError, OSError) as error:
-                _log.warning("the circuit runs without code of its own: %s", error)
+                _log.warning("the circuit runs without code that is compiled for it: %s", error)
 
     async def _stays(self, circuit: RunningCircuit) -> bool:
         """Whether the loop runs this circuit for a while."""

@@ -1,7 +1,7 @@
 """The margin monitor: capacity and speed of the real valves for the running circuit, and delay margins of the bridge.
 
 It calculates the margins at the start, after every switch, and after a change of the real supply pressure while nothing
-is armed. It works in a thread that pauses for as long as it works, so that the event loop goes on answering; the
+is armed. It works in a thread that pauses for as long as it works, so that the event loop keeps responding; the
 real-time loop is another process. The margins hold for all strategies; another strategy only selects other warnings.
 """
 
@@ -33,7 +33,7 @@ from hilserver.tick.row import header
 LOOK = 0.2
 """Seconds between two checks whether the margins are outdated."""
 OTHER_SUPPLY, MIN_SUPPLY = 0.1, 5e5
-"""Change of a supply pressure after which the margins are recalculated: as a fraction, and at least so many Pa."""
+"""Change of a supply pressure after which the margins are recalculated: as a fraction, and its minimum in Pa."""
 PENDING = "the margins of the real valves are still being calculated: hilserver status will show them."
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class MarginMonitor:
             return MarginResult(running.version, supply, margins(rig, self._program, row, pause))
         except Ended:
             raise
-        except Exception as error:  # the run goes on without margins
+        except Exception as error:  # the run continues without margins
             _log.exception("the margins of the real valves could not be calculated; please report it")
             return MarginResult(running.version, supply, None, f"the margins could not be calculated: {error}")
 

@@ -109,7 +109,7 @@ def _pressure(port: str, command: object) -> dict[str, Any]:
 
 def _over_drop(name: str, kind: type[Component], table: Mapping[str, Any]) -> _Made:
     if len(kind.hydraulic) < 2:
-        raise HilserverError(f"{name} has no curve of flow over pressure: it has less than two ports.")
+        raise HilserverError(f"{name} has no curve of flow over pressure: it has fewer than two ports.")
     first, *others = kind.hydraulic
     sources = {"source": _pressure(first, _SWEEP), **{f"{port}_at_0": _pressure(port, 0.0) for port in others}}
     held = f"pressure at {first}, 0 bar at {' and '.join(others)}"

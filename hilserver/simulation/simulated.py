@@ -60,7 +60,7 @@ def simulate(
         until: end of the simulation, s.
         changes: values that differ from the file, as in a switch: ``{"relief": {"opening_pressure": "160 bar"}}``;
             ``parameters`` are those of the circuit.
-        library: component types, for a table with components of one's own; a file names them itself (``library``).
+        library: component types, for a table with user-defined components; a file names them itself (``library``).
 
     Raises:
         ConfigurationError: the circuit, a change or an input is wrong; all problems are named.

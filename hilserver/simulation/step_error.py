@@ -55,7 +55,7 @@ class StepDeviation:
 
     @property
     def relative(self) -> float:
-        """Fraction of the size; infinite if the run or its companion is not finite."""
+        """Fraction of the size; infinite if the run, or the run with half the step, is not finite."""
         if not isfinite(self.largest):
             return inf
         return self.largest / self.size if self.size > 0.0 else 0.0

@@ -27,7 +27,7 @@ class CatalogueValve(Datasheet):
     """A valve of a catalogue."""
 
     description: str = Field(default="", description="free text")
-    source: str = Field(min_length=1, description="where the values stand: a text, or a name in [sources]")
+    source: str = Field(min_length=1, description="where the values are stated: a text, or a name in [sources]")
     nominal_flow: NominalFlow = Field(description="datasheet flow at full command")
     f90: Frequency | None = Field(default=None, gt=0, description="-90° frequency of the Bode plot")
     step_time: Time | None = Field(

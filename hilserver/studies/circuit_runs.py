@@ -150,7 +150,7 @@ class CircuitRuns:
                 raise VariantFailedError(_diverged(packed, block, self.time[part]))
             if self.computed - begun > limit:
                 at = float(self.time[part.stop - 1])
-                raise VariantFailedError(f"given up: {limit:g} s of computing time had reached {at:.3g} s")
+                raise VariantFailedError(f"aborted: {limit:g} s of computing time had reached {at:.3g} s")
         return kept
 
     def _packed(self, circuit: Circuit) -> PackedCircuit:

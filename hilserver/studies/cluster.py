@@ -129,7 +129,7 @@ def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluate
 
 @contextlib.contextmanager
 def cluster(where: str, workers: int) -> Iterator[Cluster]:
-    """The cluster at an address (``tcp://host:8786``) or of a scheduler's file, or with so many ``local`` workers.
+    """The cluster at an address (``tcp://host:8786``) or of a scheduler's file; ``local``: with workers of its own.
 
     Raises HilserverError if there is none, or if a worker has another version of hilserver.
     """
@@ -182,7 +182,7 @@ def _workers_of(client: Any, where: str) -> int:
     for address, there in client.run(software, on_error="return").items():
         if there != here:
             reason = there if isinstance(there, Exception) else f"hilserver {there}"
-            text = f"--cluster {where}: worker {address} has {reason}, this machine hilserver {here}."
+            text = f"--cluster {where}: worker {address} has {reason}, this computer hilserver {here}."
             raise HilserverError(f"{text} Install the same version with the same Python there.")
     return sum(client.nthreads().values())
 

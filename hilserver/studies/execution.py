@@ -64,7 +64,7 @@ def evaluate(
 
 
 Run = Callable[[Floats, int, int], Iterator[Evaluated]]
-"""Evaluates the variants of a table from a number on, so many in a task, in their order."""
+"""Evaluates the variants of a table from a number on, a given number per task, in their order."""
 
 
 @contextlib.contextmanager
@@ -113,7 +113,7 @@ def evaluated_by(
 
 
 def patience_with(limit: float) -> Patience:
-    """With a run whose limit is so many s of computing time: where it does not look at the time, it hangs."""
+    """With a run whose limit is this computing time in s: code that does not check the time hangs."""
     return 3.0 * limit + 5.0, 10.0 * limit + 60.0
 
 
@@ -144,7 +144,7 @@ def _receive(given: _Given) -> None:
 
 
 def _end_with_parent() -> None:
-    """A process that is killed can't end its workers, which would wait for tasks for ever."""
+    """A process that is killed can't end its workers, which would wait for tasks forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -117,7 +117,7 @@ class FigureSettings(Datasheet):
     """A figure in a study file."""
 
     figure: str = Field(description="reduction of a quantity of the run", examples=["max(supply.p)"])
-    start: Time | None = Field(default=None, ge=0, description="begin of the part of the run, default: 0 s")
+    start: Time | None = Field(default=None, ge=0, description="start of the part of the run; default: 0 s")
     end: Time | None = Field(default=None, gt=0, description="end of this part; default: that of the run")
     below: str | float | None = Field(default=None, description="limit that the figure should not exceed")
     above: str | float | None = Field(default=None, description="limit below which the figure should not be")

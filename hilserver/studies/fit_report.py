@@ -92,7 +92,7 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
     for key in result.without_influence:
         yield f"{key}: nothing that was measured depends on it."
     for group in result.inseparable:
-        yield f"{' and '.join(group)} can't be told apart: only a combination of them is known. Hold all but one."
+        yield f"{' and '.join(group)} can't be told apart: only a combination of them is known. Fix all but one."
     for one, other, correlation in result.alike():
         yield f"{one} and {other} are hardly told apart (correlation {correlation:.3f})."
     for each in result.free:

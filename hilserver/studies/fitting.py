@@ -214,7 +214,7 @@ def fit_circuit(
     try:
         found = fit(searched, signals, lambda values: [y for m in models for y in m.predicted(values)], own)
     except VariantFailedError as error:
-        raise HilserverError(f"{file}: with the values of the file the simulation has {error}.") from error
+        raise HilserverError(f"{file}: with the values in the file, the simulation has {error}.") from error
     predicted = tuple(model.quantities(found.values) for model in models)
     return FitOfCircuit(file, circuit, parameters, found, measured, fitted, tuple(before), predicted)
 

@@ -113,7 +113,7 @@ def figures_grid(result: StudyResult) -> Grid:
         statistics = [result.nominal[figure.name], *_statistics(found)]
         rows.append((figure.name, figure.text, *map(figure.shown, statistics), str(len(found))))
     head = ("figure", "of", "nominal", "mean", "standard deviation", "smallest", *(f"{p:g} %" for p in PERCENTILES))
-    return Grid((*head, "largest", "runs"), tuple(rows), "Over all runs that have the figure; percentiles in between.")
+    return Grid((*head, "largest", "runs"), tuple(rows), "Over all runs that have the figure, with percentiles.")
 
 
 def _statistics(found: Floats) -> list[float]:
@@ -144,11 +144,11 @@ def sensitivity_grid(result: StudyResult, figure: Figure, most: int | None = Non
         for k in by_importance(result, found)[:most]
     ]
     caption = {
-        "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone; with all its interactions.",
-        "morris": "Mean absolute effect over the whole range of the quantity, with its 95 % interval; its deviation.",
+        "sobol": "Shares of the variance, with 95 % intervals: of the quantity alone, and with all its interactions.",
+        "morris": "Mean absolute effect over the whole range, with 95 % interval; standard deviation of the effects.",
     }.get(result.study.settings.plan, "Spearman's rank correlation, -1 … 1.")
     if found.dropped:
-        caption += f" {found.dropped} samples were left out, because a run of them failed."
+        caption += f" {found.dropped} samples were left out, because one of their runs failed."
     heads = tuple(text for text in found.heads if text)
     return Grid(("quantity", *heads), tuple(rows), caption)
 

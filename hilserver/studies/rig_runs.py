@@ -144,7 +144,7 @@ def within(limit: float) -> Unpaced:
 
     def look(ticks: int, values: Floats) -> None:
         if clock.thread_time() - begun > limit:
-            raise VariantFailedError(f"given up: {limit:g} s of computing time had reached tick {ticks}")
+            raise VariantFailedError(f"aborted: {limit:g} s of computing time had reached tick {ticks}")
 
     return Unpaced(BLOCK, look)
 

@@ -79,7 +79,7 @@ class StudySettings(Datasheet):
     samples: int = Field(default=256, ge=2, le=2**22, description="size of the plan; sobol: a power of 2")
     levels: int = Field(default=5, ge=2, le=1000, description="grid: number of values of each quantity")
     seed: int = Field(default=1, ge=0, description="of the plan's random numbers")
-    time_limit: Time = Field(default="60 s", gt=0, description="computing time after which a run is given up")
+    time_limit: Time = Field(default="60 s", gt=0, description="computing time after which a run is aborted")
     vary: dict[str, Any] = Field(
         default={},
         description="tolerances, in addition to those in the files or instead of them, by key; lists to choose from; "

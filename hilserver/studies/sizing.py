@@ -29,7 +29,7 @@ from hilserver.virtual_commissioning.criteria import CRITERIA
 SAMPLES = 20
 """Default number of rigs within the tolerances."""
 LIMIT = 120.0
-"""s of computing time after which a run is given up."""
+"""s of computing time after which a run is aborted."""
 REPLACED = (
     "nominal_flow", "nominal_flow_to_tank", "f45", "f90", "lag", "damping", "leakage", "overlap", "opening_rate",
     "null_offset",

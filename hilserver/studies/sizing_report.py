@@ -47,8 +47,8 @@ def sizing_facts(result: Sizing) -> Iterator[tuple[str, str]]:
 def verdict(result: Sizing) -> str:
     """The smallest valve that holds."""
     if result.chosen is None:
-        return "None of these valves holds."
-    return f"{result.chosen.candidate.name} is the smallest valve whose margins and fidelity hold."
+        return "None of these valves has sufficient margins and fidelity."
+    return f"{result.chosen.candidate.name} is the smallest valve with sufficient margins and fidelity."
 
 
 def candidates_grid(result: Sizing) -> Grid:

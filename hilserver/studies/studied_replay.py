@@ -87,7 +87,7 @@ class StudiedReplay:
 
     @cached_property
     def known(self) -> dict[str, Changeable]:
-        """The values of the circuit as written, with ``circuit.`` before their keys, as of a rig."""
+        """The values of the circuit as written, with ``circuit.`` before their keys, as for a rig."""
         return {f"{CIRCUIT}{key}": each for key, each in changeable(self.circuit).items()}
 
     @property

@@ -190,13 +190,13 @@ class StudiedRig:
 
 
 def step_error_text(runs: StudyRuns, figures: Sequence[Figure]) -> str:
-    """By how much half of every integration step changes the nominal figures."""
+    """By how much halving every integration step changes the nominal figures."""
     try:
         changes = np.abs(runs.of_half_the_step() - runs.nominal)
     except VariantFailedError as error:
         return f"With half of every integration step, the nominal run fails: {error}."
     known = [f"{f.name} {f.shown(x)}" for f, x in zip(figures, changes.tolist(), strict=True) if np.isfinite(x)]
-    return f"Half of every integration step changes the nominal figures by: {', '.join(known)}."
+    return f"Halving every integration step changes the nominal figures by: {', '.join(known)}."
 
 
 def load_studied_rig(file: Path, name: str, cycle: str | None, strategy: str | None) -> StudiedRig:

@@ -45,7 +45,7 @@ def _number(name: str, unit: str) -> pa.Field:
 class StudyTable:
     """Writes the table of a study. ``done``: number of variants that it has already, ``failed``: how many of them have.
 
-    With ``resume``, goes on with the stream that an interrupted study has left. Raises HilserverError if that is of
+    With ``resume``, continues the stream that an interrupted study has left. Raises HilserverError if that is of
     another study, if another process is writing it, or if it can't be written.
     """
 
@@ -144,7 +144,7 @@ def complete_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         except (pa.ArrowInvalid, OSError):
             return  # not even its schema is complete
         if not reader.schema.equals(schema, check_metadata=True):
-            text = "is of another study, or of another version of it. Leave out --resume to begin anew."
+            text = "is of another study, or of another version of it. Leave out --resume to start again."
             raise HilserverError(f"{file.with_suffix('.arrows')}: {text}")
         while True:
             try:

@@ -41,7 +41,7 @@ class VariedValue:
         """The value of such a text. Raises ValueError."""
         if self.choices:
             if text.strip() not in self.choices:
-                raise ValueError(f"{text.strip()} is none of the choices.{did_you_mean(text.strip(), self.choices)}")
+                raise ValueError(f"{text.strip()} is not one of the choices.{did_you_mean(text.strip(), self.choices)}")
             return float(self.choices.index(text.strip()))
         return to_si(text, self.unit) if self.unit else si_value(text)[0]
 

@@ -1,1 +1,1 @@
-"""Recordings in the browser: curves over one another, cursors, statistics, spectra, exports."""
+"""Recordings in the browser: overlaid curves, cursors, statistics, spectra, exports."""

@@ -1,4 +1,4 @@
-"""Several logs over one another: which time of each is the common time 0."""
+"""Several overlaid logs: which time of each is the common time 0."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def offsets(
     ``event``: 0 is the ``number``-th event (from 1) with the name ``event`` (`event_name`) in each.
     ``trigger``: 0 is its ``number``-th occurrence in each; samples are read until it is found.
 
-    Raises `HilserverError` if a log has no clock, or not so many of these events or occurrences.
+    Raises `HilserverError` if a log has no clock, or fewer of these events or occurrences.
     """
     if how == "start":
         return [-log.span[0] for log in logs]

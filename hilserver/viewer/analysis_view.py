@@ -165,7 +165,7 @@ class AnalysisView:
         if kind == "difference" or self._refreshing or not self._is_shown:
             return
         before = (*self.overlay.tabs.shown.analyses[self._place].signals, None, None)
-        chosen = [self._one.value or before[0], self._other.value or before[1]]  # of before: what these logs lack
+        chosen = [self._one.value or before[0], self._other.value or before[1]]  # the latter: what these logs lack
         self.overlay.tabs.change_analysis(
             self._place,
             name=name_of(str(self._name.value or "")),
@@ -193,7 +193,7 @@ class AnalysisView:
             self._note.set_text(str(error))
             return
         shown = self.overlay.shows_difference(one.name, other.name)
-        self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'not in the plot any more'}.")
+        self._note.set_text(f"{one.name} − {other.name} is {'in the plot' if shown else 'no longer in the plot'}.")
         self._chart.visible = False
         self._redraw()
 

@@ -1,4 +1,4 @@
-"""`hilserver view`: a page on this machine that shows the given logs, without rig or broker."""
+"""`hilserver view`: a page on this computer that shows the given logs, without rig or broker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def named(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def view(settings: ViewerSettings, store: LogStore) -> None:
-    """Serve the page until Ctrl-C or SIGTERM; only this machine can reach it, and only with the token."""
+    """Serve the page until Ctrl-C or SIGTERM; only this computer can reach it, and only with the token."""
 
     def build() -> None:
         from hilserver.viewer.layout_view import ViewerFiles

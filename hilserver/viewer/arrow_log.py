@@ -185,7 +185,7 @@ class ArrowLog(Measurement):
         if is_being_written(path) or (not trouble and ends_whole(path)):
             return ""
         what = trouble or f"{path.name} has no end mark"
-        return f"{what}: shown are the {self._count} rows before. hilserver log check says what is missing."
+        return f"{what}: shown are the {self._count} rows before. hilserver log check reports what is missing."
 
     def _begin_part(self, path: Path) -> None:
         names = read_header(path).circuit_names

@@ -47,7 +47,7 @@ def axis_unit(unit: str, si: str) -> Shown:
     try:
         one, two = to_si(f"1 {unit}", si), to_si(f"2 {unit}", si)
     except ValueError:
-        raise ValueError(f"{shown(unit)} is no unit for values in {si or 'no unit'}.{such_as}") from None
+        raise ValueError(f"{shown(unit)} is not a unit for values in {si or 'no unit'}.{such_as}") from None
     if not (one > 0.0 and math.isclose(two, 2.0 * one)):  # a temperature with an offset
         raise ValueError(f"{shown(unit)} is not a multiple of {si}, as the unit of an axis must be.{such_as}")
     return Shown(unit, one, 3)

@@ -31,7 +31,7 @@ SETTLED = 0.4
 
 
 class FiguresView:
-    """The table. It follows the plot; while statistics are computed, those of before are not shown."""
+    """The table. It follows the plot; while statistics are computed, the previous ones are not shown."""
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

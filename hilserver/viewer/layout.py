@@ -122,7 +122,7 @@ def _layout(table: Mapping[str, Any], name: str) -> ViewLayout:
 
 
 def layout_text(layout: ViewLayout) -> str:
-    """A layout as it stands in its file.
+    """A layout as written in its file.
 
     >>> print(layout_text(ViewLayout(tabs=(ViewTab(plots=(ViewPlot(signals=("p_A", "p_B")),), analyses=()),))))
     # Layout of recordings: hilserver view LOG --layout FILE

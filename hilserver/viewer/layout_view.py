@@ -28,7 +28,7 @@ from hilserver.viewer.layout import (
 from hilserver.viewer.overlay import Overlay
 from hilserver.viewer.tabs import Tabs
 
-NO_RIGHT = "you are not logged in with the right to write any more."
+NO_RIGHT = "your login no longer has the right to write."
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def open_log(path: Path) -> Measurement:
         raise RecordError(path, "is a folder: give its logs." if path.is_dir() else "does not exist.")
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
-        raise RecordError(path, f"is no log: its name must end with one of {', '.join(FORMATS)}.")
+        raise RecordError(path, f"is not a log: its name must end with one of {', '.join(FORMATS)}.")
     if path.stat().st_size == 0:
         raise RecordError(path, "is empty.")
     return kind(path)

@@ -1,4 +1,4 @@
-"""What a page shows: logs over one another on a common time, and the chosen signals of each as curves."""
+"""What a page shows: overlaid logs on a common time axis, and the chosen signals of each as curves."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ViewerPage:
             self._align = ui.toggle(ALIGNMENTS, value="start", on_change=self._align_otherwise).props(
                 "no-caps unelevated size=sm"
             )
-            self._align.tooltip("What the logs have in common at time 0")
+            self._align.tooltip("Moment that is time 0 in all logs")
             self._event = ui.select([], label="event", on_change=self._align_otherwise).props(
                 "outlined dense options-dense"
             )
@@ -119,7 +119,7 @@ class ViewerPage:
                 ui.button(text, icon=icon, on_click=action).props("flat no-caps dense")
             cursor = ui.toggle({0: "Cursor 1", 1: "Cursor 2"}, value=0).props("no-caps unelevated size=sm")
             cursor.on_value_change(lambda event: self.plot.plot.run_method("choose", event.value))
-            cursor.tooltip("A click into the plot sets this cursor; with Shift, the other one.")
+            cursor.tooltip("A click in the plot sets this cursor; with Shift, the other one.")
             with ui.button("Export", icon="download").props("outline no-caps dense").classes("px-3"), ui.menu():
                 for kind in FORMATS:
                     ui.menu_item(f"{kind.upper()}: samples of the span", lambda kind=kind: self._export(kind))
@@ -306,7 +306,7 @@ class ViewerPage:
             if len(found) > LISTED:
                 ui.label(f"{len(found) - LISTED} more: search for them.").classes("text-xs text-slate-500")
             if words and not found:
-                ui.label("No other signal has these words.").classes("text-xs text-slate-500")
+                ui.label("No other signal contains these words.").classes("text-xs text-slate-500")
 
     def _choose(self, name: str, wanted: bool) -> None:
         try:

@@ -41,7 +41,7 @@ class OpenedLog:
         self.log.remarks = change_note(self.log.path, old, new)
 
     def curve(self, signal: str, begin: float, end: float, pixels: int) -> tuple[Floats, Floats]:
-        """Times and values to draw from ``begin`` to ``end`` on so many pixels; at most about two points for each.
+        """Times and values to draw from ``begin`` to ``end`` on ``pixels`` pixels; at most about two points for each.
 
         Where a pixel has several samples, its points are their minimum and their maximum. The curve extends to the
         next sample or group on both sides. Raises `RecordError` if there is no such signal.

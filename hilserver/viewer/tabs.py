@@ -50,7 +50,7 @@ class Tabs:
         self.show(min(self.place, len(self.all) - 1))
 
     def move(self, by: int) -> None:
-        """Move the tab that is shown by so many places."""
+        """Move the tab that is shown by this number of positions."""
         self.all, self.place = _moved(self.all, self.place, by)
 
     def select(self, plot: int) -> None:
@@ -80,7 +80,7 @@ class Tabs:
         self.plot = min(self.plot, len(self.shown.plots) - 1)
 
     def move_plot(self, by: int) -> None:
-        """Move the selected plot down by so many places; up if negative."""
+        """Move the selected plot down by this number of positions; up if negative."""
         plots, self.plot = _moved(self.shown.plots, self.plot, by)
         self.change(plots=plots)
 
@@ -98,7 +98,7 @@ class Tabs:
         self.change(analyses=_without(self.shown.analyses, place))
 
     def move_analysis(self, place: int, by: int) -> None:
-        """Move an analysis of the tab down by so many places; up if negative."""
+        """Move an analysis of the tab down by this number of positions; up if negative."""
         self.change(analyses=_moved(self.shown.analyses, place, by)[0])
 
 

@@ -111,7 +111,7 @@ def _exact(level: float, places: Integers, times: Floats, values: Floats) -> lis
 
 
 def nth_occurrence(log: Measurement, trigger: Trigger, number: int) -> float:
-    """The time of the ``number``-th occurrence, from 1. Raises `HilserverError` if there are not so many."""
+    """The time of the ``number``-th occurrence, from 1. Raises `HilserverError` if there are fewer."""
     found = occurrences(log, trigger, number)
     if len(found) < number:
         what = f"event {trigger.event}" if trigger.event else f"{trigger.edge} {trigger.signal} at {trigger.level}"

@@ -66,7 +66,7 @@ class DatasheetField:
         if not entry or (isinstance(value, str) and value.startswith(MARK)):
             return ""
         if info.choices:
-            return "" if value in info.choices else f'"{entry}" is none of: {", ".join(info.choices)}'
+            return "" if value in info.choices else f'"{entry}" is not one of: {", ".join(info.choices)}'
         try:
             number = self._number(entry, value)
         except ValueError as error:

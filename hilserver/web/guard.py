@@ -80,7 +80,7 @@ class Guard:
 
 
 def own_names(host: str, more: Iterable[str]) -> set[str]:
-    """Names under which a browser may reach a panel that listens on ``host``: localhost, this machine's, and more."""
+    """Names under which a browser may reach a panel that listens on ``host``: localhost, this computer's, and more."""
     machine = socket.gethostname()
     return {"localhost", machine, f"{machine}.local", host, *more}
 

@@ -1,4 +1,4 @@
-"""A page for the user of this machine alone: served on the loopback address, and only to who has the token."""
+"""A page for the user of this computer alone: served on the loopback address, and only to who has the token."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 Two circuits of 50 orifices between 50 volumes, one with the built-in orifice, one with the same lines in a file of the
 user's own, stepped in turn by the same compiled program; then circuits of both kinds are switched, while everything
-that numba compiles is counted. The final states must be the same bits.
+that numba compiles is counted. The final states must be bit-identical.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     figures = f"built-in orifice {built_in * 1e6:.2f} µs per RK4 step of {COUNT}, own {own * 1e6:.2f} µs"
     print(f"{figures}, ratio {own / built_in:.2f}")
     switches = f"compiled in {2 * REPEATS} switches between the two: {len(compiled.buffer)} functions"
-    print(f"{switches}; final states: the same bits")
+    print(f"{switches}; final states: bit-identical")
 
 
 def own_text() -> str:

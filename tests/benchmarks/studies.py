@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300, help="runs of each measurement")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     given = parser.parse_args()
-    print(f"{SECONDS:g} s per run; load of this machine: {os.getloadavg()[0]:.1f}")
+    print(f"{SECONDS:g} s per run; load of this computer: {os.getloadavg()[0]:.1f}")
     print("steps/ms  values        error    CPU ms/run  compiled  runs/min on 1  runs/min on", given.workers)
     for substeps in (2, 3, 4, 10):
         for name, keys in (("in place", IN_PLACE), ("packed again", PACKED_AGAIN)):

@@ -141,7 +141,7 @@ WRONG = {
         '[[tabs]]\nnam = "a"\n[[tabs.plots]]\nunits = { Pa = "kg" }\n',
         [
             "2: tabs[0].nam: unknown key. Did you mean name?",
-            '4: tabs[0].plots[0].units: "kg" is no unit for values in Pa',
+            '4: tabs[0].plots[0].units: "kg" is not a unit for values in Pa',
         ],
     ),
     "login.toml": ('host = "a"\nuse = "anna"\npassword_file = "no"\n', ["2: use: unknown key. Did you mean user?"]),

@@ -15,7 +15,7 @@ from viewer_bench import record
     ("name", "content", "reason"),
     [
         ("none.arrow", None, "none.arrow: does not exist."),
-        ("notes.docx", b"PK", "notes.docx: is no log: its name must end with one of .arrow, .mf4, .parquet"),
+        ("notes.docx", b"PK", "notes.docx: is not a log: its name must end with one of .arrow, .mf4, .parquet"),
         ("log.arrow", 40 * b"no log  ", "log.arrow: is not a log of hilserver"),
         ("press.csv", b"pressure;force\n1,5;2\n", "press.csv: has no column with the time"),
     ],

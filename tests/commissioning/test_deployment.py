@@ -93,7 +93,7 @@ def test_it_runs_with_its_own_program_in_safe(deployed: Target, bench: SshBench)
     pid = int((bench.home / f"hilserver/rigs/{NAME}/server.pid").read_text())
     maps = Path(f"/proc/{pid}/maps").read_text()
     assert f"{bench.home}/hilserver/programs/" in maps
-    assert str(ROOT / ".venv") not in maps, "libraries of this machine's environment"
+    assert str(ROOT / ".venv") not in maps, "libraries of this computer's environment"
 
 
 @needs_sshd
@@ -167,7 +167,7 @@ def test_a_target_that_is_gone(bench: SshBench) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         config = bench.config("gone", port=free.getsockname()[1])
-    with pytest.raises(DeploymentError, match=r"can't be reached.*refused.*goes on running"):
+    with pytest.raises(DeploymentError, match=r"can't be reached.*refused.*keeps running"):
         Target(bench.address, NAME, config).ask("facts", program="x")
 
 
@@ -258,7 +258,7 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(on_target.__file__)), request]
     for length in (0, 700, 150_000):
         done = subprocess.run(command, input=stream.getvalue()[:length], capture_output=True, check=True)
-        assert "the transfer has failed" in json.loads(done.stdout)["error"]
+        assert "the transfer failed" in json.loads(done.stdout)["error"]
         assert not list((tmp_path / "programs").iterdir())
     subprocess.run(command, input=stream.getvalue(), capture_output=True, check=True)
     assert {path.name for path in (tmp_path / "programs/x").iterdir()} == {"a", "b"}
@@ -306,7 +306,7 @@ def test_a_rig_comes_with_all_files_that_it_names(tmp_path: Path) -> None:
 def test_a_file_that_only_this_machine_has_is_refused(tmp_path: Path) -> None:
     file = rig_in(tmp_path)
     file.write_text(file.read_text().replace('"../cycles/lift.toml"', f'"{tmp_path}/config/cycles/lift.toml"'))
-    with pytest.raises(HilserverError, match=r"lift\.toml\" is the name of a file on this machine"):
+    with pytest.raises(HilserverError, match=r"lift\.toml\" is the name of a file on this computer"):
         rig_files(file)
 
 

@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[dict[str, str | None], str, str, str, str]] = {
     ),
     "virtual machine": (
         {"proc/cpuinfo": "flags\t\t: fpu hypervisor tsc\n", "proc/stat": "cpu  100 0 50 800 0 0 0 50 0 0\n"},
-        "machine", "warning", "its host withheld 5.0% of the time", "a dedicated machine",
+        "machine", "warning", "its host withheld 5.0% of the time", "a dedicated computer",
     ),
     "slow clock": (
         {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}, "clock source", "warning",

@@ -234,7 +234,7 @@ def test_an_unsuitable_target_is_not_changed() -> None:
 
 
 def script(folder: Path, *words: str) -> list[str]:
-    """The command of an action, for this machine's shell."""
+    """The command of an action, for this computer's shell."""
     return ["sh", "-c", SCRIPT.read_text(), "sh", words[0], str(folder), NAME, *words[1:]]
 
 
@@ -247,9 +247,7 @@ def test_a_transfer_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     stream = io.BytesIO()
     Bundle({}, {"release.json": b"{}", "a": bytes(100_000)}).write(stream)
     for length in (0, 300, 50_000):
-        assert '"error": "the transfer has failed' in on_target(
-            tmp_path, "receive", "1", data=stream.getvalue()[:length]
-        )
+        assert '"error": "the transfer failed' in on_target(tmp_path, "receive", "1", data=stream.getvalue()[:length])
         assert not list((tmp_path / "runners" / NAME / "releases").iterdir())
     assert on_target(tmp_path, "receive", "1", data=stream.getvalue()) == "{}\n"
     assert {path.name for path in (tmp_path / f"runners/{NAME}/releases/1").iterdir()} == {"a", "release.json"}
@@ -328,7 +326,7 @@ def test_workers_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(runner_target, "load_rig", lambda file: slow_lift(100.0, "inverse_static"))
     assert deploy_runner(Path("lift.toml"), Answering("hil@rig-pc", NAME), said.append) == "1"
-    assert said[-1].startswith("warning: rig: a deployment starts no workers")
+    assert said[-1].startswith("warning: rig: deploy does not start the workers")
 
 
 def test_a_runner_that_can_not_be_executed_there(monkeypatch: pytest.MonkeyPatch) -> None:

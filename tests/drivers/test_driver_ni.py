@@ -124,7 +124,7 @@ except Exception as error:
 
 def test_missing_driver_of_ni_is_named() -> None:
     text = open_elsewhere({})
-    assert text.startswith("DriverError device io: NI's driver NI-DAQmx is not installed on this machine")
+    assert text.startswith("DriverError device io: NI's driver NI-DAQmx is not installed on this computer")
 
 
 def test_missing_python_package_is_named(fake_ni: FakeNi) -> None:

@@ -198,7 +198,7 @@ def drawn_by_the_mouse(page: Page, folder: Path, *, screenshots: bool) -> None:
 
 
 def strangers_are_kept_out(browser: Browser, url: str) -> None:
-    """Only who has the token sees the circuit, and only under a name of this machine."""
+    """Only who has the token sees the circuit, and only under a name of this computer."""
     stranger = browser.new_context()
     address = url.partition("?")[0]
     answer = stranger.request.get(address)

@@ -100,7 +100,7 @@ def test_what_can_not_be_run_is_said(
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    assert "given up after 0.05 s" in asyncio.run(run_trial(CIRCUIT, tmp_path / "c.toml", 600.0, {}, 0.05)).error
+    assert "aborted after 0.05 s" in asyncio.run(run_trial(CIRCUIT, tmp_path / "c.toml", 600.0, {}, 0.05)).error
 
 
 def test_thinned_curves_keep_their_extremes() -> None:

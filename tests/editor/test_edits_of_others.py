@@ -110,9 +110,9 @@ def test_joined_nodes_keep_the_initial_value_of_either() -> None:
 @pytest.mark.parametrize("name", ["rig.", "rig.a b", 'rig."', "rig.A.B"])
 def test_ports_of_the_machine_have_names_of_nodes(name: str) -> None:
     one = document(BASE)
-    with pytest.raises(HilserverError, match="is no name of a node"):
+    with pytest.raises(HilserverError, match="is not a name for a node"):
         one.make(Connect(PortEnd("pump", "P"), name))
-    with pytest.raises(HilserverError, match="is no name of a node"):
+    with pytest.raises(HilserverError, match="is not a name for a node"):
         one.make(RenameNode("supply", name))
 
 

@@ -159,7 +159,7 @@ def test_the_window_of_a_trigger_is_shown_with_any_signal(tmp_path: Path) -> Non
                 assert len(times) == len(values) == 1001, "every sample of 1 s at 1 kHz"
                 window._signals.value = ["channel.p_A", "channel.x"]
             await view._show("panel", "/elsewhere/cuts/3_lab_panel.arrow")
-            assert window._note.text.startswith("/elsewhere/cuts/3_lab_panel.arrow is not on this machine")
+            assert window._note.text.startswith("/elsewhere/cuts/3_lab_panel.arrow is not on this computer")
             page.problem = "trigger: 8 triggers are armed"
             view._followed = ""
             await view._arm(repeat=False)

@@ -45,7 +45,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """For this browser, the attacker's name has the address of this machine: the second half of DNS rebinding."""
+    """For this browser, the attacker's name has the address of this computer: the second half of DNS rebinding."""
     with chromium(f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1") as browser:
         yield browser
 

@@ -224,7 +224,7 @@ def test_impossible_sizes_are_refused(path: Path, changes: dict[str, int]) -> No
 
 def test_machines_with_another_store_order_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(SharedMemoryError, match="x86-64; this machine is aarch64"):
+    with pytest.raises(SharedMemoryError, match="x86-64; this computer is aarch64"):
         create(path)
     with pytest.raises(SharedMemoryError, match="aarch64"):
         LoopMemory.attach(path)

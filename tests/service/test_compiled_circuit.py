@@ -133,7 +133,9 @@ def test_a_running_loop_takes_the_code_over_and_its_log_is_replayed(tmp_path: Pa
         switched: list[int] = []
 
         async def wait(user: Panel) -> None:
-            await user.see("events", lambda told: any("code of its own" in event["text"] for event in told["events"]))
+            await user.see(
+                "events", lambda told: any("compiled for this circuit" in event["text"] for event in told["events"])
+            )
             answer = await user.do("switch", component="main_valve", set={"f45": "20 Hz"})
             switched.append(int(answer["tick"]))
 

@@ -87,7 +87,7 @@ def test_friction_over_speed_is_the_textbooks() -> None:
         ("relief", ("Pa", "m"), "no curve over these units"),
         ("relief", COMMAND, "no curve of flow over a command"),
         ("relief", SPEED, "no curve of force over speed"),
-        ("tank", PRESSURE, "less than two ports"),
+        ("tank", PRESSURE, "fewer than two ports"),
     ],
 )
 def test_what_has_no_curve_is_said(name: str, units: tuple[str, str], problem: str) -> None:

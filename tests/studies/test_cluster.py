@@ -113,7 +113,7 @@ def test_a_cluster_of_this_machine(hilserver: Command, tmp_path: Path) -> None:
 
 def test_another_version_on_a_worker_is_refused(scheduler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
-    other = pytest.raises(HilserverError, match=r"worker tcp://127.* has hilserver .*, this machine hilserver 9\.9")
+    other = pytest.raises(HilserverError, match=r"worker tcp://127.* has hilserver .*, this computer hilserver 9\.9")
     with other, cluster(str(scheduler), 1):
         pass
 

@@ -182,7 +182,7 @@ def test_the_command(tmp_path: Path, hilserver: Command) -> None:
     options = ("--catalogue", tmp_path / "valves.toml", "--samples", 2, "-j", 1, "-o", tmp_path / "out")
     said = hilserver("size", rig, *options)
     assert said.code == 0, said.err
-    assert "large is the smallest valve whose margins and fidelity hold." in said.out
+    assert "large is the smallest valve with sufficient margins and fidelity." in said.out
     page = (tmp_path / "out/lift-size.md").read_text()
     assert "Why not medium" in page
     assert "test bench" in page
@@ -191,7 +191,7 @@ def test_the_command(tmp_path: Path, hilserver: Command) -> None:
     assert data["valves"]["small"]["holds"] is False
     none = hilserver("size", rig, *options, "--flow", "0.0001 %")
     assert none.code == 1
-    assert "None of these valves holds." in none.out
+    assert "None of these valves has sufficient margins and fidelity." in none.out
     wrong = hilserver("size", rig, *options, "--flow", "3 bar")
     assert wrong.code == 2
     assert "--flow 3 bar" in wrong.err

@@ -283,7 +283,7 @@ def test_a_variant_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     text = text.replace("samples = 40", "samples = 2")
     result = run_study(load_study(written_study(tmp_path, text)), tmp_path / "out")
     assert set(result.failures()) == {0, 1}
-    assert all("given up" in reason for reason in result.failures().values())
+    assert all("aborted" in reason for reason in result.failures().values())
 
 
 WITH_A_PART_OF_ONE_S_OWN = f"""library = ["own.py"]

@@ -1,4 +1,4 @@
-"""Pages that ``hilserver view`` and ``hilserver edit`` serve on this machine, and how a browser opens them."""
+"""Pages that ``hilserver view`` and ``hilserver edit`` serve on this computer, and how a browser opens them."""
 
 from __future__ import annotations
 

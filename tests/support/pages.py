@@ -350,7 +350,7 @@ def end(process: subprocess.Popen[str]) -> str:
 
 
 def page_of(place: Workplace, command: str, context: ssl.SSLContext | None = None) -> str:
-    """Start a panel on a free port of this machine, read the page that it serves, and end it."""
+    """Start a panel on a free port of this computer, read the page that it serves, and end it."""
     command = re.sub(r"--host \S+|--port \S+", "", command).strip() + f" --port {_free_port()}"
     panel = place.start(place.in_a_test(command))
     try:

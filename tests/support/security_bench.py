@@ -26,7 +26,7 @@ STATE = ServerState(mode="SAFE", tick=7, time=0.0)
 
 
 def login(folder: Path, port: int, user: str, password: str) -> BrokerAddress:
-    """The address of a broker on this machine, with the password in a private file in ``folder``."""
+    """The address of a broker on this computer, with the password in a private file in ``folder``."""
     secret = folder / f"{user}.password"
     secret.touch(0o600)
     secret.write_text(password)

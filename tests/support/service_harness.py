@@ -351,7 +351,7 @@ async def panel(server: Server) -> AsyncIterator[Panel]:
 
 
 def listens(port: int) -> bool:
-    """Whether a program on this machine accepts connections at the port."""
+    """Whether a program on this computer accepts connections at the port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0

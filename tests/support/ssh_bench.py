@@ -85,7 +85,7 @@ class SshBench:
 
 @contextlib.contextmanager
 def running_sshd(folder: Path, tools: Collection[str] = (), *, one_connection: bool = False) -> Iterator[SshBench]:
-    """Start it, and end it. ``tools``: the only programs that are found there; default: those of this machine."""
+    """Start it, and end it. ``tools``: the only programs that are found there; default: those of this computer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         bench = SshBench(folder, free.getsockname()[1], one_connection)

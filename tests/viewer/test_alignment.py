@@ -1,4 +1,4 @@
-"""Logs over one another: by their starts, by the clock, by an event."""
+"""Overlaid logs: by their starts, by the clock, by an event."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_layout_is_not_written_elsewhere(tmp_path: Path, name: str) -> None:
         ("tabs = []", r"f\.toml: tabs: there must be at least one\."),
         (
             "[[tabs]]\n[[tabs.plots]]\nunits = {Pa = 'kN'}",
-            r'f\.toml: tabs\[0\]\.plots\[0\]\.units: "kN" is no unit for values in Pa\. Such as bar, MPa, psi, Pa\.',
+            r'f\.toml: tabs\[0\]\.plots\[0\]\.units: "kN" is not a unit for values in Pa\. Such as bar, MPa, psi, Pa\.',
         ),
         (
             "[[tabs]]\n[[tabs.plots]]\nunits = {'9**9**9' = 'bar'}",
@@ -115,7 +115,7 @@ def test_the_unit_of_an_axis_is_any_of_its_dimension() -> None:
     assert (axis_unit("psi", "Pa").factor, axis_unit("kPa", "Pa").factor) == pytest.approx((6894.757293168, 1e3))
     assert axis_unit("l/min", "m^3/s").factor == pytest.approx(1 / 6e4)
     for unit, si in (("degC", "K"), ("bar", "m"), ("nonsense", "N"), ("", "Pa")):
-        with pytest.raises(ValueError, match=r"is no unit for values in|is not a multiple of"):
+        with pytest.raises(ValueError, match=r"is not a unit for values in|is not a multiple of"):
             axis_unit(unit, si)
 
 

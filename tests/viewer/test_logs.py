@@ -216,7 +216,7 @@ def test_an_mdf_file_of_hundreds_of_megabytes(run: Run, tmp_path: Path, monkeypa
     ("name", "content", "message"),
     [
         ("none.arrow", None, "does not exist"),
-        ("run.xlsx", b"PK", r"is no log: its name must end with one of \.arrow, \.mf4"),
+        ("run.xlsx", b"PK", r"is not a log: its name must end with one of \.arrow, \.mf4"),
         ("empty.csv", b"", "is empty"),
         ("no.arrow", 100 * b"no log  ", "is not a log of hilserver"),
         ("no.parquet", 100 * b"no such thing", "can't be read as Parquet"),

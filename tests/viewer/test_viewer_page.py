@@ -195,7 +195,7 @@ def test_signals_are_found_by_words_and_drawn_on_the_axis_of_their_unit(page: Pa
     names = f"() => {CHART}.getOption().yAxis.map((axis) => axis.name)"
     eventually(lambda: page.evaluate(names) == ["bar", "mm"], 20)
     page.locator(".search input").fill("no such signal")
-    expect(page.locator(".signals")).to_contain_text("No other signal has these words")
+    expect(page.locator(".signals")).to_contain_text("No other signal contains these words")
 
 
 def test_the_span_is_exported_and_the_plot_saved(page: Page, runs: tuple[Run, Run], tmp_path: Path) -> None:

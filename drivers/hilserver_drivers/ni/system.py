@@ -1,4 +1,4 @@
-"""NI's driver on this machine: its devices, stored states and error messages."""
+"""NI's driver on this computer: its devices, stored states and error messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def doing(device: str, what: str) -> Iterator[None]:
 
 
 def local_system(who: str) -> Any:
-    """NI's driver on this machine. Raises DriverError if it or its Python package is missing."""
+    """NI's driver on this computer. Raises DriverError if it or its Python package is missing."""
     try:
         import nidaqmx.errors
         import nidaqmx.system
@@ -73,7 +73,7 @@ def local_system(who: str) -> Any:
         system = nidaqmx.system.System.local()
         _ = system.devices.device_names  # the first call loads NI's driver
     except nidaqmx.errors.DaqNotFoundError:
-        text = "NI's driver NI-DAQmx is not installed on this machine: see ni.com, NI-DAQmx for Linux"
+        text = "NI's driver NI-DAQmx is not installed on this computer: see ni.com, NI-DAQmx for Linux"
         raise DriverError(f"{who}: {text}.") from None
     except nidaqmx.DaqError as error:
         raise DriverError(f"{who}: {meaning_of(error)}.") from None

@@ -95,7 +95,7 @@ class SerialLine(WireDriver):
 
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
-        """The serial ports of this machine; the attached devices are not known without communication."""
+        """The serial ports of this computer; the attached devices are not known without communication."""
         ports = library("serial.tools.list_ports", "serial", "serial").comports(include_links=False)
         return [
             FoundDevice(
