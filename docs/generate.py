@@ -71,11 +71,14 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 SOURCES = {
     "circuit/model.py": "circuit-file.md",
     "mechanics/model.py": "mechanism-file.md",
+    "protocol/commands.py": "mqtt.md",
+    "protocol/published.py": "mqtt.md",
     "rig/settings.py": "rig-file.md",
+    "sequences/model.py": "sequence-file.md",
     "studies/settings.py": "study-file.md",
     "tick/row.py": "log.md",
 }
-"""The modules that declare the keys of a file, and the page generated from each."""
+"""The modules that declare the keys of a file or of a message, and the page generated from each."""
 
 
 def to_reference(markdown: str) -> str:

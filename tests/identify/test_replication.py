@@ -104,7 +104,7 @@ OUT = "config/cycles/attempt2.toml"
 
 
 def documented() -> tuple[list[str], str]:
-    """The words of the command in docs/test-sequences.md, and what it says."""
+    """The words of the command in docs/endurance-tests.md, and what it says."""
     line, _, said = only("tested: tests/identify/test_replication.py::documented").text.partition("\n")
     return shlex.split(line)[2:], said
 
