@@ -84,8 +84,8 @@ def test_a_drive_or_target_at_rest_is_refused() -> None:
         ("time,x (mm)\n0,1\n1,2\n", "must rise from 0 to 2 s"),
         ("time,x (mm)\n0,1\n2,much\n", "is not a table"),
         ("t,x (mm)\n0,1\n2,2\n", "the first column must be time"),
-        ("time,x (mm)\n0,1\n2,nan\n", "no finite number"),
-        ("time\n0,1\n2,1\n", "has not two columns"),
+        ("time,x (mm)\n0,1\n2,nan\n", "not a finite number"),
+        ("time\n0,1\n2,1\n", "does not have two columns"),
         ("time,x (mmm)\n0,1\n2,2\n", "column x"),
     ],
 )
