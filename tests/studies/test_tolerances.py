@@ -73,7 +73,7 @@ def test_what_is_meant(given: Any, value: str | float, expected: Tolerance) -> N
         ('a = { value = "30 Hz", from = "25 bar", to = "40 Hz" }', "a", "from"),
         ('a = { value = "30 Hz ± 1 Hz", distribution = "gauss" }', "a", "normal"),
         ('a = { value = "30 Hz", steps = ["30 Hz"] }', "a", "two or more"),
-        ('a = { value = "30 Hz", from = "25 Hz", to = "40 Hz", mean = 1 }', "a", "mean is no key"),
+        ('a = { value = "30 Hz", from = "25 Hz", to = "40 Hz", mean = 1 }', "a", "mean is not a key of a tolerance"),
         ('a = [["5 bar ± 1 bar", "20 l/min"]]', "a[0][0]", "[parameters]"),
     ],
 )
