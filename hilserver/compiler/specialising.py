@@ -38,7 +38,7 @@ KERNEL, INTEGRATE = "circuit_kernel_", "circuit_integrate"
 ENTRY_ARRAYS = ("ix", "val", "z", "y", "work", "chambers")
 """Arguments of the integrators that are arrays; the length of the last one, number of steps and step follow."""
 LOWEST_PRIORITY = 19
-INLINED = ("evaluate", "rates_within_step")
+INLINED = ("evaluate", "rates_within_step", "call_")
 """Parts of the names of functions that become a part of an explicit method. In the L-stable one, which calls them from
 many places, that would only make the code longer."""
 

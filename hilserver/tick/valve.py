@@ -83,7 +83,7 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
     end = min(max(overlap + v.null_band, v.leak_gone if leak != 0.0 else 0.0), 1.0)
     travel = overlap + (1.0 - overlap) * (q / full)
     if travel < end:
-        return side * travel_below(end, q, full, leak, overlap, v)
+        return side * travel_below(end, travel, q, full, leak, overlap, v)
     if travel > 1.0:
         note(b, Saturation.CAPACITY)
         return side
@@ -91,14 +91,19 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
 
 
 @compilable
-def travel_below(end: float, q: float, full: float, leak: float, overlap: float, v: ValveRecord) -> float:
+def travel_below(
+    end: float, unleaky: float, q: float, full: float, leak: float, overlap: float, v: ValveRecord
+) -> float:
     """Travel between 0 and ``end`` at which the valve passes ``q``: by Newton's method, in bounds that become narrower.
 
     Where it leaves them, or converges slowly, they are bisected: Press et al., Numerical Recipes, 3rd ed. 2007, 9.4
-    (rtsafe). ``full``: flow at full opening, ``leak``: leakage at null, m³/s.
+    (rtsafe). ``unleaky``: travel without easing and leakage; ``full``: flow at full opening, ``leak``: leakage at null,
+    m³/s. The first estimate is that with all of the leakage in the eased part, and with none of it beyond.
     """
-    near, far, step = 0.0, end, 2.0 * end
-    travel = end * (q - leak) / (full * eased_opening(end, overlap, v.null_band) - leak)
+    near, far, step, knee = 0.0, end, 2.0 * end, overlap + v.null_band
+    travel = min((q - leak) / (full * eased_slope(0.0, overlap, v.null_band)), end)
+    if travel > knee:
+        travel = max(unleaky, knee)
     for _ in range(50):
         s = min(travel / v.leak_gone, 1.0)
         excess = full * eased_opening(travel, overlap, v.null_band) + leak * leakage_fade(travel, v.leak_gone) - q

@@ -124,6 +124,7 @@ class Translation:
     def _value(self, v: ast.expr, names: dict[str, Any]) -> str:
         """An expression."""
         if isinstance(v, ast.Constant):
+            assert isinstance(v.value, int | float)
             return repr(float(v.value))
         if isinstance(v, ast.Name):
             return repr(float(names[v.id])) if isinstance(names.get(v.id), int | float) else v.id
@@ -147,8 +148,8 @@ class Translation:
         raise NotImplementedError(ast.dump(v))
 
 
-def circuit_in_c(packed: PackedCircuit) -> str:
-    """The text of a header: sizes, tables, kernels, and ``rates(z, d)``."""
+def circuit_in_c(packed: PackedCircuit, inputs: Sequence[str], substeps: int) -> str:
+    """The text of a header: sizes, tables, the places of these inputs, kernels, and ``rates(z, d)``."""
     ix = [int(cell) for cell in packed.index]
     contracts = {contract.kind: contract for contract in standard_library().built_in}
     calls = [ix[ix[e.CALLS] + 4 * k :][:4] for k in range(ix[e.N_CALLS])]
@@ -158,9 +159,12 @@ def circuit_in_c(packed: PackedCircuit) -> str:
         lines += _call(contracts[kind], ix[at:], at, first, packed)
     sizes = {"N": e.N_STATES, "N_VALUES": e.N_VALUES, "N_SUMS": e.N_SUMS}
     numbers = [f"#define {name} {ix[place]}" for name, place in sizes.items()]
+    numbers += [f"#define INPUTS {len(inputs)}", f"#define SUBSTEPS {substeps}"]
     return "\n".join(
         [
             *numbers,
+            _array("int", "input", [packed.values.index(name) for name in inputs]),
+            _array("double", "initial", [float(v) for v in packed.value[ix[e.INITIAL] :][: ix[e.N_VALUES]]]),
             _array("double", "val", [float(value) for value in packed.value]),
             _array("double", "scale", [float(packed.value[ix[e.SCALE] + i]) for i in range(ix[e.N_STATES])]),
             _array("double", "lower", [float(packed.value[ix[e.LOWER] + i]) for i in range(ix[e.N_STATES])]),
@@ -232,7 +236,9 @@ def _rows(ix: Sequence[int], table: int, number: int, width: int) -> Iterator[Se
 
 def _groups(cells: Sequence[int]) -> Iterator[str]:
     """States whose columns of the Jacobian are found together, and the rows of each column."""
-    first, states, starts, rows, at = [0], [], [0], [], 0
+    first, starts, at = [0], [0], 0
+    states: list[int] = []
+    rows: list[int] = []
     while at < len(cells):
         count, at = cells[at], at + 1
         for _ in range(count):

@@ -1,6 +1,6 @@
 /* The L-stable method of a circuit (hilserver/circuit/rosenbrock.py) as hand-written C: the measure for its speed.
-   Built and run by step_against_c.py with: gcc -O3 -march=native. circuit.h has the circuit's equations and tables
-   (circuit_in_c.py). Left out is what these runs do not need: cavitation, ports of a machine, recorded results.
+   Built and run by step_against_c.py with: gcc -O3 -march=native. circuit.h has the circuit's equations, tables and
+   inputs (circuit_in_c.py). Left out is what these runs do not need: cavitation, ports of a machine, recorded results.
    Reads the inputs of each tick, and writes the time of a step and the final state. */
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 #include "circuit.h"
-#include "inputs.h"
 
 #define GAMMA (1.0 - 0.5 * M_SQRT2)
 #define BEND_RELATIVE 0.3
