@@ -25,7 +25,6 @@ from hilserver.compiler.circuit_code import ENTRY, FILE, PREFIX, folder_of, with
 from hilserver.compiler.loading import circuit_bitcode, level_used
 from hilserver.compiler.machine_code import link, linker, write_object
 from hilserver.compiler.seal import fill_once
-from hilserver.compiler.sources import cache_root
 from hilserver.compiler.unused import remove_unused
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
@@ -101,8 +100,9 @@ def main() -> None:
     """Compile for the index on the standard input into the cache, at the lowest priority, unless that has been done."""
     os.nice(LOWEST_PRIORITY)
     index = without_code(np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint64))
-    fill_once(folder_of(index), lambda folder: write_code(index, folder / FILE))
-    remove_unused(cache_root(), PREFIX)
+    made = folder_of(index)
+    fill_once(made, lambda folder: write_code(index, folder / FILE))
+    remove_unused(made.parent, PREFIX)
 
 
 if __name__ == "__main__":
