@@ -1,7 +1,7 @@
 """The compiled core: the states of a circuit with the chambers that it fills, their rates, and the Jacobian.
 
 The layout of ``work`` in a step of the L-stable method, for n states: behind the sums of flow and capacitance the
-states at the start, their rates, four vectors, the Jacobian by columns, the matrix of the step, the flows with their
+states at the start, their rates, four vectors, the Jacobian and the matrix of the step by columns, the flows with their
 slopes, the factors of the matrix.
 """
 

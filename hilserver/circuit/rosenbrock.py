@@ -40,7 +40,7 @@ from hilserver.circuit.linearisation import (
     states_with,
 )
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.numerics.linear import compress, factorise, solve_compressed
+from hilserver.numerics.linear import compress, factorise_columns, solve_compressed
 
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS, COARSE, MAX_EXAMINED = 2**14, 2**8, 64
@@ -126,12 +126,12 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     bend = work[m + 5 * n :]  # what the linearisation misses at the stage, where it predicts f + J·g·h·k1 = k1
     jacobian, matrix, factors = work[m + 6 * n :], work[m + 6 * n + n * n :], work[factors_of_step(ix, n) :]
     size = np.uint64(n)
+    for k in range(size * size):
+        matrix[k] = 0.0 - GAMMA * h * jacobian[k]
     for i in range(size):
-        for j in range(size):
-            matrix[i * size + j] = 0.0 - GAMMA * h * jacobian[j * size + i]
         matrix[i * size + i] = 1.0 - GAMMA * h * jacobian[i * size + i]
         k1[i] = f[i]
-    factorise(matrix, int(n), pivots)
+    factorise_columns(matrix, int(n), pivots)
     compress(matrix, int(n), factors)
     solve_compressed(factors, k1, int(n), pivots)
     for i in range(size):

@@ -29,6 +29,7 @@ from hilserver.circuit.program import SYMBOL, Program
 from hilserver.compiler.loading import level_used
 from hilserver.compiler.seal import is_sealed, require_seal
 from hilserver.compiler.sources import cache_folder, cache_root, fingerprint
+from hilserver.compiler.unused import note_use
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.tick.program import OWN_TABLE
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 ENTRY = SYMBOL + "circuit"
 """Symbol of the code in its shared library."""
 FILE = "circuit.so"
+PREFIX = "circuit-"
+"""Of the names of the folders with such code."""
 COMPILE = (sys.executable, "-m", "hilserver.compiler.specialising")
 """Command that compiles the code for a circuit, whose index it reads; the code is in the cache then."""
 
@@ -58,7 +61,13 @@ def _in_cache(index: Indices) -> Path | None:
     folder = folder_of(index)
     if not is_sealed(folder):
         return None
-    require_seal(folder)
+    note_use(folder)
+    try:
+        require_seal(folder)
+    except HilserverError:
+        if is_sealed(folder):
+            raise
+        return None  # it has just been removed
     return folder / FILE
 
 
@@ -131,7 +140,7 @@ def folder_of(index: Indices) -> Path:
 def _name(index: Indices) -> str:
     """Name of the folder of a circuit's code: a hash of all on which it depends."""
     meaning = f"{fingerprint()} {level_used()}".encode() + without_code(index).tobytes()
-    return f"circuit-{hashlib.sha256(meaning).hexdigest()[:16]}"
+    return f"{PREFIX}{hashlib.sha256(meaning).hexdigest()[:16]}"
 
 
 def without_code(index: Indices) -> Indices:

@@ -17,10 +17,10 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hilserver.compiler.sources import only_one, state_folder
+from hilserver.compiler.sources import LOCK, only_one, state_folder
 from hilserver.errors import HilserverError
 
-SEAL, KEY, LOCK = "seal", "cache.key", "lock"
+SEAL, KEY = "seal", "cache.key"
 
 
 @contextlib.contextmanager
@@ -35,7 +35,7 @@ def sealed(folder: Path) -> Iterator[None]:
             require_seal(folder)
             (folder / SEAL).unlink()
         else:
-            _empty(folder)
+            empty(folder)
         yield
         seal(folder)
 
@@ -50,7 +50,7 @@ def fill_once(folder: Path, fill: Callable[[Path], object]) -> None:
         if is_sealed(folder):
             require_seal(folder)
             return
-        _empty(folder)
+        empty(folder)
         fill(folder)
         seal(folder)
 
@@ -111,7 +111,8 @@ def _is_ours(path: Path) -> bool:
     return str(path) in (SEAL, f"{SEAL}.part", LOCK)
 
 
-def _empty(folder: Path) -> None:
+def empty(folder: Path) -> None:
+    """Remove all that is in a folder, except for the file of its lock."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -18,6 +18,8 @@ COMPILED_FROM = ("numerics", "components", "mechanics", "circuit", "tick", "comp
 """Packages with the functions that are compiled, and with those that compile them."""
 SOURCES = (".py", ".c", ".h")
 """Endings of their names."""
+LOCK = "lock"
+"""Name of the file in a folder of the cache whose lock a process holds while it writes there."""
 SHIPPED = PACKAGE / "compiler" / "built"
 """Folder of the program in an installed package."""
 
@@ -61,10 +63,25 @@ def state_folder() -> Path:
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; it is released when the process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = (folder / LOCK).open("w")
+        except FileNotFoundError:  # removed in between
+            continue
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if is_same_file(file.fileno(), folder / LOCK):  # not removed while this process has waited
+                yield
+                return
+
+
+def is_same_file(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def writable(root: Path) -> Path:

@@ -19,11 +19,13 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from hilserver.circuit.dispatch import ARRAYS, TABLES
+from hilserver.circuit.engine import INTEGRATOR, Integrator
 from hilserver.circuit.library import FIRST_OWN_KIND
-from hilserver.compiler.circuit_code import ENTRY, FILE, folder_of, without_code
+from hilserver.compiler.circuit_code import ENTRY, FILE, PREFIX, folder_of, without_code
 from hilserver.compiler.loading import circuit_bitcode, level_used
 from hilserver.compiler.machine_code import link, linker, write_object
 from hilserver.compiler.seal import fill_once
+from hilserver.compiler.unused import remove_unused
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.tick.program import OWN_KERNEL, OWN_TABLE
@@ -35,6 +37,9 @@ KERNEL, INTEGRATE = "circuit_kernel_", "circuit_integrate"
 ENTRY_ARRAYS = ("ix", "val", "z", "y", "work", "chambers")
 """Arguments of the integrators that are arrays; the length of the last one, number of steps and step follow."""
 LOWEST_PRIORITY = 19
+INLINED = ("evaluate", "rates_within_step", "call_")
+"""Parts of the names of functions that become a part of an explicit method. In the L-stable one, which calls them from
+many places, that would only make the code longer."""
 
 
 def write_code(index: Indices, file: Path) -> None:
@@ -42,8 +47,11 @@ def write_code(index: Indices, file: Path) -> None:
     linker()  # without one, the compiler need not run
     module = llvm.parse_bitcode(circuit_bitcode().read_bytes())
     module.link_in(llvm.parse_assembly("\n".join(_text(index))))
+    explicit = index[INTEGRATOR] != Integrator.ROSENBROCK
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
+            if explicit and any(name in item.name for name in INLINED):
+                item.add_function_attribute("alwaysinline")
             item.linkage = "external" if item.name in (ENTRY, OWN_TABLE) else "internal"
     compiled = file.with_suffix(".o")
     write_object(module.as_bitcode(), level_used(), compiled)
@@ -92,7 +100,9 @@ def main() -> None:
     """Compile for the index on the standard input into the cache, at the lowest priority, unless that has been done."""
     os.nice(LOWEST_PRIORITY)
     index = without_code(np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint64))
-    fill_once(folder_of(index), lambda folder: write_code(index, folder / FILE))
+    made = folder_of(index)
+    fill_once(made, lambda folder: write_code(index, folder / FILE))
+    remove_unused(made.parent, PREFIX)
 
 
 if __name__ == "__main__":

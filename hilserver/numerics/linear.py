@@ -1,4 +1,7 @@
-"""Linear equations: Gaussian elimination with partial pivoting, on matrices stored row by row in an array."""
+"""Linear equations: Gaussian elimination with partial pivoting, on matrices stored in an array.
+
+They are stored row by row, unless a function says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,33 @@ def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
 
 
 @compilable
+def factorise_columns(matrix: Floats, n: int, pivots: Floats) -> None:
+    """The same of a matrix that is stored column by column: the same operations, but for those with a zero.
+
+    A pivot is searched, and a column eliminated, in memory that is contiguous; of sparse rows little is touched.
+    """
+    size, one = np.uint64(n), np.uint64(1)
+    for col in range(size):
+        top, best = col * size, col
+        largest = abs(matrix[top + col])
+        for i in range(col + one, size):
+            if abs(matrix[top + i]) > largest:
+                best, largest = i, abs(matrix[top + i])
+        pivots[col] = best
+        if best != col:
+            for j in range(size):
+                matrix[j * size + col], matrix[j * size + best] = matrix[j * size + best], matrix[j * size + col]
+        for i in range(col + one, size):
+            if matrix[top + i] != 0.0:
+                matrix[top + i] = matrix[top + i] / matrix[top + col]
+        for j in range(col + one, size):
+            factor = matrix[j * size + col]
+            if factor != 0.0:
+                for i in range(col + one, size):
+                    matrix[j * size + i] -= matrix[top + i] * factor
+
+
+@compilable
 def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
     """b <- matrix^-1 b, from the factors and pivots of ``factorise``."""
     for col in range(n):
@@ -54,7 +84,8 @@ def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
 
 @compilable
 def compress(matrix: Floats, n: int, factors: Floats) -> None:
-    """Write the factors of ``factorise`` without their zeros, in the order in which ``solve_compressed`` needs them.
+    """Write the factors of ``factorise_columns`` without their zeros, in the order in which ``solve_compressed`` needs
+    them.
 
     Of each row the number of its entries, and place and value of each: of the lower triangle from the first row to the
     last, of the upper triangle from the last row to the first, there with the diagonal before the number.
@@ -64,23 +95,23 @@ def compress(matrix: Floats, n: int, factors: Floats) -> None:
     at = first
     for down in range(size):
         i = np.uint64(down)
-        at = _compress_row(matrix, i * size, first, i, factors, at)
+        at = _compress_row(matrix, i, size, first, i, factors, at)
     for up in range(size):
         i = size - one - np.uint64(up)
         factors[at] = matrix[i * size + i]
-        at = _compress_row(matrix, i * size, i + one, size, factors, at + one)
+        at = _compress_row(matrix, i, size, i + one, size, factors, at + one)
 
 
 @compilable
 def _compress_row(
-    matrix: Floats, row: np.uint64, first: np.uint64, end: np.uint64, factors: Floats, at: np.uint64
+    matrix: Floats, row: np.uint64, size: np.uint64, first: np.uint64, end: np.uint64, factors: Floats, at: np.uint64
 ) -> np.uint64:
     """Write the entries of a row from one place to another; returns the place behind them."""
     one, two = np.uint64(1), np.uint64(2)
     head, at = at, at + one
     for j in range(first, end):
-        if matrix[row + j] != 0.0:
-            factors[at], factors[at + one] = j, matrix[row + j]
+        if matrix[j * size + row] != 0.0:
+            factors[at], factors[at + one] = j, matrix[j * size + row]
             at += two
     factors[head] = (at - head) >> one
     return at

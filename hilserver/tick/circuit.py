@@ -13,6 +13,7 @@ from hilserver.circuit.linearisation import CHAMBER_CELLS
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (
+    bind,
     calls_of,
     coupled_chambers,
     ends_first_tick,
@@ -20,10 +21,12 @@ from hilserver.tick.look_ahead import (
     first_chamber,
     hand_over,
     is_ahead,
+    is_step,
     look_ahead_size,
     note_ahead,
     prepare,
     start_ahead,
+    tick_of,
     ticks_of,
 )
 from hilserver.tick.modes import trip
@@ -47,21 +50,27 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     substeps, missed = signed(ix, SUBSTEPS), int(elapsed / plan.loop[0].dt + 0.5) - 1
     for stage in range(4):
         ticks, exchanges = ticks_of(plan, row, stage, missed), exchanges_of(plan, stage, substeps)
-        h = plan.loop[0].dt / (exchanges * ceil(substeps / exchanges))
+        steps_each = ceil(substeps / exchanges)
+        h = plan.loop[0].dt / (exchanges * steps_each)
         values = copy if is_ahead(stage) else circuit
         if is_ahead(stage) and ticks > 0:
             overwrite(copy, circuit)
             start_ahead(plan, row, machine, work, stage)
-        for call in range(calls_of(plan, ix, stage, ticks, substeps)):
-            steps = prepare(plan, ix, row, values[:n], machine, work, stage, ticks, substeps, call)
+        for call in range(calls_of(ix, stage, ticks, exchanges)):
+            tick, steps = tick_of(ix, stage, exchanges, call), ticks * substeps
+            if is_ahead(stage):
+                steps = steps_each if is_step(ix, stage, call) else 0
+                prepare(plan, ix, row, values[:n], machine, work, stage, exchanges, call, tick, steps)
+            else:
+                bind(ix, row, values[:n])
             number = coupled_chambers(plan, ix, values[:n], work, stage, steps)
             chambers = work[first : first + CHAMBER_CELLS * number]
             advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h)
             if is_ahead(stage):
-                note_ahead(plan, ix, row, values[:n], machine, work, stage, substeps, call)
+                note_ahead(plan, ix, row, values[:n], machine, work, stage, exchanges, call, tick, steps)
             else:
                 count_volumes(plan, ix, row, circuit[:n], steps * h)
-            if ends_first_tick(plan, ix, stage, substeps, call):
+            if ends_first_tick(ix, stage, exchanges, call):
                 overwrite(circuit, copy)
                 hand_over(plan, ix, work, circuit[:n])
                 count_volumes(plan, ix, row, circuit[:n], plan.loop[0].dt)

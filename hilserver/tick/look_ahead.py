@@ -26,7 +26,7 @@ All copies are in ``work``, after the integrator's scratch space.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite, nan
 
 import numpy as np
 
@@ -62,6 +62,7 @@ from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     PORT_CELLS,
+    CylinderState,
     cylinder_copy,
     header,
     port_state,
@@ -159,7 +160,7 @@ def calls_per_exchange(ix: Indices) -> int:
 
 
 @compilable
-def calls_of(plan: Plan, ix: Indices, stage: int, ticks: int, substeps: int) -> int:
+def calls_of(ix: Indices, stage: int, ticks: int, exchanges: int) -> int:
     """Calls of the integrator: one for a stage of the circuit, or per tick with held pressures.
 
     With predicted pressures: one for the flows now, and then those of the exchanges.
@@ -168,15 +169,19 @@ def calls_of(plan: Plan, ix: Indices, stage: int, ticks: int, substeps: int) -> 
         return min(ticks, 1)
     if stage == Stage.HELD or ticks == 0:
         return ticks
-    return 1 + calls_per_exchange(ix) * exchanges_of(plan, stage, substeps) * ticks
+    return 1 + calls_per_exchange(ix) * exchanges * ticks
 
 
 @compilable
-def tick_of(plan: Plan, ix: Indices, stage: int, substeps: int, call: int) -> int:
+def exchange_of(ix: Indices, call: int) -> int:
+    """The alternating step of a look-ahead with predicted pressures to which a call belongs."""
+    return max(call - 1, 0) // calls_per_exchange(ix)
+
+
+@compilable
+def tick_of(ix: Indices, stage: int, exchanges: int, call: int) -> int:
     """The tick of a look-ahead to which a call belongs."""
-    if stage == Stage.HELD:
-        return call
-    return max(call - 1, 0) // (calls_per_exchange(ix) * exchanges_of(plan, stage, substeps))
+    return call if stage == Stage.HELD else exchange_of(ix, call) // exchanges
 
 
 @compilable
@@ -186,9 +191,9 @@ def is_step(ix: Indices, stage: int, call: int) -> bool:
 
 
 @compilable
-def ends_first_tick(plan: Plan, ix: Indices, stage: int, substeps: int, call: int) -> bool:
+def ends_first_tick(ix: Indices, stage: int, exchanges: int, call: int) -> bool:
     """Whether a call ends the first tick of the look-ahead from which the circuit takes its values."""
-    return stage == Stage.PREDICTED and call == calls_per_exchange(ix) * exchanges_of(plan, stage, substeps)
+    return stage == Stage.PREDICTED and call == calls_per_exchange(ix) * exchanges
 
 
 @compilable
@@ -201,6 +206,8 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
     overwrite(machine, row[layout.cylinder : layout.cylinder + machine.shape[0]])
     for c in range(plan.cylinder.shape[0]):
         k, m = cylinder_copy(machine, c), plan.cylinder[c]
+        if not is_known(k):
+            k.x = nan  # see is_predicted
         if m.port_A >= 0:
             now = port_state(plan, row, m.port_A)
             k.p_A = now.port
@@ -219,6 +226,12 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
 
 
 @compilable
+def is_predicted(k: CylinderState) -> bool:
+    """Whether a cylinder's copy is known; only these of its values change in the look-ahead."""
+    return isfinite(k.p_A + k.p_B + k.x + k.v)
+
+
+@compilable
 def prepare(
     plan: Plan,
     ix: Indices,
@@ -227,26 +240,21 @@ def prepare(
     machine: Floats,
     work: Floats,
     stage: int,
-    ticks: int,
-    substeps: int,
+    exchanges: int,
     call: int,
-) -> int:
-    """Write pressures and inputs into the circuit or its copy; returns the number of steps to integrate with them."""
-    if not is_ahead(stage):
-        bind(ix, row, z)
-        return ticks * substeps
-    exchanges, tick = exchanges_of(plan, stage, substeps), tick_of(plan, ix, stage, substeps, call)
-    steps = ceil(substeps / exchanges) if is_step(ix, stage, call) else 0
+    tick: int,
+    steps: int,
+) -> None:
+    """Write pressures and inputs into the circuit's copy, before a call that integrates so many ``steps``."""
     if stage == Stage.PREDICTED and steps > 0:
         h = plan.loop[0].dt / exchanges
         couple(plan, ix, row, machine, work, h)
-        at = (call // calls_per_exchange(ix) - 0.5) * h
+        at = (exchange_of(ix, call) + 0.5) * h
         for port in range(plan.port.shape[0]):
             if ahead_of(plan, work, port).C == 0.0:
                 ahead_of(plan, work, port).p = mean_pressure(plan, row, machine, work, port, at, h)
     dip = DIP if stage == Stage.PREDICTED and call > 0 and steps == 0 else 0.0
     bind_ahead(plan, ix, row, z, work, tick, dip)
-    return steps
 
 
 @compilable
@@ -279,7 +287,7 @@ def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, 
 def is_filled(plan: Plan, row: Floats, machine: Floats, port: int) -> bool:
     """Whether the circuit fills a chamber at this port whose state is known."""
     c = plan.port[port].cylinder
-    return bool(c >= 0 and follows_circuit(plan, row, port) and is_known(cylinder_copy(machine, c)))
+    return bool(c >= 0 and follows_circuit(plan, row, port) and is_predicted(cylinder_copy(machine, c)))
 
 
 @compilable
@@ -330,15 +338,24 @@ def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, ti
 
 @compilable
 def note_ahead(
-    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, substeps: int, call: int
+    plan: Plan,
+    ix: Indices,
+    row: Floats,
+    z: Floats,
+    machine: Floats,
+    work: Floats,
+    stage: int,
+    exchanges: int,
+    call: int,
+    tick: int,
+    steps: int,
 ) -> None:
     """Store the flows of the circuit's copy after a call of the integrator, and move the cylinders with them."""
-    tick, exchanges = tick_of(plan, ix, stage, substeps, call), exchanges_of(plan, stage, substeps)
     ports, cells = plan.port.shape[0], work.shape[0]
     for port in range(ports):
         ahead, now = ahead_of(plan, work, port), port_state(plan, row, port)
         q = flow_of(ix, z, port)
-        if is_step(ix, stage, call):
+        if steps > 0:
             p = ahead.p
             if stage == Stage.PREDICTED and ahead.C > 0.0 and place_of_pressure(ix, port) < z.shape[0]:
                 ahead.p = z[place_of_pressure(ix, port)]
@@ -352,10 +369,10 @@ def note_ahead(
         else:
             dip = -DIP if plan.port[port].is_B else DIP
             ahead.slope = min((q - ahead.flow) / dip, 0.0)
-    if stage == Stage.PREDICTED and is_step(ix, stage, call):
+    if stage == Stage.PREDICTED and steps > 0:
         for c in range(plan.cylinder.shape[0]):
             k, m = cylinder_copy(machine, c), plan.cylinder[c]
-            if is_known(k):
+            if is_predicted(k):
                 q_A = flow_passed(plan, row, work, m.port_A, k.p_A, k.flow_A)
                 q_B = flow_passed(plan, row, work, m.port_B, k.p_B, k.flow_B)
                 move_cylinder(q_A, q_B, k, m, plan.loop[0].dt / exchanges)
@@ -378,7 +395,7 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
     if c < 0:
         return now.port + now.port_trend * at
     k, m = cylinder_copy(machine, c), plan.cylinder[c]
-    if not is_known(k):
+    if not is_predicted(k):
         return now.port + now.port_trend * at
     p, flow = (k.p_B, k.flow_B) if is_B else (k.p_A, k.flow_A)
     C = chamber_B(k.x, p, m) if is_B else chamber_A(k.x, p, m)

@@ -25,7 +25,7 @@ from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 
 CLOSE = 1e-7
-"""Tolerance of the opening for the inverse of the characteristic."""
+"""Of the travel: the last step of Newton's method, after which the error is about its square."""
 UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 """The virtual flow is not achievable."""
 
@@ -70,42 +70,62 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
 def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
     """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can.
 
-    On either side of the centre the flow changes monotonically with the spool position, starting from the flow at null;
-    the equation is solved there by regula falsi (Illinois).
+    On either side of the centre the flow changes monotonically with the spool position, starting from the flow at null.
+    It is linear where there is neither leakage nor easing, and the inverse exact; below it is iterated.
     """
     root_PA, root_AT = root_of_drop(p_S - p, v.p_tr), root_of_drop(p - p_T, v.p_tr)
-    f_near = excess(0.0, q, root_PA, root_AT, overlap, b, v)
-    more = f_near < 0.0
+    leak = v.leak_PA * root_PA - v.leak_AT * root_AT
+    more = leak < q
     if (p >= p_S) if more else (p <= p_T):
         note(b, Saturation.NO_DROP)
         return 0.0
-    end = 1.0 if more else -1.0
-    near, far = 0.0, end
-    f_far = excess(far, q, root_PA, root_AT, overlap, b, v)
-    if f_near * f_far > 0.0:
+    side, full = (1.0, v.C_PA * b.gain_PA * root_PA) if more else (-1.0, -v.C_AT * b.gain_AT * root_AT)
+    end = min(max(overlap + v.null_band, v.leak_gone if leak != 0.0 else 0.0), 1.0)
+    travel = overlap + (1.0 - overlap) * (q / full)
+    if travel < end:
+        return side * travel_below(end, travel, q, full, leak, overlap, v)
+    if travel > 1.0:
         note(b, Saturation.CAPACITY)
-        return end
-    U, last = near, 0
-    for _ in range(50):
-        before, U = U, (near * f_far - far * f_near) / (f_far - f_near)
-        f = excess(U, q, root_PA, root_AT, overlap, b, v)
-        if f == 0.0 or abs(U - before) < CLOSE:
-            break
-        if f * f_near > 0.0:
-            near, f_near = U, f
-            f_far *= 0.5 if last == 1 else 1.0
-            last = 1
-        else:
-            far, f_far = U, f
-            f_near *= 0.5 if last == -1 else 1.0
-            last = -1
-    return U
+        return side
+    return side * travel
 
 
 @compilable
-def excess(U: float, q: float, root_PA: float, root_AT: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
-    """Flow in excess of ``q`` with the spool at U and the overlap smoothed; roots as in `characteristic`."""
-    return characteristic(eased_opening(U, overlap, v.null_band), abs(U), root_PA, root_AT, b, v) - q
+def travel_below(
+    end: float, unleaky: float, q: float, full: float, leak: float, overlap: float, v: ValveRecord
+) -> float:
+    """Travel between 0 and ``end`` at which the valve passes ``q``: by Newton's method, in bounds that become narrower.
+
+    Where it leaves them, or converges slowly, they are bisected: Press et al., Numerical Recipes, 3rd ed. 2007, 9.4
+    (rtsafe). ``unleaky``: travel without easing and leakage; ``full``: flow at full opening, ``leak``: leakage at null,
+    m³/s. The first estimate is that with all of the leakage in the eased part, and with none of it beyond.
+    """
+    near, far, step, knee = 0.0, end, 2.0 * end, overlap + v.null_band
+    travel = min((q - leak) / (full * eased_slope(0.0, overlap, v.null_band)), end)
+    if travel > knee:
+        travel = max(unleaky, knee)
+    for _ in range(50):
+        s = min(travel / v.leak_gone, 1.0)
+        excess = full * eased_opening(travel, overlap, v.null_band) + leak * leakage_fade(travel, v.leak_gone) - q
+        slope = full * eased_slope(travel, overlap, v.null_band) - leak * 6.0 * s * (1.0 - s) / v.leak_gone
+        if (excess < 0.0) == (full > 0.0):
+            near = travel
+        else:
+            far = travel
+        last, step = step, -excess / slope
+        if abs(step) >= CLOSE and (abs(step) > 0.5 * abs(last) or not near < travel + step < far):
+            step = 0.5 * (near + far) - travel
+        travel += step
+        if abs(step) < CLOSE:
+            break
+    return travel
+
+
+@compilable
+def eased_slope(travel: float, overlap: float, band: float) -> float:
+    """Change of `eased_opening` with the travel of the spool from its centre."""
+    knee = overlap + band
+    return opening_past_overlap(knee, overlap) / knee if travel < knee else 1.0 / (1.0 - overlap)
 
 
 @compilable

@@ -1,10 +1,12 @@
-"""Benchmark: a step of the verification circuit in the engine against hand-written C of the same equations, in one run.
+"""Benchmark: a step of two circuits in the engine against C of the same equations, in one run.
 
     python tests/benchmarks/step_against_c.py
 
-All integrate 10 s with RK4 at 0.1 ms under the same sine command; their final states must agree, else the comparison
-would be meaningless. The engine runs the code for all circuits, and that compiled for this one. Prints the medians of
-alternating repetitions and their ratios. Needs gcc.
+The verification circuit: RK4 at 0.1 ms, against C written by hand (verification_step.c). The crane: the L-stable method
+at 0.5 ms, written by hand in C (rosenbrock_step.c), on the circuit's equations translated to straight-line C with all
+constants in place (circuit_in_c.py). Each is driven by sines; the final states must agree, else the comparison would be
+meaningless. The engine runs the code for all circuits, and that compiled for this one. Prints the medians of
+alternating repetitions and their ratios, in processor time. Needs gcc.
 """
 
 from __future__ import annotations
@@ -14,90 +16,111 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
+from collections.abc import Mapping, Sequence
 from math import pi
 from pathlib import Path
 
 import numpy as np
+from circuit_in_c import circuit_in_c
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import standard_library
-from hilserver.circuit.model import Circuit, read_circuit
+from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import pack
 from hilserver.compiler import compiled_program
 from hilserver.compiler.circuit_code import compile_for, with_code
 from hilserver.numerics.arrays import Floats
+from hilserver.simulation.circuit_run import read_circuit_file
 
 HERE = Path(__file__).parent
-CIRCUIT = HERE.parent.parent / "config" / "circuits" / "verification.toml"
+GCC = ("gcc", "-O3", "-march=native")
+CIRCUITS = HERE.parent.parent / "config" / "circuits"
+CIRCUIT = CIRCUITS / "verification.toml"
 STEPS, H, REPEATS = 100_000, 1e-4, 7
 SUBSTEPS = 10
+CRANE_TICKS, CRANE_H, CRANE_SUBSTEPS = 4000, 5e-4, 2
+FREQUENCIES = {"boom": (0.8, 0.25), "jib": (0.5, 0.4)}
+"""Of the crane's inputs: amplitude and frequency, Hz."""
 
 
 def main() -> None:
-    """Run the comparison."""
-    circuit = read_circuit(tomllib.loads(CIRCUIT.read_text()), standard_library())
+    """Run the comparisons."""
     with tempfile.TemporaryDirectory() as folder:
-        binary = compiled(circuit, Path(folder))
-        engine, compiled_engine = Engine(circuit), Engine(circuit, compiled=True)
-        ours, own, theirs = [], [], []
-        for _ in range(REPEATS + 1):
-            ours.append(engine.run())
-            own.append(compiled_engine.run())
-            words = subprocess.run(
-                [binary, str(STEPS), str(H)], capture_output=True, text=True, check=True
-            ).stdout.split()
-            theirs.append(float(words[0]))
-        final = np.array([float(word) for word in words[1:]])
-    deviation = np.abs(engine.final() - final) / np.maximum(np.abs(final), 1e-6)
+        for compare in (verification, crane):
+            compare(Path(folder))
+
+
+def verification(folder: Path) -> None:
+    """RK4 on the verification circuit."""
+    circuit = read_circuit_file(CIRCUIT, standard_library())
+    commands = {"joystick": 0.5 * np.sin(np.arange(0, STEPS, SUBSTEPS) * H * 2 * pi)}
+    command = [str(compiled(circuit, folder)), str(STEPS), str(H)]
+    names = ["supply.content", "A.content", "B.content", "rod.x", "rod.v", "pump.Q", "relief.K", "main_valve.U"]
+    report("verification", Engine(circuit, commands, SUBSTEPS, H), command, b"", names)
+
+
+def crane(folder: Path) -> None:
+    """The L-stable method on the crane, 26 states."""
+    circuit = read_circuit_file(CIRCUITS / "crane.toml", standard_library())
+    packed, time_ = pack(circuit, standard_library()), np.arange(CRANE_TICKS) * CRANE_H * CRANE_SUBSTEPS
+    commands = {name: size * np.sin(2 * pi * f * time_) for name, (size, f) in FREQUENCIES.items()}
+    (folder / "circuit.h").write_text(circuit_in_c(packed, list(commands), CRANE_SUBSTEPS))
+    binary = folder / "rosenbrock_step"
+    subprocess.run([*GCC, f"-I{folder}", HERE / "rosenbrock_step.c", "-o", binary, "-lm"], check=True)
+    engine = Engine(circuit, commands, CRANE_SUBSTEPS, CRANE_H)
+    given = np.stack(list(commands.values()), axis=1).tobytes()
+    states = list(packed.values[: packed.n_states])
+    report("crane", engine, [str(binary), str(CRANE_TICKS), str(CRANE_H)], given, states)
+
+
+def report(name: str, engine: Engine, command: Sequence[str], given: bytes, states: Sequence[str]) -> None:
+    """Run engine and C alternately; print their times, or exit with a message if their results differ."""
+    times: dict[str, list[float]] = {"all circuits' code": [], "own code": [], "C": []}
+    for _ in range(REPEATS + 1):
+        times["all circuits' code"].append(engine.run())
+        plain = engine.rows.tobytes()
+        times["own code"].append(engine.run(own=True))
+        words = subprocess.run(command, input=given, capture_output=True, check=True).stdout.split()
+        times["C"].append(float(words[0]))
+    final = np.array([float(word) for word in words[1:]])
+    deviation = np.abs(engine.final(states) - final) / np.maximum(np.abs(final), 1e-6)
     if deviation.max() > 1e-6:
-        sys.exit(f"the two disagree (relative {deviation}): not the same equations")
-    if engine.rows.tobytes() != compiled_engine.rows.tobytes():
-        sys.exit("the engine's two codes disagree")
-    c = statistics.median(theirs[1:])  # the first repetition loads
-    for name, times in (("engine", ours), ("engine, compiled circuit", own)):
-        a = statistics.median(times[1:])
-        print(f"{name}: {a * 1e6:.3f} µs per step, C {c * 1e6:.3f} µs per step, ratio {a / c:.2f}")
-    print(f"final states agree within {deviation.max():.1e}")
+        sys.exit(f"{name}: the two disagree (relative {deviation}): not the same equations")
+    if engine.rows.tobytes() != plain:
+        sys.exit(f"{name}: the engine's two codes disagree")
+    medians = {each: statistics.median(found[1:]) for each, found in times.items()}  # the first repetition loads
+    shown = ", ".join(f"{each} {1e6 * t:.3f} µs ({t / medians['C']:.2f})" for each, t in medians.items())
+    print(f"{name}, per step (and relative to C): {shown}; final states agree within {deviation.max():.1e}")
 
 
 class Engine:
-    """The packed circuit, stepped as the tick does: SUBSTEPS steps with the command held, all in compiled code."""
+    """The packed circuit, stepped as the tick does: some steps with the commands held, all in compiled code."""
 
-    def __init__(self, circuit: Circuit, compiled: bool = False) -> None:
+    def __init__(self, circuit: Circuit, commands: Mapping[str, Floats], substeps: int, h: float) -> None:
         self.program = compiled_program(standard_library())
         self.packed = pack(circuit, standard_library())
-        if compiled:
-            compile_for(self.packed.index)
-            self.packed = with_code(self.packed, self.program)
+        compile_for(self.packed.index)
+        self.own = with_code(self.packed, self.program)
         self.values = np.zeros(len(self.packed.names))
         self.work = np.zeros(self.packed.work_size)
-        self.rows = np.empty((STEPS // SUBSTEPS, len(self.packed.names)))
-        self.commands = 0.5 * np.sin(np.arange(0, STEPS, SUBSTEPS) * H * 2 * pi).reshape(-1, 1)
-        self.driven = np.array([self.packed.values.index("joystick")], dtype=np.int64)
+        self.given = np.stack(list(commands.values()), axis=1)
+        self.rows = np.empty((len(self.given), len(self.packed.names)))
+        self.driven = np.array([self.packed.values.index(name) for name in commands], dtype=np.int64)
+        self.substeps, self.h = substeps, h
 
-    def run(self) -> float:
+    def run(self, own: bool = False) -> float:
         """Seconds per step."""
-        n, first = len(self.packed.values), int(self.packed.index[e.INITIAL])
-        self.values[:n] = self.packed.value[first : first + n]
-        begin = time.perf_counter()
-        self.program.run_free(
-            self.packed.index,
-            self.packed.value,
-            self.values,
-            self.work,
-            self.driven,
-            self.commands,
-            SUBSTEPS,
-            H,
-            self.rows,
-        )
-        return (time.perf_counter() - begin) / STEPS
+        packed = self.own if own else self.packed
+        n, first = len(packed.values), int(packed.index[e.INITIAL])
+        self.values[:n] = packed.value[first : first + n]
+        arrays = packed.index, packed.value, self.values, self.work, self.driven, self.given
+        begin = time.thread_time()
+        self.program.run_free(*arrays, self.substeps, self.h, self.rows)
+        return (time.thread_time() - begin) / len(self.given) / self.substeps
 
-    def final(self) -> Floats:
-        """The final state in the order of the C program."""
-        names = ["supply.content", "A.content", "B.content", "rod.x", "rod.v", "pump.Q", "relief.K", "main_valve.U"]
-        return np.array([self.values[self.packed.values.index(name)] for name in names])
+    def final(self, states: Sequence[str]) -> Floats:
+        """The final values of these states."""
+        return np.array([self.values[self.packed.values.index(name)] for name in states])
 
 
 def compiled(circuit: Circuit, folder: Path) -> Path:
@@ -105,7 +128,7 @@ def compiled(circuit: Circuit, folder: Path) -> Path:
     write_parameters(circuit, folder)
     binary = folder / "verification_step"
     source = HERE / "verification_step.c"
-    subprocess.run(["gcc", "-O3", "-march=native", f"-I{folder}", source, "-o", binary, "-lm"], check=True)
+    subprocess.run([*GCC, f"-I{folder}", source, "-o", binary, "-lm"], check=True)
     return binary
 
 

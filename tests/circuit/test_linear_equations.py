@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hilserver.numerics.linear import compress, compressed_size, factorise, solve, solve_compressed
+from hilserver.numerics.linear import compress, compressed_size, factorise, factorise_columns, solve, solve_compressed
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -23,7 +23,11 @@ def test_without_the_zeros_the_solution_is_the_same(seed: int, share: float) -> 
     found, compressed = right.copy(), np.full(compressed_size(n) + 1, np.nan)
     solve(factors, found, n, pivots)
     assert found == pytest.approx(np.linalg.solve(matrix, right), rel=1e-8, abs=1e-8)
-    compress(factors, n, compressed)
+    columns, pivots_too = matrix.T.ravel().copy(), np.zeros(n)
+    factorise_columns(columns, n, pivots_too)
+    assert pivots_too.tolist() == pivots.tolist()
+    assert columns.reshape(n, n).T.ravel().tolist() == factors.tolist()
+    compress(columns, n, compressed)
     assert np.isnan(compressed[-1])
     same = right.copy()
     solve_compressed(compressed, same, n, pivots)

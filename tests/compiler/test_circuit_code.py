@@ -18,7 +18,7 @@ from hilserver.circuit.library import library_of, standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.compiler import circuit_code, compiled_program
+from hilserver.compiler import circuit_code, compiled_program, specialising
 from hilserver.compiler.circuit_code import address, compile_for, compiled_file, running, with_code
 from hilserver.compiler.levels import levels
 from hilserver.compiler.loading import LEVEL_VARIABLE
@@ -66,6 +66,15 @@ def test_a_tick_that_looks_ahead_does_the_same() -> None:
         each.program.run_recorded(*each.arguments(row))
         ends.append(row.tobytes())
     assert ends[0] == ends[1]
+
+
+def test_the_rates_are_a_part_of_an_explicit_method() -> None:
+    """By the symbols of the functions that remain; a renamed function would no longer be found by its name."""
+    explicit, implicit = (compile_for(ready(name).index).read_bytes() for name in ("lift", "crane"))
+    for name in specialising.INLINED:
+        assert name.encode() not in explicit
+    assert b"rates_within_step" in implicit
+    assert b"call_" in implicit
 
 
 def test_the_code_holds_for_other_values_of_the_circuit() -> None:

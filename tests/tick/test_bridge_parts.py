@@ -15,6 +15,7 @@ from scipy.signal import TransferFunction, step
 from valve_bench import valve
 
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.kalman import BIAS_A, BIAS_B, P_A, X
 from hilserver.tick.bridge.compensation import cubic, cubic_bend, cubic_slope
 from hilserver.tick.codes import Saturation
@@ -44,7 +45,15 @@ from hilserver.tick.plan import (
 )
 from hilserver.tick.records import blank, cells_of, plain
 from hilserver.tick.row import CylinderState, ValveState, trend
-from hilserver.tick.valve import command_at, eased_opening, move_spool, opening_for, reset_nonfinite, valve_flow
+from hilserver.tick.valve import (
+    characteristic,
+    command_at,
+    eased_opening,
+    move_spool,
+    opening_for,
+    reset_nonfinite,
+    valve_flow,
+)
 
 CYLINDER: dict[str, Any] = {
     "port_A": "A",
@@ -102,6 +111,25 @@ def test_the_inverse_gives_the_opening_that_passes_the_flow(q: float, up: float,
     else:  # eased: what flows there is no more than at the overlap's ends, and the leakage
         most = max(abs(valve_flow(s * (overlap + v.null_band), p, p_S, p_T, memory, v)) for s in (-1.0, 1.0))
         assert abs(q) <= most + 3 * L_MIN
+
+
+@given(
+    q=st.floats(-6 * L_MIN, 6 * L_MIN),
+    up=drops,
+    down=drops,
+    overlap=st.sampled_from([0.0, 0.03, 0.2]),
+    leak=st.sampled_from([0.05, 1.0, 5.0]),
+)
+def test_the_inverse_is_exact_within_easing_and_leakage(
+    q: float, up: float, down: float, overlap: float, leak: float
+) -> None:
+    """To 1e-9 of the nominal flow; the characteristic is that of `valve_flow`, with the overlap eased."""
+    leakage = {"flow": f"{leak} l/min", "drop": "70 bar", "per": "edge", "gone_at": 0.1}
+    v, memory = valve(leakage=leakage, overlap=overlap), block()
+    U = opening_for(q, down, up + down, 0.0, overlap, memory, v)
+    roots = root_of_drop(up, v.p_tr), root_of_drop(down, v.p_tr)
+    passed = characteristic(eased_opening(U, overlap, v.null_band), abs(U), *roots, memory, v)
+    assert passed == pytest.approx(q, abs=1e-9 * v.Q_nominal)
 
 
 def test_the_inverse_reports_impossible_flows() -> None:
