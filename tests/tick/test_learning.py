@@ -203,6 +203,17 @@ def test_a_valve_that_hunts_at_rest_across_an_overlap_it_does_not_have_calms_dow
         assert np.ptp(rig.layout.values(calm, f"valve.{valve}.demand")) < 0.01
 
 
+def test_a_sensor_that_is_later_than_stated_counts_in_the_delay() -> None:
+    """1 ms of every sensor, and a spool of 60 instead of 80 Hz: 2·d·(1/ω' - 1/ω) = 0.93 ms of lag."""
+    late = {name: {"delay": "2 ms"} for name in ("p_A", "p_B", "p_S", "p_T", "x")}
+    sensors = {"rig": {"devices": {"rig": {"sensors": late}}}}
+    for wrong, delay in ((sensors, 1e-3), (true_valves(f90="60 Hz"), 0.93e-3)):
+        rig = lift(both(MOVED, wrong, ADAPTIVE))
+        rows, _ = whole_cycle(rig)
+        for valve in "AB":
+            assert of_run(rig, rows, valve)["delay"][-1] == pytest.approx(delay, abs=0.3e-3)
+
+
 # --- on wild rigs -----------------------------------------------------------------------------------------------------
 
 
