@@ -7,6 +7,7 @@ within range and slew, no oscillation remains unreported, and nothing is learned
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,20 @@ HELD = ((1.0, 2.5), (4.0, 5.5), (6.0, 6.5))
 """s of the work cycle in which the joystick is held."""
 TURNS = 5.0
 """Turns of a demand per second, by a tenth of full command, from which it is an oscillation: 10 half-waves in 2 s."""
-FAILURE: dict[str, Any] = {  # from 1.5 to 2.3 s of the cycle, while the load is lifted
-    "level": {
-        "type": "table_signal",
-        "signal": "level",
-        "points": [["0 s", 1.0], ["1.5 s", 1.0], ["1.55 s", 0.02], ["2.3 s", 0.02], ["2.35 s", 1.0], ["20 s", 1.0]],
-    },
-    "supply": {"command": "level"},
-}
+
+
+def failure(seconds: float) -> dict[str, Any]:
+    """The supply falls to 1 bar at 1.5 s, while the load is lifted, and returns after this time."""
+    back = 1.55 + seconds
+    level = [[0.0, 1.0], [1.5, 1.0], [1.55, 0.005], [back, 0.005], [back + 0.05, 1.0]]
+    points = [[f"{t:g} s", share] for t, share in level]
+    components = {
+        "level": {"type": "table_signal", "signal": "level", "points": points},
+        "supply": {"command": "level"},
+    }
+    return {"devices": {"rig": {"drive": {"components": components}}}}
+
+
 ONE_VALVE: dict[str, Any] = {
     "devices": {"rig": {"drive": {"components": {"valve_A": {"ports": {"B": "B"}}, "valve_B": None, "plug_A": None,
                                                  "plug_B": None}}}},
@@ -70,7 +77,7 @@ def whole_cycle(rig: Rig, between: Callable[[LockstepRun], None] = lambda run: N
 
 def turns(y: Floats, size: float) -> int:
     """How often a course turns after a way of ``size``."""
-    count, rises, extreme = 0, True, y[0]
+    count, rises, extreme = 0, True, -inf
     for value in y:
         if (value > extreme) if rises else (value < extreme):
             extreme = value
@@ -104,30 +111,26 @@ ALIKE = np.array([0.05, 0.05, 1.5e-3, 0.01, 0.01])
 """By how much a hazard may change what is learned in the same cycle: gains, delay (s), null, overlap."""
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_supply_that_fails_while_the_load_is_lifted(seed: int) -> None:
-    """It is reported, nothing is learned of it, and when it returns the load goes on no faster than before."""
-    end = {}
-    for what, failing in (("whole", {}), ("fails", {"devices": {"rig": {"drive": {"components": FAILURE}}}})):
-        rig = wild(seed, both(failing, of_valves(bridge={"strategy": "adaptive"})))
-        rows, mode = whole_cycle(rig)
-        assert mode == "RUNNING"
-        require_sound(rig, rows)
-        t = rig.layout.values(rows, "cycle_time")
-        speed = np.abs(np.gradient(np.convolve(rig.layout.values(rows, "channel.x"), np.ones(50) / 50, "same"), 1e-3))
-        out = (t > 1.6) & (t < 2.3)
-        flags = rig.layout.values(rows, "valve.A.saturation").astype(np.int64)
-        missing = (flags & (Saturation.NO_DROP | Saturation.CAPACITY)) > 0
-        learning = rig.layout.values(rows, "valve.A.learning")
-        end[what] = last_learned(rig, rows), speed[(t > 2.3) & (t < 2.8)].max(), speed[(t > 1.0) & (t < 1.4)].max()
-        if what == "fails":
-            assert np.mean(missing[out]) > 0.9
-            assert not (learning[out & missing] == Learning.TRACKED).any()
-    assert np.all(np.abs(end["fails"][0] - end["whole"][0]) < ALIKE)
-    assert end["fails"][1] < 1.3 * end["fails"][2]
+@pytest.mark.parametrize("seconds", [0.1, 0.8])
+def test_a_supply_that_fails_while_the_load_is_lifted(seconds: float) -> None:
+    """It is reported, and nothing is learned of it. After 0.2 s the rig stops; before, the load goes on as it was."""
+    rig = wild(SEEDS[0], both(failure(seconds), of_valves(bridge={"strategy": "adaptive"})))
+    rows, mode = whole_cycle(rig)
+    assert mode == ("RUNNING" if seconds < 0.2 else "ARMED")
+    require_sound(rig, rows)
+    t, flags = (rig.layout.values(rows, word) for word in ("cycle_time", "valve.A.saturation"))
+    away = (headers(rows)["mode"] == Mode.RUNNING) & (t > 1.53) & (t < 1.55 + seconds)
+    missing = (flags.astype(np.int64) & (Saturation.NO_DROP | Saturation.CAPACITY)) > 0
+    assert np.mean(missing[away]) > 0.9
+    assert not (rig.layout.values(rows, "valve.A.learning")[away & missing] == Learning.TRACKED).any()
+    before, after = (last_learned(rig, rows[t < end][-1:]) for end in (1.5, 1.9))
+    assert np.all(np.abs(after - before) < ALIKE)
+    x = rig.layout.values(rows, "channel.x")
+    speed = np.abs(np.gradient(np.convolve(x, np.full(50, 0.02), "same"), 1e-3))
+    assert speed[(t > 1.6 + seconds) & (t < 2.4)].max(initial=0.0) < 1.3 * speed[(t > 1.0) & (t < 1.4)].max()
 
 
-@pytest.mark.parametrize(("name", "per_second"), [("p_A", 0.008), ("p_S", -0.008), ("x", 0.002)])
+@pytest.mark.parametrize(("name", "per_second"), [("p_A", 0.008), ("x", 0.002)])
 def test_a_sensor_that_drifts_slowly(name: str, per_second: float) -> None:
     """By 6 % of its range in a cycle, pressures by 16 bar (x: 1.6 %)."""
     end = {}
