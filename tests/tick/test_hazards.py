@@ -122,7 +122,8 @@ def test_a_supply_that_fails_while_the_load_is_lifted(seconds: float) -> None:
     away = (headers(rows)["mode"] == Mode.RUNNING) & (t > 1.53) & (t < 1.55 + seconds)
     missing = (flags.astype(np.int64) & (Saturation.NO_DROP | Saturation.CAPACITY)) > 0
     assert np.mean(missing[away]) > 0.9
-    assert not (rig.layout.values(rows, "valve.A.learning")[away & missing] == Learning.TRACKED).any()
+    later = np.append(False, (away & missing)[:-1])  # the bridge learns before it sees this tick's flow
+    assert not (rig.layout.values(rows, "valve.A.learning")[later & missing] == Learning.TRACKED).any()
     before, after = (last_learned(rig, rows[t < end][-1:]) for end in (1.5, 1.9))
     assert np.all(np.abs(after - before) < ALIKE)
     x = rig.layout.values(rows, "channel.x")

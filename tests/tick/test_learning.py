@@ -97,7 +97,7 @@ def test_least_squares_find_what_made_the_volumes() -> None:
         seen.unexplained = float(np.sign(EFFECT) * effects @ (errors - found))
         learn(b, seen, v, work, 1e-3)
     assert [b.delay, b.gain_PA - 1.0, b.gain_AT - 1.0, b.null] == pytest.approx(errors[:-1], rel=0.02)
-    assert 0.9 * errors[-1] < b.overlap < 1.01 * errors[-1], "less by its uncertainty"
+    assert 0.75 * errors[-1] < b.overlap < errors[-1], "less by its uncertainty"
 
 
 @pytest.mark.parametrize(("overlap", "step"), [(0.004, 0.9), (0.004, 0.05), (0.0, -0.7)])
