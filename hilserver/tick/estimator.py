@@ -45,6 +45,7 @@ from hilserver.tick.readings import note_difference
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     CylinderState,
+    ValveState,
     cylinder_copy,
     cylinder_state,
     learning_state,

@@ -97,7 +97,7 @@ class ValveState(Struct):
     spool_speed: float = value("1/s", "its speed")
     integral: float = value("", "flow servo: integral part of the command")
     flow_filtered: float = value("m^3/s", "flow servo: filtered flow for the derivative")
-    fade: float = value("", "remainder of the jump when a strategy has taken over; infinite before RUNNING, NaN in a hold")
+    fade: float = value("", "remainder of the jump when a strategy takes over; infinite before RUNNING, NaN in a hold")
     jog: float = value("", "manual command")
     jog_left: float = value("s", "remaining time of the manual command")
     output: float = value("raw", "raw value for the device")
