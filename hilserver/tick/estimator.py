@@ -63,6 +63,8 @@ TREND_TIME = 5e-3
 SUPPLY_TIME = 15e-3
 """s: filter of the supply pressure and its trend. The droop by what the valves take is slower; the pulsation of a pump
 is faster, and later in the samples than a valve could follow: extrapolated, it would be added once more."""
+JUMP = 0.25
+"""Fraction of the supply pressure by which it jumps when it is switched on or fails, but not otherwise."""
 DIP = 1e4
 """Pa: pressure difference for the slope of a valve's flow."""
 SPOOL_TRUST = 0.3
@@ -260,15 +262,15 @@ def predicts(plan: Plan, row: Floats) -> bool:
 
 @compilable
 def follow_supply(p_S: float, b: ValveState, elapsed: float) -> None:
-    """Filter the supply pressure and its trend, without a lag behind a steady trend.
+    """Filter the supply pressure and its trend, without a lag behind a steady trend; start again after a jump.
 
     Least squares of a line through all samples, older ones counting less (fading-memory filter of first degree):
     Morrison, Introduction to sequential smoothing and prediction (1969), ch. 13.
     """
-    if not isfinite(b.supply + b.supply_trend):
+    keep, now = SUPPLY_TIME / (SUPPLY_TIME + elapsed), b.supply + b.supply_trend * elapsed
+    if not abs(p_S - now) < JUMP * abs(p_S):  # also where nothing is known yet
         b.supply, b.supply_trend = p_S, 0.0
         return
-    keep, now = SUPPLY_TIME / (SUPPLY_TIME + elapsed), b.supply + b.supply_trend * elapsed
     b.supply = now + (1.0 - keep * keep) * (p_S - now)
     b.supply_trend += (1.0 - keep) ** 2 * (p_S - now) / elapsed
 

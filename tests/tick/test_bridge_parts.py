@@ -382,13 +382,20 @@ def test_a_steady_trend_of_the_supply_is_followed_without_lag() -> None:
             assert b.supply_trend == pytest.approx(rate, rel=1e-3)
 
 
+def test_a_supply_that_is_switched_on_or_fails_is_seen_at_once() -> None:
+    b = block()
+    for p_S in (0.0, 0.0, 210 * BAR, 210 * BAR, 150 * BAR, 2 * BAR, 0.0, 0.0):
+        follow_supply(p_S, b, DT)
+        assert (b.supply, b.supply_trend) == (p_S, 0.0)
+
+
 @pytest.mark.parametrize(("frequency", "most"), [(2.0, 1.1), (50.0, 0.65), (100.0, 0.35), (300.0, 0.15)])
 def test_the_pulsation_of_a_pump_is_not_extrapolated(frequency: float, most: float) -> None:
     """Amplitude of the supply 6 ms ahead; by the transfer function (1 + (2·T + h)·s) / (1 + T·s)²."""
     b, ahead, found = block(), 6e-3, []
     b.supply = nan
     for k in range(3000):
-        follow_supply(sin(2 * pi * frequency * k * DT), b, DT)
+        follow_supply(20.0 + sin(2 * pi * frequency * k * DT), b, DT)
         found.append(b.supply + ahead * b.supply_trend)
     turn = np.exp(-2j * pi * frequency * DT * np.arange(1000, 3000))
     amplitude = abs(np.mean(found[1000:] * turn)) * 2.0

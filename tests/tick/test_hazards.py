@@ -113,7 +113,10 @@ ALIKE = np.array([0.05, 0.05, 1.5e-3, 0.01, 0.01])
 
 @pytest.mark.parametrize("seconds", [0.1, 0.8])
 def test_a_supply_that_fails_while_the_load_is_lifted(seconds: float) -> None:
-    """It is reported, and nothing is learned of it. After 0.2 s the rig stops; before, the load goes on as it was."""
+    """It is reported, and nothing is learned of it. After 0.2 s the rig stops; after less, the load goes on.
+
+    The rod then swings on the elastic frame: up to half faster than before.
+    """
     rig = wild(SEEDS[0], both(failure(seconds), of_valves(bridge={"strategy": "adaptive"})))
     rows, mode = whole_cycle(rig)
     assert mode == ("RUNNING" if seconds < 0.2 else "ARMED")
@@ -128,7 +131,7 @@ def test_a_supply_that_fails_while_the_load_is_lifted(seconds: float) -> None:
     assert np.all(np.abs(after - before) < ALIKE)
     x = rig.layout.values(rows, "channel.x")
     speed = np.abs(np.gradient(np.convolve(x, np.full(50, 0.02), "same"), 1e-3))
-    assert speed[(t > 1.6 + seconds) & (t < 2.4)].max(initial=0.0) < 1.3 * speed[(t > 1.0) & (t < 1.4)].max()
+    assert speed[(t > 1.6 + seconds) & (t < 2.4)].max(initial=0.0) < 1.6 * speed[(t > 1.0) & (t < 1.4)].max()
 
 
 @pytest.mark.parametrize(("name", "per_second"), [("p_A", 0.008), ("x", 0.002)])
