@@ -142,7 +142,7 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     for number, v in enumerate(plan.valve):
         block = valve_state(plan, row, number)
         block.strategy = v.strategy_first
-        block.fade = block.opening_filtered = np.nan
+        block.fade = block.opening_filtered = block.supply = np.nan
         block.command = block.demand = block.spool = v.safe_value
         block.gain_PA = block.gain_AT = 1.0
         block.output = raw_output(v.safe_value, v)

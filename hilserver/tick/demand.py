@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite
+from math import exp, inf, isfinite
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import strategy_command
+from hilserver.tick.bridge.compensation import closed_command
+from hilserver.tick.bridge.ladder import looks_ahead, strategy_command
 from hilserver.tick.codes import Action, FaultCode, Mode
 from hilserver.tick.modes import take_over, trip
 from hilserver.tick.plan import Plan
-from hilserver.tick.row import header, valve_state
+from hilserver.tick.row import header, port_state, valve_state
 
 
 @compilable
 def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
     """The bridge's demand. While it does not drive the command (not RUNNING, hold) it is ready to take over from it.
 
-    A strategy that takes over starts from the last demand and fades to its own. A command that is not finite causes a
-    trip.
+    A strategy that takes over fades to its own demand from the last one; at the start of RUNNING from a closed valve: a
+    valve at null leaks, and must not do so for the time of the fade. A command that is not finite causes a trip.
     """
     head = header(row)
     b, v = valve_state(plan, row, i), plan.valve[i]
     if head.mode != Mode.RUNNING or action == Action.HOLD:
         b.demand = b.command
         take_over(b, v)
+        b.fade = b.fade if head.mode == Mode.RUNNING else inf
         return
     u = strategy_command(plan, row, work, i, elapsed, dt)
     if not isfinite(u):
@@ -36,5 +38,7 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
     if isfinite(b.fade):
         b.fade *= exp(-elapsed / v.fade_time) if v.fade_time > 0.0 else 0.0
     else:
-        b.fade = b.demand - u if v.fade_time > 0.0 else 0.0
+        closes = b.fade == inf and looks_ahead(b.strategy)
+        before = closed_command(port_state(plan, row, v.port).port, row[v.column_T], b, v) if closes else b.demand
+        b.fade = before - u if v.fade_time > 0.0 else 0.0
     b.demand = clip(u + b.fade, -1.0, 1.0)

@@ -45,6 +45,7 @@ from hilserver.tick.readings import note_difference
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     CylinderState,
+    ValveState,
     cylinder_copy,
     cylinder_state,
     learning_state,
@@ -58,7 +59,12 @@ from hilserver.tick.valve import command_at, delay_of, move_spool, note_command,
 from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
-"""s: filter of the trends of supply and port pressures."""
+"""s: filter of the trend of a port's pressure."""
+SUPPLY_TIME = 15e-3
+"""s: filter of the supply pressure and its trend. The droop by what the valves take is slower; the pulsation of a pump
+is faster, and later in the samples than a valve could follow: extrapolated, it would be added once more."""
+JUMP = 0.25
+"""Fraction of the supply pressure by which it jumps when it is switched on or fails, but not otherwise."""
 DIP = 1e4
 """Pa: pressure difference for the slope of a valve's flow."""
 SPOOL_TRUST = 0.3
@@ -255,6 +261,21 @@ def predicts(plan: Plan, row: Floats) -> bool:
 
 
 @compilable
+def follow_supply(p_S: float, b: ValveState, elapsed: float) -> None:
+    """Filter the supply pressure and its trend, without a lag behind a steady trend; start again after a jump.
+
+    Least squares of a line through all samples, older ones counting less (fading-memory filter of first degree):
+    Morrison, Introduction to sequential smoothing and prediction (1969), ch. 13.
+    """
+    keep, now = SUPPLY_TIME / (SUPPLY_TIME + elapsed), b.supply + b.supply_trend * elapsed
+    if not abs(p_S - now) < JUMP * abs(p_S):  # also where nothing is known yet
+        b.supply, b.supply_trend = p_S, 0.0
+        return
+    b.supply = now + (1.0 - keep * keep) * (p_S - now)
+    b.supply_trend += (1.0 - keep) ** 2 * (p_S - now) / elapsed
+
+
+@compilable
 def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """A valve's expected flow, its estimated flow with standard deviation, and its supply."""
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -263,9 +284,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         off = row[v.column_spool] + b.null - (b.spool - v.age_spool * b.spool_speed)
         b.spool += SPOOL_TRUST * off
         b.spool_error += (off - b.spool_error) * elapsed / (SPOOL_ERROR_TIME + elapsed)
-    trend = (p_S - b.supply) / elapsed
-    b.supply_trend += (trend - b.supply_trend) * elapsed / (TREND_TIME + elapsed)
-    b.supply = p_S
+    follow_supply(p_S, b, elapsed)
     p, expected_before, volume_before = port_state(plan, row, v.port).port, b.flow_expected, b.volume
     b.flow_expected = valve_flow(b.spool, p, p_S, p_T, b, v)
     flow_before = b.flow_estimated

@@ -167,8 +167,6 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
     """Reset values that are no longer finite: the spool is assumed at its safe position."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
         b.spool, b.spool_speed = v.safe_value, 0.0
-    if not (isfinite(b.supply) and isfinite(b.supply_trend)):
-        b.supply, b.supply_trend = 0.0, 0.0
     if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error) and isfinite(b.volume_lost)):
         b.volume, b.volume_before, b.volume_error, b.volume_lost = 0.0, 0.0, 0.0, 0.0
     if not (isfinite(b.volume_virtual) and isfinite(b.volume_virtual_before)):

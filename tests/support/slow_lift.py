@@ -48,11 +48,14 @@ def slow_lift(rate: float, strategy: str, changes: dict[str, Any] | None = None)
 
 
 class SlowLift(Bench):
-    """The rig in lockstep with its machine; the device is served at its rate, ``phase`` ticks after the loop."""
+    """The rig in lockstep with its machine; the device is served at its rate, ``phase`` ticks after the loop.
 
-    def __init__(self, rig: Rig, phase: int = 0) -> None:
+    ``machine``: a rig with another simulated machine, if not that of `lift`.
+    """
+
+    def __init__(self, rig: Rig, phase: int = 0, machine: Rig | None = None) -> None:
         super().__init__(rig)
-        machine = lift()
+        machine = machine or lift()
         (self.plant,), (device,) = machine.plants().values(), machine.devices
         self.every = round(1.0 / (rig.rates["rig"] * DT))
         self.phase, self.turn = phase, 0

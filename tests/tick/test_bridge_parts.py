@@ -31,6 +31,7 @@ from hilserver.tick.cylinder import (
     share_of_rise,
     start_cylinder,
 )
+from hilserver.tick.estimator import SUPPLY_TIME, follow_supply
 from hilserver.tick.plan import (
     DEVIATION_A,
     GAINS,
@@ -380,7 +381,7 @@ def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
 @pytest.mark.parametrize("poison", [nan, inf])
 def test_non_finite_values_are_discarded(poison: float) -> None:
     v = valve()
-    for field in ("spool", "spool_speed", "supply_trend", "volume_error", "spool_error"):
+    for field in ("spool", "spool_speed", "volume_error", "spool_error"):
         memory = block()
         setattr(memory, field, poison)
         reset_nonfinite(memory, v)
@@ -390,6 +391,45 @@ def test_non_finite_values_are_discarded(poison: float) -> None:
     assert is_known(k)
     k.v = poison
     assert not is_known(k)
+
+
+# --- the supply -------------------------------------------------------------------------------------------------------
+
+
+def test_a_steady_trend_of_the_supply_is_followed_without_lag() -> None:
+    """From the first sample, which may be any; and once more with 20 missed ticks in the meantime."""
+    b, rate = block(), -40.0 * BAR
+    b.supply = nan
+    for k in range(400):
+        if not 200 <= k < 220:
+            follow_supply(200 * BAR + rate * k * DT, b, DT * (21 if k == 220 else 1))
+        if k == 0:
+            assert (b.supply, b.supply_trend) == (200 * BAR, 0.0)
+        if k in (199, 220, 399):
+            assert b.supply == pytest.approx(200 * BAR + rate * k * DT, abs=0.001 * BAR)
+            assert b.supply_trend == pytest.approx(rate, rel=1e-3)
+
+
+def test_a_supply_that_is_switched_on_or_fails_is_seen_at_once() -> None:
+    b = block()
+    for p_S in (0.0, 0.0, 210 * BAR, 210 * BAR, 150 * BAR, 2 * BAR, 0.0, 0.0):
+        follow_supply(p_S, b, DT)
+        assert (b.supply, b.supply_trend) == (p_S, 0.0)
+
+
+@pytest.mark.parametrize(("frequency", "most"), [(2.0, 1.1), (50.0, 0.65), (100.0, 0.35), (300.0, 0.15)])
+def test_the_pulsation_of_a_pump_is_not_extrapolated(frequency: float, most: float) -> None:
+    """Amplitude of the supply 6 ms ahead; by the transfer function (1 + (2·T + h)·s) / (1 + T·s)²."""
+    b, ahead, found = block(), 6e-3, []
+    b.supply = nan
+    for k in range(3000):
+        follow_supply(20.0 + sin(2 * pi * frequency * k * DT), b, DT)
+        found.append(b.supply + ahead * b.supply_trend)
+    turn = np.exp(-2j * pi * frequency * DT * np.arange(1000, 3000))
+    amplitude = abs(np.mean(found[1000:] * turn)) * 2.0
+    s = 2j * pi * frequency
+    assert amplitude == pytest.approx(abs((1 + (2 * SUPPLY_TIME + ahead) * s) / (1 + SUPPLY_TIME * s) ** 2), abs=0.08)
+    assert amplitude < most
 
 
 # --- the operator's input --------------------------------------------------------------------------------------------

@@ -18,12 +18,16 @@ from valve_bench import valve as valve_on_bench
 
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.linear import factorise
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.learned import learned_values
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.learning import (
+    CAUTION,
     EFFECT,
+    NOISE,
     OVERLAP_RANGE,
+    doubt_overlap,
     learn,
     reset_nonfinite_learning,
     slopes_of_edges,
@@ -92,7 +96,25 @@ def test_least_squares_find_what_made_the_volumes() -> None:
         cells_of(seen)[:LEARNED] = effects
         seen.unexplained = float(np.sign(EFFECT) * effects @ (errors - found))
         learn(b, seen, v, work, 1e-3)
-    assert [b.delay, b.gain_PA - 1.0, b.gain_AT - 1.0, b.null, b.overlap] == pytest.approx(errors, rel=0.02)
+    assert [b.delay, b.gain_PA - 1.0, b.gain_AT - 1.0, b.null] == pytest.approx(errors[:-1], rel=0.02)
+    assert 0.75 * errors[-1] < b.overlap < errors[-1], "less by its uncertainty"
+
+
+@pytest.mark.parametrize(("overlap", "step"), [(0.004, 0.9), (0.004, 0.05), (0.0, -0.7)])
+def test_of_a_larger_overlap_the_certain_part_is_believed(overlap: float, step: float) -> None:
+    """The others then minimise the sum of squares with this overlap: solved by numpy without its column."""
+    random, last = np.random.default_rng(2), LEARNED - 1
+    factors, b = random.normal(size=(9, LEARNED)), fresh()
+    matrix, steps = NOISE * (factors.T @ factors + np.eye(LEARNED)), random.normal(size=LEARNED)
+    steps[last], b.overlap = step, overlap
+    wanted, deviation, before = steps.copy(), float(np.sqrt(NOISE * np.linalg.inv(matrix)[last, last])), overlap / 0.01
+    believed = max(before + step - CAUTION * deviation, min(before + step, 0.0))
+    wanted[last] = believed - before
+    wanted[:last] -= np.linalg.solve(matrix[:last, :last], matrix[:last, last] * (wanted[last] - step))
+    flat, pivots = matrix.ravel().copy(), np.zeros(LEARNED)
+    factorise(flat, LEARNED, pivots)
+    doubt_overlap(b, flat, steps, pivots, np.zeros(LEARNED))
+    assert steps == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +153,8 @@ def test_what_is_not_finite_is_forgotten(field: str) -> None:
 
 
 @pytest.mark.parametrize(("null", "overlap", "known"), [(0.015, 0.03, 0.03), (-0.01, 0.02, 0.01)])
-def test_null_and_overlap_are_found_within_half_a_percent_of_the_stroke(
-    null: float, overlap: float, known: float
-) -> None:
+def test_null_and_overlap_are_found(null: float, overlap: float, known: float) -> None:
+    """Null within 0.5 % of the stroke; an unknown overlap up to 0.7 % from below, and never too large."""
     moved = sines((2.0, 1.5) * 3)[0]
     rig = lift(both(moved, true_valves(null_offset=null, overlap=overlap), of_valves(overlap=known), ADAPTIVE))
     rows, mode = whole_cycle(rig)
@@ -141,7 +162,7 @@ def test_null_and_overlap_are_found_within_half_a_percent_of_the_stroke(
     for valve in "AB":
         last = {word: values[-1] for word, values in of_run(rig, rows, valve).items()}
         assert last["null"] == pytest.approx(null, abs=0.005)
-        assert known + last["overlap"] == pytest.approx(overlap, abs=0.005)
+        assert overlap - 0.007 < known + last["overlap"] < overlap + 0.001
         assert last["gain_PA"] == pytest.approx(1.0, abs=0.06)
 
 
@@ -203,6 +224,17 @@ def test_a_valve_that_hunts_at_rest_across_an_overlap_it_does_not_have_calms_dow
         assert np.ptp(rig.layout.values(calm, f"valve.{valve}.demand")) < 0.01
 
 
+def test_a_sensor_that_is_later_than_stated_counts_in_the_delay() -> None:
+    """1 ms of every sensor, and a spool of 60 instead of 80 Hz: 2·d·(1/ω' - 1/ω) = 0.93 ms of lag."""
+    late = {name: {"delay": "2 ms"} for name in ("p_A", "p_B", "p_S", "p_T", "x")}
+    sensors = {"rig": {"devices": {"rig": {"sensors": late}}}}
+    for wrong, delay in ((sensors, 1e-3), (true_valves(f90="60 Hz"), 0.93e-3)):
+        rig = lift(both(MOVED, wrong, ADAPTIVE))
+        rows, _ = whole_cycle(rig)
+        for valve in "AB":
+            assert of_run(rig, rows, valve)["delay"][-1] == pytest.approx(delay, abs=0.3e-3)
+
+
 # --- on wild rigs -----------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +248,20 @@ def oscillating(rig: Rig, rows: Floats) -> float:
     """Share of the ticks in which an oscillation is reported, mean of both valves."""
     flags = [rig.layout.values(rows, f"valve.{valve}.saturation") & Saturation.OSCILLATION for valve in "AB"]
     return float(np.mean([flag > 0 for flag in flags]))
+
+
+def test_a_bridge_that_has_seen_one_edge_only_does_not_hunt_at_rest() -> None:
+    """Worn edges, hoses and late sensors look like an overlap of 1.5 %, which is one of 0.8 %, in the first movement.
+
+    Until both edges have opened, null and overlap are not told apart; believed, it made the valve hunt for a second.
+    """
+    rig = wild(4, {})
+    with LockstepRun(rig) as run:
+        run.start()
+        rows = run.run(3500)
+    for valve in "AB":
+        assert np.ptp(rig.layout.values(rows, f"valve.{valve}.overlap")) > 0.0, "something is learned"
+        assert not (rig.layout.values(rows, f"valve.{valve}.saturation") & Saturation.OSCILLATION).any()
 
 
 SEEDS = (101, 104)

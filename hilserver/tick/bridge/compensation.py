@@ -73,6 +73,12 @@ def compensated(
 
 
 @compilable
+def closed_command(p: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
+    """The command at which the valve passes no flow into its port: what leaks from the supply leaks to the tank."""
+    return clip(opening_for(0.0, p, b.supply, p_T, overlap_of(b, v), b, v) - b.null, v.u_min, v.u_max)
+
+
+@compilable
 def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
     """Lead at ``s`` ticks from the first of four openings: what the spool's lag takes away there."""
     if v.omega > 0.0:

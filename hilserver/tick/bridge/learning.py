@@ -10,13 +10,15 @@ The volume follows from measured position and pressures (or flow). All terms pas
 leak or an old error does not count. Delay, gains, null and overlap minimise the squares of the unexplained volume,
 older ticks counting less, plus those of their distances from the configured values; see e.g. Ljung, System
 identification (1999) ch. 7.4 and 11.2. What the movements do not tell apart, such as null and overlap while only one
-edge opens, therefore stays near the configured values. Where the valve is at rest, nothing is learned, and while the
-loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
+edge opens, therefore stays near the configured values. A bridge that assumes too large an overlap jumps across it, to
+and fro at rest; one that assumes too small an overlap is only late. So of a larger overlap it believes the part that is
+certain, and takes the other values as they most probably are with it. Where the valve is at rest, nothing is learned,
+and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
 """
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, sqrt
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
@@ -52,6 +54,8 @@ NULL_RANGE = 0.05
 """Largest tracked shift of the null, as a fraction of full stroke."""
 OVERLAP_RANGE = 0.03
 """Largest deviation of the tracked overlap from the configured one, likewise."""
+CAUTION = 2.0
+"""Standard deviations by which a larger overlap than the configured one is underestimated."""
 RETREAT_TIME = 0.5
 """s: time in which the overlap returns to the configured one while the loop oscillates."""
 UNEXPLAINED = LEARNED
@@ -151,6 +155,7 @@ def correct(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, sh
     before, after = lines[2 * LEARNED : 3 * LEARNED], lines[3 * LEARNED : 4 * LEARNED]
     distances(b, before)
     least_squares(seen, before, matrix, steps, pivots)
+    doubt_overlap(b, matrix, steps, pivots, after)
     b.delay = clip(b.delay + share * EFFECT[0] * steps[0], -min(v.delay, DELAY_RANGE), DELAY_RANGE)
     b.gain_PA = clip(b.gain_PA - share * EFFECT[1] * steps[1], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
     b.gain_AT = clip(b.gain_AT - share * EFFECT[2] * steps[2], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
@@ -192,6 +197,24 @@ def least_squares(seen: LearningState, distance: Floats, matrix: Floats, steps: 
         matrix[i * LEARNED + i] += NOISE
     factorise(matrix, LEARNED, pivots)
     solve(matrix, steps, LEARNED, pivots)
+
+
+@compilable
+def doubt_overlap(b: ValveState, matrix: Floats, steps: Floats, pivots: Floats, spare: Floats) -> None:
+    """Reduce a larger overlap by its uncertainty, and the other steps as they depend on it.
+
+    ``matrix``, ``pivots``: of the least squares, factorised. The covariance of the values is its inverse times `NOISE`,
+    and of the overlap with all of them the last column: what they are on average with another overlap follows from it
+    (conditional mean of a normal distribution).
+    """
+    last = LEARNED - 1
+    for i in range(LEARNED):
+        spare[i] = 1.0 if i == last else 0.0
+    solve(matrix, spare, LEARNED, pivots)
+    found = (b.overlap - EFFECT[last] * steps[last]) / -EFFECT[last]  # in its standard deviations
+    believed = max(found - CAUTION * sqrt(NOISE * max(spare[last], 0.0)), min(found, 0.0))
+    for i in range(LEARNED):
+        steps[i] += (believed - found) * spare[i] / spare[last]
 
 
 @compilable
