@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from hilserver.circuit.model import Solver
 from hilserver.circuit.program import Program
+from hilserver.components.base import Fluid
 from hilserver.errors import HilserverError
 from hilserver.fidelity.comparison import Comparison, RunOf, traced_run
 from hilserver.fidelity.results import SegmentResult
@@ -41,7 +43,7 @@ def run_cycle_on(rig: Rig, device: str, strategy: str, program: Program, run_of:
     if (trip := trip_in(record, rig)) is not None:
         raise NotCompletedError(str(trip))
     rows = passes(record)[0]
-    result, _ = comparison.evaluated(record, true_values, CycleSegment(rows, 0.0))
+    result, _ = comparison.evaluated(record, true_values, CycleSegment(rows, 0.0), balanced=False)
     if not all(isfinite(deviation.rms) for deviation in result.deviations.values()):
         raise NotCompletedError("diverged in the simulation")
     return CycleRun(comparison, record.part(rows), true_values[rows], result)
@@ -56,4 +58,5 @@ def _installed(rig: Rig, device: str) -> Rig:
     circuit["fluid"] = machine.get("fluid", {})
     if "integrator" in machine.get("solver", {}):
         circuit["solver"] = {**circuit.get("solver", {}), "integrator": machine["solver"]["integrator"]}
-    return replace(rig, circuit=rig.read_circuit(circuit))
+    fluid, solver = Fluid.model_validate(circuit["fluid"]), Solver.model_validate(circuit.get("solver", {}))
+    return replace(rig, circuit=replace(rig.circuit, source=circuit, fluid=fluid, solver=solver))

@@ -37,7 +37,7 @@ from hilserver.tick.plan import plan_on
 
 STRATEGY = "strategy"
 """The key of the strategy of all valves."""
-BLOCK = 1000
+BLOCK = 4000
 """Ticks from one look at the clock to the next."""
 Course = tuple[Floats, Floats, Floats | None]
 """A quantity of a run: time, s, values, and what a deviation is measured from; None: the nominal run."""
