@@ -51,13 +51,14 @@ def evaluate(
     values: Floats,
     figures: int,
     first: int = 0,
-    workers: int = 1,
+    workers: int = 0,
     batch: int = BATCH,
     patience: Patience = FOREVER,
 ) -> Iterator[Evaluated]:
     """Evaluate the variants from number ``first`` on, in their order. ``values``: of all variants, a row for each.
 
-    ``patience``: in several processes, a run that hangs longer is given up with its process.
+    ``workers``: processes beside this one; with 0, this one computes. ``patience``: a run that hangs longer is given up
+    with its process; this process waits for it.
     """
     with evaluating(subject, figures, workers, patience) as run:
         yield from run(values, first, batch)
@@ -68,10 +69,10 @@ Run = Callable[[Floats, int, int], Iterator[Evaluated]]
 
 
 @contextlib.contextmanager
-def evaluating(subject: StudySubject, figures: int, workers: int = 1, patience: Patience = FOREVER) -> Iterator[Run]:
+def evaluating(subject: StudySubject, figures: int, workers: int = 0, patience: Patience = FOREVER) -> Iterator[Run]:
     """For several tables, one after the other: what is prepared, and the processes, stay until the end."""
-    if workers > 1:
-        with _Pool(subject, figures, workers, patience) as pool:
+    if workers > 0:
+        with Pool(subject, figures, workers, patience) as pool:
             yield pool.evaluated
         return
     prepared = subject.prepare()
@@ -162,14 +163,14 @@ def _task(values: Floats, first: int, figures: int) -> Evaluated:
     return evaluated_by(_prepared(), values, first, figures, given.patience, given.stop.is_set)
 
 
-class _Pool:
+class Pool:
     """Worker processes. When one of them dies, its task is repeated variant by variant, to find the one that did it."""
 
     def __init__(self, subject: StudySubject, figures: int, workers: int, patience: Patience) -> None:
         self._given = _Given(subject, patience, SPAWN.Event())
         self._figures, self._workers = figures, workers
 
-    def __enter__(self) -> _Pool:
+    def __enter__(self) -> Pool:
         self._executor = self._started(self._workers)
         return self
 

@@ -16,6 +16,7 @@ from scipy.optimize import differential_evolution
 
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
+from hilserver.studies.cluster import Cluster
 from hilserver.studies.execution import Run, evaluating, patience_with
 from hilserver.studies.figures import Figure
 from hilserver.studies.settings import Study
@@ -58,13 +59,18 @@ class WorstCase:
 
 
 def worst_case(
-    study: Study, name: str, folder: Path, workers: int = 1, progress: Callable[[int], None] = lambda runs: None
+    study: Study,
+    name: str,
+    folder: Path,
+    workers: int = 0,
+    progress: Callable[[int], None] = lambda runs: None,
+    cluster: Cluster | None = None,
 ) -> WorstCase:
     """Search the worst value of a figure: the largest, or the smallest if it has a lower limit only.
 
-    All candidates are written to a table in ``folder``, in their order, which does not depend on the number of
-    processes. ``progress`` is called with the number of runs done. Raises HilserverError if there is no such figure,
-    if all candidates fail, or if the table can't be written.
+    All candidates are written to a table in ``folder``, in their order, which does not depend on who computes them: see
+    `run_study`. ``progress`` is called with the number of runs done. Raises HilserverError if there is no such figure,
+    if all candidates fail, if the table can't be written, or if the cluster is lost.
     """
     figures = {figure.name: k for k, figure in enumerate(study.figures)}
     if name not in figures:
@@ -75,7 +81,13 @@ def worst_case(
     table = StudyTable(
         folder / f"{study.name}-worst", table_schema(study.varied, study.figures, identity_of(study)), resume=False
     )
-    with table, evaluating(study.subject, len(figures), workers, patience) as run:
+    workers = workers if cluster is None else cluster.workers
+    begun = (
+        evaluating(study.subject, len(figures), workers, patience)
+        if cluster is None
+        else cluster.evaluating(study.subject, len(figures), patience)
+    )
+    with table, begun as run:
         nominal = float(runs.nominal[place])
         search = _Search(study, run, table, place, nominal if isfinite(nominal) else 0.0, workers, progress)
         found = differential_evolution(
@@ -153,7 +165,7 @@ class _Search:
         """The costs of a generation; a column for each candidate."""
         values, figures = self.values(candidates.T), list[Floats]()
         first, choices = self.table.done, [each.choices for each in self.study.varied]
-        for found in self.run(values, 0, -(-len(values) // self.workers)):
+        for found in self.run(values, 0, -(-len(values) // max(self.workers, 1))):
             here = slice(found.first, found.first + len(found.figures))
             for reason in found.failures.values():
                 self.failures[reason] = self.failures.get(reason, 0) + 1

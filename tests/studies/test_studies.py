@@ -108,7 +108,7 @@ def test_steps_are_equally_probable_and_a_grid_has_all() -> None:
 
 def test_one_and_two_processes_give_the_same_table(tmp_path: Path) -> None:
     study = load_study(written_study(tmp_path))
-    one, two = (run_study(study, tmp_path / str(n), workers=n) for n in (1, 2))
+    one, two = (run_study(study, tmp_path / str(n), workers=n) for n in (0, 2))
     assert one.table.equals(two.table)
     assert one.table.num_rows == 40
 
@@ -205,6 +205,12 @@ def test_a_variant_that_ends_its_process_or_hangs_is_named_and_the_others_are_co
     figures = np.concatenate([each.figures[:, 0] for each in found])
     expected = np.where(np.isin(np.arange(32), list(failures)), np.nan, values[:, 0] ** 2)
     np.testing.assert_array_equal(figures, expected)
+
+
+def test_a_variant_that_hangs_is_given_up_by_a_single_process_too() -> None:
+    found = list(evaluate(FunctionSubject(deadly), np.array([[8.5], [3.0]]), 1, workers=1, patience=(0.3, inf)))
+    assert [each.failures for each in found] == [{0: DIED}]
+    np.testing.assert_array_equal(found[0].figures, [[np.nan], [9.0]])
 
 
 def test_nobody_computes_variants_for_which_nobody_waits() -> None:
@@ -368,7 +374,7 @@ def test_every_candidate_of_the_worst_case_is_in_a_table_for_any_number_of_proce
     """With the values of a row, its run is repeated."""
     monkeypatch.setattr(worst, "GENERATIONS", 4)
     study = load_study(written_study(tmp_path))
-    one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (1, 2))
+    one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (0, 2))
     assert pq.read_table(one.table).equals(pq.read_table(two.table))
     assert (one.worst, one.values, one.runs) == (two.worst, two.values, two.runs)
     rows = pq.read_table(one.table).to_pandas()
