@@ -6,7 +6,8 @@ Source: Storn and Price, J. Global Optim. 11 (1997) 341.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -77,17 +78,11 @@ def worst_case(
         raise HilserverError(f"{study.file}: {name} is not a figure of the study.{did_you_mean(name, figures)}")
     place, figure = figures[name], study.figures[figures[name]]
     runs, tolerances = prepared(study), [each.tolerance for each in study.varied]
-    patience = patience_with(study.settings.time_limit)
     table = StudyTable(
         folder / f"{study.name}-worst", table_schema(study.varied, study.figures, identity_of(study)), resume=False
     )
     workers = workers if cluster is None else cluster.workers
-    begun = (
-        evaluating(study.subject, len(figures), workers, patience)
-        if cluster is None
-        else cluster.evaluating(study.subject, len(figures), patience)
-    )
-    with table, begun as run:
+    with table, _evaluating(study, workers, cluster) as run:
         nominal = float(runs.nominal[place])
         search = _Search(study, run, table, place, nominal if isfinite(nominal) else 0.0, workers, progress)
         found = differential_evolution(
@@ -108,25 +103,34 @@ def worst_case(
         raise HilserverError(f"{study.file}: no candidate has the figure {name}: {next(iter(failures), 'it is NaN')}.")
     values = search.values(found.x)
     keyed = {each.key: float(x) for each, x in zip(study.varied, values, strict=True)}
-    ends = tuple(
-        each.key
-        for each, x in zip(study.varied, values, strict=True)
-        if not each.choices
-        and min(x - each.tolerance.lower, each.tolerance.upper - x)
-        < 0.01 * (each.tolerance.upper - each.tolerance.lower)
-    )
     return WorstCase(
         study,
         figure,
         search.sign * search.least,
         nominal,
         keyed,
-        ends,
+        tuple(_at_limits(study, values)),
         table.done,
         failures,
         bool(found.success),
         table.parquet,
     )
+
+
+def _evaluating(study: Study, workers: int, cluster: Cluster | None) -> AbstractContextManager[Run]:
+    """What computes the candidates."""
+    patience, figures = patience_with(study.settings.time_limit), len(study.figures)
+    if cluster is not None:
+        return cluster.evaluating(study.subject, figures, patience)
+    return evaluating(study.subject, figures, workers, patience)
+
+
+def _at_limits(study: Study, values: Floats) -> Iterator[str]:
+    """Keys of quantities that are at an end of their tolerance."""
+    for each, x in zip(study.varied, values, strict=True):
+        low, high = each.tolerance.lower, each.tolerance.upper
+        if not each.choices and min(x - low, high - x) < 0.01 * (high - low):
+            yield each.key
 
 
 @dataclass
