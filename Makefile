@@ -43,10 +43,11 @@ TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-# The program is compiled by one processor; if it has to be, another one prepares the tests meanwhile.
+# The program is compiled by one processor; if it has to be, another one prepares the tests meanwhile. With --program the
+# first test waits for it.
 test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
-	@$(IS_BUILT) || $(MAKE) --no-print-directory bytecode & $(MAKE) --no-print-directory program && wait
-	$(RUN_TESTS) $(TOGETHER) $(PYTEST)
+	@$(IS_BUILT) || { $(MAKE) --no-print-directory program & $(MAKE) --no-print-directory bytecode; }
+	$(RUN_TESTS) --program $(TOGETHER) $(PYTEST)
 
 IS_BUILT = $(BIN)/python -c "from hilserver.compiler.loading import is_built; raise SystemExit(not is_built())"
 

@@ -52,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-steps", default=None, help="of a chaos run that has failed, as it printed them")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
     parser.addoption("--machines", type=int, default=25, help="number of machines in test_independent_reference.py")
+    parser.addoption("--program", action="store_true", help="compile the program before the first test, or wait for it")
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
 
 
@@ -121,6 +122,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {f"tests/{module}": number for number, module in enumerate(LONGEST)}
     slow = {item.location[0] for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: rank.get(item.location[0], len(rank) + (item.location[0] not in slow)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Wait until the program is there, which another process may be compiling."""
+    from hilserver.compiler.loading import is_built
+
+    if session.config.getoption("--program") and not is_built():
+        from hilserver.compiler.storing import build_once
+
+        build_once()
 
 
 def surroundings() -> dict[str, Any]:

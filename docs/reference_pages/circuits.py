@@ -8,7 +8,8 @@ import re
 from hilserver.circuit.library import standard_library
 from hilserver.drawing.schematic import picture as schematic
 from hilserver.report.document import Picture
-from hilserver.simulation.circuit_run import plot, run_circuit_file
+from hilserver.simulation.circuit_report import plot
+from hilserver.simulation.circuit_run import run_circuit_file
 from hilserver.toml import read_toml
 from reference_pages.markdown import fence
 from reference_pages.places import EXAMPLES, ROOT

@@ -268,10 +268,11 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
 def _mechanisms(console: Console, mechanisms: Iterable[PlacedMechanism], out: Path, stem: str) -> list[str]:
     """Tables and drawings of mechanisms; returns their notes."""
     from hilserver.cli.rig_tables import new_table
-    from hilserver.report.mechanisms import draw, summary
 
     notes: list[str] = []
     for placed in mechanisms:
+        from hilserver.report.mechanisms import draw, summary  # slow to load: Matplotlib
+
         found = summary(placed.name, placed.mechanism)
         table = new_table(f"Mechanism {placed.name}", "body", "mass", "moment of inertia", "joints")
         for row in found.bodies:

@@ -167,14 +167,8 @@ def _circuit(
     from hilserver.circuit.library import circuit_library
     from hilserver.cli.watching import watched_circuit
     from hilserver.simulation.cavitation import cavitation
-    from hilserver.simulation.circuit_run import (
-        balance_facts,
-        run_circuit_file,
-        step_note,
-        write_animations,
-        write_run,
-        written,
-    )
+    from hilserver.simulation.circuit_report import balance_facts, write_animations, write_run, written
+    from hilserver.simulation.circuit_run import run_circuit_file, step_note
 
     with watched_circuit(settings.speed) as watch:
         run = run_circuit_file(file, circuit_library(file), cycle, duration, settings, watch)

@@ -60,7 +60,8 @@ class HeartbeatSender:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
         try:
-            await asyncio.wait_for(self._sent.wait(), within)
+            async with asyncio.timeout(within):
+                await self._sent.wait()
         except TimeoutError:
             raise HilserverError(
                 f"MQTT broker {self._address}: it accepted no heartbeat within {within:g} s, which this rig requires."

@@ -11,9 +11,10 @@ belongs in a separate process (``python -m hilserver.compiler``).
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ from hilserver.compiler.linking import CIRCUIT_CODE, HEAPLESS, UNWRAPPED, linked
 from hilserver.compiler.loading import CIRCUIT, FMI, RUNNER
 from hilserver.compiler.lowering import FRAME, unpacking
 from hilserver.compiler.machine_code import compile_c, compile_runner, link, write_object
+from hilserver.compiler.merging import copies_of, merged
 from hilserver.compiler.timing import timed
 from hilserver.tick.program import ENTRY_POINTS, OWN_KERNEL, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
@@ -42,27 +44,52 @@ ABOUT = 480
 """Number of functions that Numba compiles."""
 LAST_SHARE = 0.85
 """Fraction of the time that Numba takes; the rest is LLVM's."""
+RARELY = (100_000, 500, 1000)
+"""Thresholds of Python's garbage collection. Numba keeps nearly all that it makes: collecting as often as usual takes a
+quarter of its time; never collecting takes twice the memory."""
 
 
 def build(files: Mapping[str, Path], progress: Progress) -> None:
     """Compile all files of a program (`hilserver.compiler.loading.all_files_in`), into the paths given by name."""
-    libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
-    with TemporaryDirectory(prefix="hilserver-build-") as folder:
-        functions = linked(standard_library(), "built", Path(folder), options=UNWRAPPED)
-        functions |= timed(functions)
-        wrappers = []
-        for function in ENTRY_POINTS:
-            name, parameters = function.__name__, tuple(parameters_of(function).values())
-            entry = _entry(functions.get(name) or numba.njit(function, **HEAPLESS), parameters)
-            wrappers.append(_wrapper(name, entry))
-        files[CIRCUIT].write_bytes(circuit_module(libraries, functions, (OWN_KERNELS, RUNTIME)))
-        module = _one_module(libraries, wrappers)
+    gc.set_threshold(*RARELY)
+    with TemporaryDirectory(prefix="hilserver-build-") as name, ThreadPoolExecutor(1) as beside:
+        folder = Path(name)
+        from_c = beside.submit(_compile_c, files[RUNNER], folder)
+        bitcode = _bitcode(files[CIRCUIT], folder, progress)
         progress("optimising", LAST_SHARE)
-        _write(module.as_bitcode(), files, Path(folder))
+        _write(bitcode, from_c.result(), files, folder)
     progress("ready", 1.0)
 
 
-def _write(bitcode: bytes, files: Mapping[str, Path], folder: Path) -> None:
+def _bitcode(circuit: Path, folder: Path, progress: Progress) -> bytes:
+    """The intermediate code of the whole program; that of a single circuit is written to the file ``circuit``."""
+    libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
+    functions = linked(standard_library(), "built", folder, options=UNWRAPPED)
+    functions |= timed(functions)
+    wrappers = []
+    for function in ENTRY_POINTS:
+        name, parameters = function.__name__, tuple(parameters_of(function).values())
+        entry = _entry(functions.get(name) or numba.njit(function, **HEAPLESS), parameters)
+        wrappers.append(_wrapper(name, entry))
+    circuit.write_bytes(circuit_module(libraries, functions, (OWN_KERNELS, RUNTIME)))
+    code: bytes = _one_module(libraries, wrappers).as_bitcode()
+    return code
+
+
+def _compile_c(runner: Path, folder: Path) -> list[Path]:
+    """Compile what is written in C: the runner, and the functions of FMI, of which the object files are returned.
+
+    They run on every processor: they are compiled for the first level.
+    """
+    first, *_ = levels()
+    compile_runner(first, runner, folder)
+    objects = {source: folder / f"{source.stem}.o" for source in sorted(FMI_SOURCES.glob("*.c"))}
+    for source, path in objects.items():
+        compile_c(source, first, path)
+    return list(objects.values())
+
+
+def _write(bitcode: bytes, fmi: Sequence[Path], files: Mapping[str, Path], folder: Path) -> None:
     """Compile for each level and link. The library of FMUs runs on every processor: it is that of the first level."""
     objects = {level: folder / f"{level}.o" for level in levels()}
     with ProcessPoolExecutor(len(objects), multiprocessing.get_context("spawn")) as pool:
@@ -71,11 +98,7 @@ def _write(bitcode: bytes, files: Mapping[str, Path], folder: Path) -> None:
     for level, path in objects.items():
         link([path], files[level])
     first, *_ = objects
-    sources = {source: folder / f"{source.stem}.o" for source in sorted(FMI_SOURCES.glob("*.c"))}
-    for source, path in sources.items():
-        compile_c(source, first, path)
-    link([objects[first], *sources.values()], files[FMI], exported="fmi2*; fmi3*;")
-    compile_runner(first, files[RUNNER], folder)
+    link([objects[first], *fmi], files[FMI], exported="fmi2*; fmi3*;")
 
 
 def _libraries_of_numba(report: Callable[[int], None]) -> list[Any]:
@@ -176,11 +199,8 @@ define i32 @{CIRCUIT_CODE}(ptr %code, {_GIVEN}) {{
 
 def _one_module(libraries: Sequence[Any], wrappers: Sequence[str]) -> Any:
     """All functions in one module in which only the entry points and the table of own kernels are visible."""
-    module = llvm.parse_assembly(str(libraries[0].codegen._create_empty_module("hilserver")))
-    for library in libraries:
-        module.link_in(library._final_module)
-    for text in (*wrappers, OWN_KERNELS, CIRCUIT_CALL, RUNTIME):
-        module.link_in(llvm.parse_assembly(text))
+    texts = (*wrappers, OWN_KERNELS, CIRCUIT_CALL, RUNTIME)
+    module = merged("hilserver", copies_of(libraries), texts)
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
             own = item.name.startswith(SYMBOL) and item.name not in (OWN_KERNEL, CIRCUIT_CODE)

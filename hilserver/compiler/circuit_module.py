@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 
 from hilserver.circuit.dispatch import ARRAYS, call_name
 from hilserver.circuit.library import standard_library
+from hilserver.compiler.merging import copies_of, merged
 from hilserver.compiler.specialising import ENTRY_ARRAYS, EVALUATE, INTEGRATE, KERNEL
 
 LONGEST = 1 << 40
@@ -27,15 +28,12 @@ def circuit_module(libraries: Sequence[Any], functions: Mapping[str, Any], share
     ``shared``: intermediate code of what the whole program also has.
     """
     missing = {name: functions[name] for name in EVALUATE}
-    module = llvm.parse_assembly(str(libraries[0].codegen._create_empty_module("circuit")))
     own = [_compiled(function).library for function in missing.values()]
-    for each in libraries:
-        if not any(each is other for other in own):
-            module.link_in(each._final_module, preserve=True)  # the whole program needs it, too
+    others = [each for each in libraries if not any(each is other for other in own)]
     texts = [_evaluate(name, _symbol(function)) for name, function in missing.items()]
     texts += [_kernel(each.kind, _symbol(functions[call_name(each.kind)])) for each in standard_library().built_in]
-    for text in (*shared, *texts, _integrate(_symbol(functions["integrate"]))):
-        module.link_in(llvm.parse_assembly(text))
+    texts.append(_integrate(_symbol(functions["integrate"])))
+    module = merged("circuit", copies_of(others), (*shared, *texts))
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
             item.linkage = "external" if item.name.startswith(("circuit_", "hilserver_")) else "internal"

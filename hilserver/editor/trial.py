@@ -58,7 +58,8 @@ async def run_trial(
         sys.executable, "-m", "hilserver.editor.trial", str(os.getpid()), stdin=pipe, stdout=pipe, stderr=pipe
     )
     try:
-        out, wrong = await asyncio.wait_for(child.communicate(order.encode()), patience)
+        async with asyncio.timeout(patience):
+            out, wrong = await child.communicate(order.encode())
     except TimeoutError:
         return Trial(error=f"The run was given up after {patience:g} s: simulate a shorter time, or use larger steps.")
     finally:

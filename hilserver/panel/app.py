@@ -39,7 +39,8 @@ async def panel_process(rig: str, address: BrokerAddress) -> AsyncIterator[str |
         with suppress(ProcessLookupError):
             process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), 5.0)
+            async with asyncio.timeout(5.0):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

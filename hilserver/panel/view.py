@@ -50,7 +50,8 @@ class Channel(ui.element, component="channel.js"):
         self._taken.clear()
         self.client.outbox.enqueue_message("panel", {"text": json.dumps(message)}, self.client.id)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._taken.wait(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await self._taken.wait()
 
 
 class Page:

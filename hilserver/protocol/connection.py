@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import math
 import socket
-from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar, cast
 
 import aiomqtt
 import paho.mqtt.client as paho
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 KEEP_ALIVE = 15
 """Seconds; the broker publishes the last will after 1.5 times as long without a message."""
 LOST = "connection lost"
+_Result = TypeVar("_Result")
 
 
 class _Client(aiomqtt.Client):
@@ -28,7 +30,18 @@ class _Client(aiomqtt.Client):
     aiomqtt hands the loop the file descriptor, for its next iteration. Where the connection is lost in the present one,
     the descriptor is invalid by then, which puts a traceback into the log, or already belongs to another socket.
     aiomqtt also logs one when a busy broker answers a subscription that was abandoned.
+
+    And it waits by `asyncio.wait_for`, which before Python 3.12 forgets a cancellation that arrives together with the
+    result: a task that sends heartbeats would go on for ever, and so would the one that ends it.
     """
+
+    async def _wait_for(self, fut: Awaitable[_Result], timeout: float | None) -> _Result:  # noqa: ASYNC109 - its name
+        limit = self.timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(None if limit == math.inf else limit):
+                return await fut
+        except TimeoutError:
+            raise aiomqtt.MqttError("Operation timed out") from None
 
     def _on_subscribe(self, client: paho.Client, userdata: object, mid: int, *answer: Any) -> None:
         if mid in self._pending_subscribes:

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 from hilserver.circuit.mechanisms import PlacedMechanism
-from hilserver.circuit.model import Circuit
 from hilserver.errors import HilserverError
 from hilserver.mechanics.assembly import mobility
 from hilserver.mechanics.assembly import start as planar_start
@@ -257,10 +256,3 @@ def poses_at(placed: PlacedMechanism, series: Mapping[str, Floats]) -> Callable[
         return {name: planar_pose(m, name, *state) for name, state in states.items()}
 
     return absolute
-
-
-def angles(circuit: Circuit, series: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The angles of all bodies (in joint coordinates: of all joints), for a plot: those that turn."""
-    names = [f"{m.name}.{what}" for m in circuit.mechanisms for what in (*m.mechanism.bodies, *m.mechanism.joints)]
-    lines = {name: series[f"{name}.angle"] for name in names if f"{name}.angle" in series}
-    return {name: line for name, line in lines.items() if float(np.ptp(line)) > 1e-6}

@@ -211,7 +211,8 @@ class EmbeddedBroker:
         process.terminate()
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT)
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await process.wait()
         finally:
             if process.returncode is None:
                 process.kill()

@@ -192,7 +192,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self.process.terminate()
             try:
-                await asyncio.wait_for(self.process.wait(), patience)
+                async with asyncio.timeout(patience):
+                    await self.process.wait()
             except TimeoutError:
                 _log.warning("%s did not end within %g s and was killed", self.name, patience)
                 self.kill()
@@ -211,7 +212,9 @@ class Child:
         while text := await stream.read(LONGEST_LINE):
             with contextlib.suppress(TimeoutError):  # a traceback arrives in pieces
                 while len(text) < LONGEST_LINE:
-                    if not (more := await asyncio.wait_for(stream.read(LONGEST_LINE), LOG_DELAY)):
+                    async with asyncio.timeout(LOG_DELAY):
+                        more = await stream.read(LONGEST_LINE)
+                    if not more:
                         break
                     text += more
             _log.warning("%s: %s", self.name, text.decode(errors="replace").rstrip())

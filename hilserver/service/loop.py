@@ -131,7 +131,8 @@ class LoopProcesses:
         if loop.was_ready:
             self._memory.info.stop_requested = True
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(loop.process.wait(), ramp_time(self._rig.plan) / self._rig.speed + PATIENCE)
+                async with asyncio.timeout(ramp_time(self._rig.plan) / self._rig.speed + PATIENCE):
+                    await loop.process.wait()
         await loop.stop(PATIENCE)
         return await self.died() if loop.was_ready and loop.process.returncode else None
 

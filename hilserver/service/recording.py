@@ -370,7 +370,8 @@ class RecorderProcess:
                     names = " … ".join(dict.fromkeys((gone[0].path.name, gone[-1].path.name)))
                     tell(OLD_LOGS, None, f"old recordings removed: {len(gone)} files, {size:.0f} MB ({names})")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._new_file.wait(), TIDY_EVERY)
+                async with asyncio.timeout(TIDY_EVERY):
+                    await self._new_file.wait()
 
     def _remove_superfluous(self) -> list[LogFile]:
         """Remove the files beyond the limits; returns them."""

@@ -15,6 +15,7 @@ from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
+from hilserver.simulation.circuit_run import run_circuit
 from hilserver.toml import read_toml
 from hilserver.units import unit_of_value
 
@@ -65,8 +66,6 @@ def simulate(
         ConfigurationError: the circuit, a change or an input is wrong; all problems are named.
         HilserverError: the result is no longer finite.
     """
-    from hilserver.simulation.circuit_run import run_circuit  # plots and reports are slow to load
-
     file = "" if isinstance(circuit, Mapping) else str(circuit)
     if library is None:
         library = circuit_library(Path(file)) if file else standard_library()

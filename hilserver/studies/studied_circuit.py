@@ -17,6 +17,7 @@ from hilserver.circuit.pack import pack
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, shown
 from hilserver.rig.cycle import CycleSettings
+from hilserver.simulation.circuit_report import write_run
 from hilserver.simulation.circuit_run import (
     DEFAULT_DURATION,
     CircuitRun,
@@ -25,7 +26,6 @@ from hilserver.simulation.circuit_run import (
     read_circuit_file,
     read_cycle,
     run_circuit,
-    write_run,
 )
 from hilserver.studies.circuit_runs import CircuitSubject
 from hilserver.studies.component_types import ComponentChoice, component_choice, with_components

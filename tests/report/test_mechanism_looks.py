@@ -17,7 +17,8 @@ from hilserver.cli.check import mechanisms
 from hilserver.mechanics.model import read_mechanism
 from hilserver.report.mechanisms import draw, drawing, drawn_poses, start_poses, summary
 from hilserver.rig.build import load_rig
-from hilserver.simulation.circuit_run import panels, read_circuit_file, run_circuit_file, write_animations, write_run
+from hilserver.simulation.circuit_report import write_animations, write_run
+from hilserver.simulation.circuit_run import panels, read_circuit_file, run_circuit_file
 from hilserver.toml import read_toml
 
 pytestmark = pytest.mark.slow

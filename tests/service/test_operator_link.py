@@ -283,7 +283,7 @@ def test_a_rig_whose_operator_is_gone_stops(tmp_path: Path) -> None:
         """As it does anyway; its connection sends on."""
 
     def finish(program: subprocess.Popen[str]) -> None:
-        program.wait()
+        program.wait(60.0)
 
     async def work(user: Panel) -> None:
         answer = await user.command("arm")

@@ -291,7 +291,7 @@ def test_missed_ticks_are_counted_and_caught_up_and_too_many_trip(lasting: Serve
         assert ticks[0] == event["tick"]
         assert user.all("state")[-1]["mode"] == "RUNNING"
         await user.do("disarm")
-        table = logged_until(lasting, ticks[-1])
+        table = await asyncio.to_thread(logged_until, lasting, ticks[-1])
         row = max(np.flatnonzero(np.isin(table.columns["tick"], ticks)), key=lambda row: table.columns["missed"][row])
         missed = table.columns["missed"][row]
         assert missed >= 20

@@ -16,15 +16,8 @@ from hilserver.compiler import compiled_program
 from hilserver.rig.cycle import CycleSettings
 from hilserver.simulation.balance import Balance, balance
 from hilserver.simulation.cavitation import cavitation
-from hilserver.simulation.circuit_run import (
-    TICK,
-    CircuitRun,
-    balance_facts,
-    read_circuit_file,
-    read_cycle,
-    run_circuit_file,
-    write_run,
-)
+from hilserver.simulation.circuit_report import balance_facts, write_run
+from hilserver.simulation.circuit_run import TICK, CircuitRun, read_circuit_file, read_cycle, run_circuit_file
 from hilserver.simulation.circuit_run import run_circuit as run_of
 from hilserver.simulation.packed_run import initial_values
 

@@ -16,7 +16,8 @@ from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError
 from hilserver.fidelity.strategies import simulate
 from hilserver.rig.build import at_speed, load_rig
-from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit_file, write_run
+from hilserver.simulation.circuit_report import write_run
+from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit_file
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Paced, Pacing
 from hilserver.simulation.step_error import Quantity

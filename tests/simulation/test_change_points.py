@@ -16,14 +16,8 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.strategies import simulate
 from hilserver.mechanics.model import read_mechanism
 from hilserver.rig.build import assemble, load_rig
-from hilserver.simulation.circuit_run import (
-    DEFAULT_SETTINGS,
-    CircuitRun,
-    RunSettings,
-    run_circuit,
-    write_animations,
-    write_run,
-)
+from hilserver.simulation.circuit_report import write_animations, write_run
+from hilserver.simulation.circuit_run import DEFAULT_SETTINGS, CircuitRun, RunSettings, run_circuit
 
 
 def point(x: float, y: float) -> list[str]:

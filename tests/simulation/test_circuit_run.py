@@ -13,7 +13,8 @@ import pytest
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.simulation.circuit_run import CircuitRun, is_circuit_file, run_circuit_file, step_note, write_run
+from hilserver.simulation.circuit_report import write_run
+from hilserver.simulation.circuit_run import CircuitRun, is_circuit_file, run_circuit_file, step_note
 
 ROOT = Path(__file__).parents[2]
 CIRCUIT = """

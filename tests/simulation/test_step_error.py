@@ -18,7 +18,8 @@ from hilserver.circuit.model import read_circuit
 from hilserver.errors import HilserverError
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit, write_run
+from hilserver.simulation.circuit_report import write_run
+from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit
 from hilserver.simulation.driven import course
 from hilserver.tick.signals import cycle_value
 
