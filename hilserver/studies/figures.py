@@ -114,7 +114,7 @@ simulation of the same variant; ``saturated``: share of the time in which a valv
 RESERVED = ("variant", "failure")
 """Names of columns that are not figures."""
 _WITHOUT_TIME = (PASSED, MARGIN, AMPLITUDE_ERROR, PHASE_ERROR, DELAY)
-_OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse"), "")}
+_OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse", RECORDED), "")}
 
 
 class FigureSettings(Datasheet):
