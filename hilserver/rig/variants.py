@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from hilserver.circuit.model import read_circuit, read_part
-from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.errors import HilserverError
 from hilserver.rig.build import PLANT_FILES, Device, Rig, assemble, beside, driver_settings, plant_of, raw_slots
 from hilserver.rig.plan import build_plan
@@ -86,21 +85,12 @@ def _devices(rig: Rig, tables: Mapping[str, Any]) -> Iterator[Device]:
 
 
 def _read(rig: Rig, name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The circuit tables of a simulated device without parameters and sub-circuits; they are validated when joined."""
+    """The validated circuit tables of a simulated device."""
     own, files = rig.sources["devices"][name], rig.sources["rig"]["devices"][name]
     return {
-        key: table
-        if table == own[key] or _is_expanded(table)
-        else read_part(table, rig.library, beside(rig.file, files[key])).source
+        key: table if table == own[key] else read_part(table, rig.library, beside(rig.file, files[key])).source
         for key, table in tables.items()
     }
-
-
-def _is_expanded(table: Mapping[str, Any]) -> bool:
-    """Whether reading a circuit table would give the same table."""
-    return not table.keys() & {"library", "parameters", "mechanisms"} and not any(
-        is_subcircuit(part) for part in table.get("components", {}).values()
-    )
 
 
 def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCircuit, PlantArrays]:

@@ -18,6 +18,7 @@ from hilserver.fidelity.sweeps import sweep_of
 from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
 from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.variants import assemble_variant
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.studies import varied_rig, worst
 from hilserver.studies.measured import read_columns
@@ -167,6 +168,23 @@ def test_a_variant_is_as_if_it_were_assembled_anew(folder: Path) -> None:
         assert variant.sources == anew.sources
         assert (variant.settings, variant.layout, variant.devices) == (anew.settings, anew.layout, anew.devices)
         assert variant.circuit.source == anew.circuit.source
+
+
+def test_a_variant_that_can_not_be_has_the_reason_that_its_files_would_have(folder: Path) -> None:
+    """Also where the mistake is in one of two circuits that are joined."""
+    rig = load_rig(folder / "rigs/lift.toml")
+    tables = rig.sources["devices"]["rig"]
+    for part, table in (
+        ("drive", {"solver": {"substeps": 0}}),
+        ("drive", {"components": {**tables["drive"]["components"], "valve_C": 1}}),
+        ("machine", {"solvers": {}}),
+    ):
+        devices = {"rig": {**tables, part: {**tables[part], **table}}}
+        with pytest.raises(ConfigurationError) as expected:
+            assemble({**rig.sources, "devices": devices}, rig.file, rig.library)
+        with pytest.raises(ConfigurationError) as refused:
+            assemble_variant(rig, {**rig.sources, "devices": devices})
+        assert refused.value.problems == expected.value.problems
 
 
 def test_figures_are_those_of_rigs_that_are_assembled_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
