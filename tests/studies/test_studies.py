@@ -19,7 +19,7 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StoredStudy, studies_in
 from hilserver.studies import table, worst
-from hilserver.studies.execution import DIED, evaluate
+from hilserver.studies.execution import DIED, evaluate, evaluating
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.report import failures_grid, write_study
 from hilserver.studies.sensitivity import sensitivity
@@ -226,9 +226,8 @@ def test_a_variant_that_hangs_is_given_up_by_a_single_process_too() -> None:
 
 def test_a_run_for_which_nobody_waits_ends_even_if_it_hangs() -> None:
     """Otherwise Ctrl-C would have to wait for as long as a run may hang."""
-    found = evaluate(FunctionSubject(deadly), np.array([[3.0], [8.5]]), 1, workers=1, batch=1)
-    assert next(found).figures == [[9.0]]
-    found.close()
+    with evaluating(FunctionSubject(deadly), 1, workers=1) as run:
+        assert next(run(np.array([[3.0], [8.5]]), 0, 1)).figures == [[9.0]]
     assert multiprocessing.active_children() == []
 
 
