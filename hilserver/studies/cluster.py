@@ -171,8 +171,9 @@ def cluster(where: str, workers: int) -> Iterator[Cluster]:
     with contextlib.ExitStack() as opened:
         if where == LOCAL:
             local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+            local |= {"host": "127.0.0.1", "silence_logs": logging.CRITICAL}
             started: Any = distributed.LocalCluster
-            at: Any = opened.enter_context(started(host="127.0.0.1", **local))
+            at: Any = opened.enter_context(started(**local))
         else:
             at = where
         client = opened.enter_context(_connected(at))

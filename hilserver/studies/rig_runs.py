@@ -143,7 +143,7 @@ def with_strategy(rig: Rig, strategy: str) -> Rig:
 
 
 def within(limit: float) -> Unpaced:
-    """Ends a run after this computing time, s."""
+    """Ends a run, or several runs one after the other, after this computing time, s."""
     begun = clock.thread_time()
 
     def look(ticks: int, values: Floats) -> None:
@@ -158,10 +158,10 @@ class CycleRuns(RunsOfRig):
 
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:
         """What the figures are made of. Raises VariantFailedError, also if the rig trips."""
-        device = self.values.device
+        device, pacing = self.values.device, within(limit)
 
         def run_of(rig: Rig, program: Program) -> LockstepRun:
-            return LockstepRun(rig, program=program, trace=True, pacing=within(limit))
+            return LockstepRun(rig, program=program, trace=True, pacing=pacing)
 
         try:
             run = run_cycle_on(rig, device, strategy, self.program, run_of)

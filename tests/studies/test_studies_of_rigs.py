@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +26,10 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.studies import varied_rig, worst
 from hilserver.studies.measured import read_columns
 from hilserver.studies.report import write_study
+from hilserver.studies.rig_runs import RigSubject
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, plan_of, prepared, repeat, run_study, values_of_variant
+from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.varied_rig import RigValues
 from hilserver.studies.worst import worst_case
 
@@ -227,6 +232,23 @@ def test_figures_over_frequency_are_those_of_hilserver_fidelity(folder: Path) ->
     assert nominal["phase"] == pytest.approx(np.radians(abs(largest_errors(of_position)[1])), rel=1e-12)
     assert nominal["delay"] == pytest.approx(-of_flow[1].phase / 360.0 / 10.0, rel=1e-12)
     assert [each.unit for each in study.figures] == ["", "", "rad", "s"]
+
+
+def test_a_work_cycle_and_its_sweep_have_one_limit_of_computing_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the first is missing for the second: a variant with both would be given up as one that hangs."""
+    (folder / "study.toml").write_text(SWEPT)
+    study, ticking = load_study(folder / "study.toml"), count()
+    runs, values = prepared(study), plan_of(study)[0]
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(ticking)))
+    begin = next(ticking)
+    runs(values)
+    looks = next(ticking) - begin
+    assert isinstance(study.subject, RigSubject)
+    strict = replace(study.subject, limit=0.7 * looks).prepare()
+    with pytest.raises(VariantFailedError, match="given up"):
+        strict(values)
 
 
 @pytest.mark.parametrize(
