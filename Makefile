@@ -45,7 +45,8 @@ quick: $(STAMP) program  ## run the tests that need neither server, clock nor br
 
 # The program is compiled by one processor; if it has to be, another one prepares the tests meanwhile. With --program the
 # first test waits for it.
-test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
+test:  ## run all tests; PYTEST="-k relief" passes options on
+	@$(MAKE) --no-print-directory -j 2 $(STAMP) test-programs
 	@$(IS_BUILT) || { $(MAKE) --no-print-directory program & $(MAKE) --no-print-directory bytecode; }
 	$(RUN_TESTS) --program $(TOGETHER) $(PYTEST)
 
@@ -159,7 +160,8 @@ python:
 
 $(STAMP): requirements.lock pyproject.toml | python
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	-@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib  # pip would use one processor
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 

@@ -17,6 +17,7 @@ from hilserver.studies.figures import REDUCTIONS, SPECIAL, FigureSettings
 from hilserver.studies.measured import LogColumn, LogColumns
 from hilserver.studies.settings import StudySettings
 from hilserver.studies.studied_replay import ReplaySettings
+from hilserver.studies.sweep_figures import SweepSettings
 from reference_pages.docstrings import docstring
 from reference_pages.fields import COLUMNS, datasheet_fields, field_table, flat_fields, model_in, written
 from reference_pages.markdown import table
@@ -159,6 +160,7 @@ types](../studies.md#component-types) or, for `strategy`, of strategies of the b
     columns = "Which columns of a log are which quantities of the circuit, for [`hilserver fit`](../studies.md#fit)."
     parts = ["# Study file", docstring(StudySettings), docstring_of_values(), field_table(flat_fields(StudySettings))]
     parts += ["## `replay`", docstring(ReplaySettings), field_table(datasheet_fields(ReplaySettings))]
+    parts += ["## `[sweep]`", docstring(SweepSettings), field_table(datasheet_fields(SweepSettings))]
     parts += ["## `[vary]`", varied, "## `[figures]`", figures, field_table(datasheet_fields(FigureSettings))]
     parts += ["## Catalogue of valves", sizing, field_table(flat_fields(CatalogueFile))]
     parts += ["### `[valves.<name>]`", docstring(CatalogueValve), field_table(datasheet_fields(CatalogueValve))]

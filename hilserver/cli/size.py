@@ -48,7 +48,7 @@ def size(
 
     limits = {**LIMITS, "position": _share(position, "--position"), "flow": _share(flow, "--flow")}
     candidates = load_catalogue(catalogue or example("catalogue/servo_valves.toml"))
-    processes = workers or len(os.sched_getaffinity(0))
+    processes = len(os.sched_getaffinity(0)) if workers is None else workers
     with progress_bar() as tell:
         result = size_valves(file, candidates, strategy, valve or (), samples, processes, every, limits, tell)
     console = new_console()

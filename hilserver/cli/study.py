@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from hilserver.studies.study import Progress
 
 Workers = Annotated[
-    int | None, typer.Option("--workers", "-j", min=1, max=1024, help="processes; default: one per processor core")
+    int | None,
+    typer.Option(
+        "--workers",
+        "-j",
+        min=0,
+        max=1024,
+        help="processes; default: one per processor core; 0: none beside this one, which waits for a run that hangs",
+    ),
 ]
 Worst = Annotated[
     str | None, typer.Option(help="search for the worst case of this figure within the tolerances instead of the plan")
@@ -66,11 +73,11 @@ def study(
     given = {"--worst": worst is not None, "--repeat": repeat is not None, "--set": bool(set_), "--resume": resume}
     if len(chosen := [name for name, is_given in given.items() if is_given]) > 1:
         raise HilserverError(f"{' and '.join(chosen)} exclude each other: give one of them.")
-    if cluster is not None and [name for name in chosen if name != "--resume"]:
+    if cluster is not None and [name for name in chosen if name not in ("--resume", "--worst")]:
         raise HilserverError(f"--cluster is for a whole study, not for {chosen[0]}: leave one of them out.")
     loaded = load_study(file, trust=trust)
     if worst is not None:
-        _worst(loaded, worst, workers, out)
+        _worst(loaded, worst, workers, cluster, out)
     elif repeat is not None or set_:
         _once(loaded, repeat, set_ or [], out)
     else:
@@ -111,7 +118,7 @@ def _cluster(where: str | None, workers: int) -> Iterator[Cluster | None]:
         return
     from hilserver.studies.cluster import cluster
 
-    with cluster(where, workers) as found:
+    with cluster(where, max(workers, 1)) as found:
         typer.echo(f"Cluster: {found.workers} workers; dashboard: {found.dashboard}", err=True)
         yield found
 
@@ -131,21 +138,22 @@ def _time(seconds: float) -> str:
 
 def _processes(workers: int | None) -> int:
     """As many as there are processor cores, unless the user has said how many."""
-    return workers or len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if workers is None else workers
 
 
-def _worst(loaded: Study, name: str, workers: int | None, out: Path) -> None:
+def _worst(loaded: Study, name: str, workers: int | None, where: str | None, out: Path) -> None:
     from hilserver.cli.progress import progress_bar
     from hilserver.studies.worst import GENERATIONS, POPULATION, worst_case
 
-    most = POPULATION * len(loaded.varied) * (GENERATIONS + 1)
-    with progress_bar() as tell:
+    most, processes = POPULATION * len(loaded.varied) * (GENERATIONS + 1), _processes(workers)
+    with _cluster(where, processes) as cluster, progress_bar() as tell:
         found = worst_case(
             loaded,
             name,
             out,
-            _processes(workers),
+            processes,
             lambda runs: tell(f"{runs} of at most about {most} runs", min(runs / most, 1.0)),
+            cluster,
         )
     shown = found.figure.shown
     say(f"{name}: {shown(found.worst)} in the worst case found, {shown(found.nominal)} with nominal values.")

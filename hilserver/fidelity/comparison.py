@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.model import Circuit, read_circuit
+from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
@@ -33,7 +33,7 @@ from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segme
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Device, Rig
-from hilserver.rig.simulated import joined, plant_circuit
+from hilserver.rig.simulated import PlantCircuit, read_plant
 from hilserver.simulation.balance import balance
 from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.lockstep import LockstepRun
@@ -67,14 +67,16 @@ def simulated_device(rig: Rig) -> Device:
 class Comparison:
     """What all runs of a rig share.
 
-    ``device``: name of the simulated device; ``drive``: the circuit table of its valves and their supply; ``plant``:
-    machine and drive; ``no_command``: why there is no run without a bridge, empty if there is one.
+    ``device``: name of the simulated device; ``drive``: the circuit table of its valves and their supply; ``joined``:
+    machine and drive, ``plant``: the same packed; ``no_command``: why there is no run without a bridge, empty if there
+    is one.
     """
 
     rig: Rig
     device: str
     drive: Mapping[str, Any]
     reference: ReferenceSimulation
+    joined: Circuit
     plant: PackedCircuit
     program: Program
     no_command: str
@@ -84,21 +86,28 @@ class Comparison:
         """The comparison of a simulated rig. ``program``: the compiled program, if it is already loaded."""
         device = simulated_device(rig)
         drive = rig.sources["devices"][device.name]["drive"]
-        return cls.on(rig, device.name, machine_of_device(rig, device), drive, program)
+        return cls.on(rig, device.name, machine_of_device(rig, device), drive, program, rig.plant_circuits[device.name])
 
     @classmethod
     def on(
-        cls, rig: Rig, device: str, machine: Machine, drive: Mapping[str, Any], program: Program | None = None
+        cls,
+        rig: Rig,
+        device: str,
+        machine: Machine,
+        drive: Mapping[str, Any],
+        program: Program | None = None,
+        plant: PlantCircuit | None = None,
     ) -> Comparison:
-        """The comparison of a rig on this machine with this drive."""
+        """The comparison of a rig on this machine with this drive. ``plant``: both together, if they are read."""
         file = str(rig.file.parent / rig.settings.circuit)
         companion = IntegrationStep(halvings=rig.halvings)
         reference = reference_simulation(machine, rig.circuit, rig.library, file).at(companion)
-        plant = companion.of(plant_circuit(machine.source, drive, rig.library, accounts=rig.accounts))
+        plant = plant or read_plant(machine.source, drive, rig.library, accounts=rig.accounts)
         uncommanded = [v.port for v in rig.settings.valves.values() if commanded_by(rig.circuit, v.port) is None]
         where = ", ".join(uncommanded)
         reason = f"{NO_BRIDGE}: no signal commands a virtual valve at port {where}" if uncommanded else ""
-        return cls(rig, device, drive, reference, plant, program or compiled_program(rig.library), reason)
+        packed, program = companion.of(plant.packed), program or compiled_program(rig.library)
+        return cls(rig, device, drive, reference, plant.circuit, packed, program, reason)
 
     @property
     def dt(self) -> float:
@@ -154,9 +163,12 @@ class Comparison:
         return found
 
     def evaluated(
-        self, record: CircuitRows, true_values: Floats, segment: CycleSegment
+        self, record: CircuitRows, true_values: Floats, segment: CycleSegment, balanced: bool = True
     ) -> tuple[SegmentResult, Floats]:
-        """A segment of a run against the reference simulation from its initial state; also all values of the latter."""
+        """A segment of a run against the reference simulation from its initial state; also all values of the latter.
+
+        ``balanced``: with its balances.
+        """
         begin, settings = segment.rows.start - 1, self.rig.settings
         states = ((self.plant, true_values[begin]), (record.circuit, record.values[begin]))
         signals = record.inputs(segment.rows, list(settings.inputs))
@@ -168,12 +180,12 @@ class Comparison:
         runs = {
             SIMULATED_REFERENCE: (self.reference.circuit, self.reference.packed, start, coupled),
             VIRTUAL_CIRCUIT: (self.rig.circuit, record.circuit, record.values[begin], record.values[segment.rows]),
-            SIMULATED_MACHINE: (self._installed(), self.plant, true_values[begin], true_values[segment.rows]),
+            SIMULATED_MACHINE: (self.joined, self.plant, true_values[begin], true_values[segment.rows]),
         }
         balances = {
             what: balance(self.program, self.rig.library, *run, self.dt)
             for what, run in runs.items()
-            if what == SIMULATED_REFERENCE or self.rig.accounts
+            if balanced and (what == SIMULATED_REFERENCE or self.rig.accounts)
         }
         result = segment_result(settings, record, segment, actual, reference)
         notes = tuple(
@@ -183,12 +195,10 @@ class Comparison:
         )
         return replace(result, balances=balances, notes=notes), coupled
 
-    def _installed(self) -> Circuit:
-        """The simulated machine with its drive."""
-        return read_circuit(joined(self.reference.machine.source, self.drive), self.rig.library)
-
     def plant_flows(self) -> dict[str, tuple[str, ...]]:
-        drive = read_circuit(self.drive, self.rig.library)
+        """Names of the flows from the drive into each port of the machine."""
+        names = self.drive.get("components", {})
+        drive = replace(self.joined, placed=tuple(each for each in self.joined.placed if each.name in names))
         return {port: flows_into(drive, port) for port in self.rig.settings.ports}
 
     def series(self, rows: Floats, circuit: PackedCircuit, flows: dict[str, tuple[str, ...]]) -> dict[str, Floats]:

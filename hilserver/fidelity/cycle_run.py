@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from hilserver.circuit.model import Solver
 from hilserver.circuit.program import Program
+from hilserver.components.base import Fluid
 from hilserver.errors import HilserverError
 from hilserver.fidelity.comparison import Comparison, RunOf, traced_run
 from hilserver.fidelity.results import SegmentResult
-from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, trip_in
+from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segments_of, trip_in
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 
@@ -28,8 +30,10 @@ class CycleRun:
     result: SegmentResult
 
 
-def run_cycle_on(rig: Rig, device: str, strategy: str, program: Program, run_of: RunOf = traced_run) -> CycleRun:
-    """Run the work cycle of a rig with this strategy for all valves.
+def run_cycle_on(
+    rig: Rig, device: str, strategy: str, program: Program, run_of: RunOf = traced_run, swept: bool = False
+) -> CycleRun:
+    """Run the work cycle of a rig with this strategy for all valves; ``swept``: one that is only a sweep.
 
     Raises NotCompletedError if the rig does not start, trips, or diverges.
     """
@@ -40,8 +44,10 @@ def run_cycle_on(rig: Rig, device: str, strategy: str, program: Program, run_of:
         raise NotCompletedError(str(error).removeprefix(f"{rig.file}: the rig ").removesuffix(".")) from None
     if (trip := trip_in(record, rig)) is not None:
         raise NotCompletedError(str(trip))
-    rows = passes(record)[0]
-    result, _ = comparison.evaluated(record, true_values, CycleSegment(rows, 0.0))
+    segment = CycleSegment(rows := passes(record)[0], 0.0)
+    if swept and rig.cycle is not None:
+        segment = segments_of(record, rows, rig.cycle)[1] or segment
+    result, _ = comparison.evaluated(record, true_values, segment, balanced=False)
     if not all(isfinite(deviation.rms) for deviation in result.deviations.values()):
         raise NotCompletedError("diverged in the simulation")
     return CycleRun(comparison, record.part(rows), true_values[rows], result)
@@ -56,4 +62,5 @@ def _installed(rig: Rig, device: str) -> Rig:
     circuit["fluid"] = machine.get("fluid", {})
     if "integrator" in machine.get("solver", {}):
         circuit["solver"] = {**circuit.get("solver", {}), "integrator": machine["solver"]["integrator"]}
-    return replace(rig, circuit=rig.read_circuit(circuit))
+    fluid, solver = Fluid.model_validate(circuit["fluid"]), Solver.model_validate(circuit.get("solver", {}))
+    return replace(rig, circuit=replace(rig.circuit, source=circuit, fluid=fluid, solver=solver))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
@@ -225,7 +225,7 @@ class Fidelity:
 
     def followed(self) -> list[ComparedQuantity]:
         """The quantities that the valves are to follow: positions, and flows into their own ports."""
-        return [q for q in self.quantities if q.unit != "Pa" and not q.other_edge]
+        return followed_by(self.quantities)
 
     def cycle_errors(self, quantity: str) -> dict[str, Deviation]:
         """Deviation of a quantity over the work cycle, by variant.
@@ -280,6 +280,11 @@ class Fidelity:
         errors = self.cycle_errors(quantity)
         best = errors[self.best(quantity)].rms
         return errors[over].rms / best if best > 0.0 else float("inf")
+
+
+def followed_by(quantities: Iterable[ComparedQuantity]) -> list[ComparedQuantity]:
+    """Those that the valves are to follow: positions, and flows into their own ports."""
+    return [q for q in quantities if q.unit != "Pa" and not q.other_edge]
 
 
 def highest_strategy(variants: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.comparison import Comparison, traced_run
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
-from hilserver.fidelity.step import RunAt
+from hilserver.fidelity.step import IntegrationStep, RunAt
 from hilserver.fidelity.sweeps import alone
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.ladder import cannot, gains_nothing, possible
@@ -185,5 +185,6 @@ def _sentence(strategy: str, reasons: dict[str, str]) -> str:
 
 
 def with_cycle(rig: Rig, cycle: Mapping[str, Any]) -> Rig:
-    """The rig with another work cycle. Raises ConfigurationError if they don't fit."""
-    return assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library, accounts=rig.accounts)
+    """The rig with another work cycle, of a companion the companion. Raises ConfigurationError if they don't fit."""
+    made = assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library, accounts=rig.accounts)
+    return IntegrationStep(halvings=rig.halvings).rig(made) if rig.halvings else made

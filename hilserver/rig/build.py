@@ -32,7 +32,7 @@ from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import subtables, unresolved
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
-from hilserver.rig.simulated import build_plant, plant_circuit
+from hilserver.rig.simulated import PlantCircuit, build_plant, read_plant
 from hilserver.rig.trust import remember
 from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
@@ -94,6 +94,8 @@ class Rig:
     sources: Mapping[str, Any]
     first_plants: Mapping[str, PlantArrays] = field(repr=False)
     """The simulated devices as they begin; :meth:`plants` copies them."""
+    plant_circuits: Mapping[str, PlantCircuit] = field(repr=False)
+    """Their circuits."""
     calibrations: Mapping[str, tuple[Calibration, ...]] = field(default_factory=dict)
     """The history of each calibrated channel; ``settings`` holds what came of it."""
     speed: float = 1.0
@@ -152,7 +154,7 @@ def load_rig(path: Path | str, library: Library | None = None, *, texts: Mapping
 
     def read_into(tables: dict[str, Any], key: str, name: str) -> None:
         with collected(problems):
-            tables[key] = _read(file.parent / name, _beside(file, name), given)
+            tables[key] = _read(file.parent / name, beside(file, name), given)
 
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
@@ -227,10 +229,10 @@ def _libraries(sources: Mapping[str, Any], file: Path) -> Iterator[tuple[Path, o
     if isinstance(names, list) and all(isinstance(name, str) and name for name in names):  # else its settings say so
         yield file, names
     if "circuit" in sources:
-        yield Path(_beside(file, rig_source["circuit"])), sources["circuit"].get("library", [])
+        yield Path(beside(file, rig_source["circuit"])), sources["circuit"].get("library", [])
     for device, tables in sources["devices"].items():
         for key, table in tables.items():
-            yield Path(_beside(file, rig_source["devices"][device][key])), table.get("library", [])
+            yield Path(beside(file, rig_source["devices"][device][key])), table.get("library", [])
 
 
 def library_in(sources: Mapping[str, Any]) -> Library:
@@ -266,7 +268,7 @@ def assemble(
     sources = {**sources, "devices": devices_sources}
     name, rig_source = str(file), sources["rig"]
     settings: RigSettings | None = _validated(RigSettings, rig_source, name, problems)
-    circuit_file, cycle_file = _beside(file, rig_source.get("circuit")), _beside(file, rig_source.get("cycle"))
+    circuit_file, cycle_file = beside(file, rig_source.get("circuit")), beside(file, rig_source.get("cycle"))
     circuit = _circuit(sources, library, circuit_file, problems)
     cycle: CycleSettings | None = None
     if "cycle" in sources:
@@ -278,7 +280,7 @@ def assemble(
     wrong = [*unresolved_in_rig(rig_source, name)]
     problems += unresolved(CycleSettings, sources.get("cycle"), rig_source, cycle_file, {})
     read = _read_plants(sources, file, library, problems)
-    calibration_file, calibrated = _beside(file, rig_source.get("calibration")), sources.get("calibration", {})
+    calibration_file, calibrated = beside(file, rig_source.get("calibration")), sources.get("calibration", {})
     if settings is None:
         _check_alone(rig_source, file, circuit, circuit_file, library, problems)
         histories(calibrated, calibration_file, problems)
@@ -290,7 +292,9 @@ def assemble(
     if cycle is not None:
         problems += cycle_disagreements(settings, cycle, cycle_file)
     plants = dict(_plants(settings, devices, read, file, library, problems, accounts))
-    slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
+    circuits = {name: circuit for name, (circuit, _) in plants.items()}
+    arrays = {name: each for name, (_, each) in plants.items()}
+    slots, rates = raw_slots(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
     layout = row_layout(settings, slots, rates, outputs) if not wrong else None
     problems += unmatched_signals(settings, layout.names, name) if layout is not None else ()
@@ -304,11 +308,11 @@ def assemble(
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
-    parts = (tuple(devices), library, layout, plan, packed, sources, plants, calibrations)
+    parts = (tuple(devices), library, layout, plan, packed, sources, arrays, circuits, calibrations)
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 
 
-def _beside(file: Path, name: object) -> str:
+def beside(file: Path, name: object) -> str:
     """A file that is named in another one, as shown to the user."""
     return os.path.normpath(file.parent / name) if isinstance(name, str) and name else str(file)
 
@@ -329,7 +333,7 @@ def _check_alone(
 ) -> None:
     """Check devices and circuit on their own, where the settings of the rig file are not valid."""
     for name, table in subtables(rig_source, "devices").items():
-        _driver_settings(name, table, file, problems)
+        driver_settings(name, table, file, problems)
     if circuit is not None:
         with collected(problems):
             pack(circuit, library, file=circuit_file)
@@ -344,7 +348,7 @@ def _read_plants(
         wrong: list[Problem] = []
         for key, table in tables.items():
             with collected(wrong):
-                tables[key] = read_part(table, library, _beside(file, named.get(device, {}).get(key))).source
+                tables[key] = read_part(table, library, beside(file, named.get(device, {}).get(key))).source
         problems += wrong
         if not wrong and all(key in tables for key in PLANT_FILES):
             found[device] = tables
@@ -359,22 +363,22 @@ def _plants(
     library: Library,
     problems: list[Problem],
     accounts: bool,
-) -> Iterator[tuple[str, PlantArrays]]:
+) -> Iterator[tuple[str, tuple[PlantCircuit, PlantArrays]]]:
     """The plants of the simulated devices whose tables are valid (``read``)."""
     for device in devices:
         if not device.is_simulated or device.name not in read or any(device.unknown_channels()):
             continue
-        tables, files = read[device.name], {key: _beside(file, getattr(device.config, key)) for key in PLANT_FILES}
+        tables, files = read[device.name], {key: beside(file, getattr(device.config, key)) for key in PLANT_FILES}
         try:
-            yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate, accounts)
+            circuit = read_plant(tables["machine"], tables["drive"], library, accounts=accounts)
+            yield device.name, (circuit, plant_of(device, circuit, 1.0 / settings.loop.rate))
         except ConfigurationError as error:
             problems += (_located(problem, device.name, tables, files, file) for problem in error.problems)
 
 
-def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float, accounts: bool) -> PlantArrays:
-    names = (device.inputs, device.outputs)
-    packed = plant_circuit(tables["machine"], tables["drive"], library, accounts=accounts)
-    return build_plant(device.config, packed, names, dt)
+def plant_of(device: Device, circuit: PlantCircuit, dt: float) -> PlantArrays:
+    """A simulated device with this circuit, as it begins; ``dt``: tick, s. Raises ConfigurationError."""
+    return build_plant(device.config, circuit.packed, (device.inputs, device.outputs), dt)
 
 
 def _located(problem: Problem, device: str, tables: Mapping[str, Any], files: Mapping[str, str], file: Path) -> Problem:
@@ -395,7 +399,7 @@ def _validated(kind: type[Any], source: object, file: str, problems: list[Proble
         return None
 
 
-def _driver_settings(
+def driver_settings(
     name: str, table: Mapping[str, Any], file: Path, problems: list[Problem]
 ) -> tuple[type[Driver], Any] | None:
     """A device's driver and its validated settings; None if it has problems."""
@@ -416,7 +420,7 @@ def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list
     """Each device with its driver's own settings validated and its channels known."""
     found = []
     for name, table in settings.devices.items():
-        if (validated := _driver_settings(name, table, file, problems)) is None:
+        if (validated := driver_settings(name, table, file, problems)) is None:
             continue
         driver, config = validated
         inputs = {
@@ -435,7 +439,7 @@ def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list
     return found
 
 
-def _order(settings: RigSettings, devices: list[Device]) -> dict[tuple[str, str], int]:
+def raw_slots(settings: RigSettings, devices: list[Device]) -> dict[tuple[str, str], int]:
     """(device, source) -> raw slot: the devices in turn, each with its channels in order."""
     names = [(d.name, source) for d in devices for source in d.inputs]
     names += [

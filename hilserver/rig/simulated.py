@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ import numpy as np
 from hilserver.circuit.drawn import DRAWING
 from hilserver.circuit.engine import INITIAL
 from hilserver.circuit.library import Library
-from hilserver.circuit.model import RIG, Solver, read_circuit
+from hilserver.circuit.model import RIG, Circuit, Solver, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.numerics.arrays import Floats
 from hilserver.tick.plan import table_of
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
@@ -20,11 +23,27 @@ from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
 
 
+@dataclass(frozen=True)
+class PlantCircuit:
+    """Machine and drive of a simulated device as one circuit, and the same packed."""
+
+    circuit: Circuit
+    packed: PackedCircuit
+
+
+def read_plant(
+    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = "", accounts: bool = False
+) -> PlantCircuit:
+    """Machine and drive joined at nodes of the same name. Raises ConfigurationError."""
+    circuit = read_circuit(joined(machine, drive, file), library, file)
+    return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts))
+
+
 def plant_circuit(
     machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = "", accounts: bool = False
 ) -> PackedCircuit:
-    """Machine and drive joined at nodes of the same name, packed. Raises ConfigurationError."""
-    return pack(read_circuit(joined(machine, drive, file), library, file), library, file=file, accounts=accounts)
+    """The same, packed only."""
+    return read_plant(machine, drive, library, file, accounts).packed
 
 
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
@@ -100,10 +119,16 @@ def build_plant(
         sensor=np.asarray(sensor).view(np.float64),
         actuator=np.asarray(actuator).view(np.float64),
         line=np.zeros((len(sensors), int(sensor["delay"].max(initial=0)) + 1)),
-        noise=np.random.default_rng(settings.seed).standard_normal(NOISE_SAMPLES),
+        noise=_noise(settings.seed).copy(),
         taken=np.zeros(1, dtype=np.int64),
         under_way=np.repeat(actuator["safe"][:, None], latest + 1, axis=1),
     )
+
+
+@lru_cache(maxsize=4)
+def _noise(seed: int) -> Floats:
+    """The noise of all sensors, drawn once: a study builds thousands of plants with the same."""
+    return np.random.default_rng(seed).standard_normal(NOISE_SAMPLES)
 
 
 def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:

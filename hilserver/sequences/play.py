@@ -23,7 +23,7 @@ from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.reactions import ENDING
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
-from hilserver.tick.row import header
+from hilserver.tick.row import as_whole, header, is_whole
 from hilserver.tick.signals import cycle_value
 
 CIRCUIT = "circuit."
@@ -73,10 +73,12 @@ class Collector:
     """
 
     def __init__(self, rig: Rig, sequence: TestSequence, also: Iterable[str] = ()) -> None:
-        self._layout, self._columns = rig.layout, channel_columns(rig)
+        self._columns = channel_columns(rig)
         required = (*(e.channel for e in sequence.settings.expect), *also)
         self._circuit = dict.fromkeys(channel for channel in required if channel.startswith(CIRCUIT))
         self._first = len(rig.layout.names)
+        self._places = np.array([rig.layout.column(column) for column in self._columns.values()], dtype=np.int64)
+        self._whole = np.flatnonzero([is_whole(column) for column in self._columns.values()])
         self._parts: list[Floats] = []
         self._seen: set[str] = set()
         self.units = channel_units(rig, self._circuit)
@@ -85,8 +87,8 @@ class Collector:
         """Collect the required channels of these rows; ``names``: of the circuit's values in them."""
         places = {f"{CIRCUIT}{name}": self._first + place for place, name in enumerate(names)}
         part = np.full((len(rows), len(self._columns) + len(self._circuit)), np.nan)
-        for place, column in enumerate(self._columns.values()):
-            part[:, place] = self._layout.values(rows, column)
+        part[:, : len(self._columns)] = rows[:, self._places]
+        part[:, self._whole] = as_whole(rows)[:, self._places[self._whole]]
         for place, name in enumerate(self._circuit, len(self._columns)):
             if name in places:
                 part[:, place] = rows[:, places[name]]

@@ -63,6 +63,27 @@ class _Player:
     ages: Floats
 
 
+class _Trace:
+    """The true values of a simulated device, float64[ticks, values], with room for those that are ``expected``."""
+
+    def __init__(self, width: int, expected: int) -> None:
+        self._rows, self._used = np.empty((expected, width)), 0
+
+    @property
+    def values(self) -> Floats:
+        """Those so far."""
+        return self._rows[: self._used]
+
+    def room_for(self, ticks: int) -> Floats:
+        """The rows of the next ticks, to be filled."""
+        first, self._used = self._used, self._used + ticks
+        if self._used > len(self._rows):
+            larger = np.empty((2 * self._used, self._rows.shape[1]))
+            larger[:first] = self._rows[:first]
+            self._rows = larger
+        return self._rows[first : self._used]
+
+
 class LockstepRun:
     """Runs a rig tick by tick, without waiting or as ``pacing`` says; ``row`` is its memory, as in the real-time loop.
 
@@ -90,7 +111,8 @@ class LockstepRun:
             self.row[column] = 0.0  # simulated and recorded devices have every command at once
         self.plants = rig.plants()
         self.samples: dict[str, TickSamples] = {}
-        self._traces: dict[str, list[Floats]] | None = {name: [] for name in self.plants} if trace else None
+        expected = self.ticks_per_cycle + round(SUPPLY_WITHIN / self.dt)
+        self._traces = {name: _Trace(len(p.values), expected) for name, p in self.plants.items()} if trace else None
         self.reacted: list[tuple[int, Event]] = []
         """The reactions that have fired so far: tick and event of the log."""
         self._reactions = RowEvents(rig.layout.names)
@@ -160,7 +182,7 @@ class LockstepRun:
 
     def true_values(self, device: str) -> Floats:
         """A simulated device at the end of every tick so far, float64[ticks, values]; needs ``trace=True``."""
-        return np.concatenate((self._traces or {})[device])
+        return (self._traces or {})[device].values
 
     # --- commands --------------------------------------------------------------------------------------------------
 
@@ -293,9 +315,7 @@ class LockstepRun:
         """The device with room for its true values in these ticks, if they are traced."""
         if self._traces is None:
             return attached
-        trace = np.empty((ticks, len(attached.plant.values)))
-        self._traces[name].append(trace)
-        return attached._replace(trace=trace)
+        return attached._replace(trace=self._traces[name].room_for(ticks))
 
     def _given(self, ticks: int) -> Floats:
         """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""

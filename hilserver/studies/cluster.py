@@ -10,11 +10,12 @@ import contextlib
 import functools
 import hashlib
 import logging
+import multiprocessing
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,18 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.execution import AHEAD, BATCH, DIED, FOREVER, Evaluated, Patience, evaluated_by
-from hilserver.studies.subject import Evaluate, StudySubject
+from hilserver.studies.execution import (
+    AHEAD,
+    BATCH,
+    DIED,
+    FOREVER,
+    Evaluated,
+    Patience,
+    Pool,
+    Run,
+    evaluated_by,
+)
+from hilserver.studies.subject import StudySubject
 
 LOCAL = "local"
 PACKAGE = Path(__file__).parents[1]
@@ -54,23 +65,29 @@ class Cluster:
         patience: Patience = FOREVER,
     ) -> Iterator[Evaluated]:
         """As `hilserver.studies.execution.evaluate`. Raises HilserverError if the cluster is lost."""
+        with self.evaluating(subject, figures, patience) as run:
+            yield from run(values, first, batch)
+
+    @contextlib.contextmanager
+    def evaluating(self, subject: StudySubject, figures: int, patience: Patience = FOREVER) -> Iterator[Run]:
+        """As `hilserver.studies.execution.evaluating`."""
         from distributed import CancelledError
         from distributed.comm.core import CommClosedError
 
-        try:
-            yield from self._evaluated(subject, values, figures, first, batch, patience)
-        except (CancelledError, CommClosedError, TimeoutError) as error:
-            raise HilserverError(
-                "the cluster was lost; --resume continues the study on this or another one."
-            ) from error
-
-    def _evaluated(
-        self, subject: StudySubject, values: Floats, figures: int, first: int, batch: int, patience: Patience
-    ) -> Iterator[Evaluated]:
-        from distributed import KilledWorker
-
         # A task: it is computed again if all workers that have its result disappear.
         shared = self.client.submit(_Shared, subject, software(), patience, pure=False)
+
+        def run(values: Floats, first: int, batch: int) -> Iterator[Evaluated]:
+            try:
+                yield from self._evaluated(shared, values, figures, first, batch)
+            except (CancelledError, CommClosedError, TimeoutError) as error:
+                text = "the cluster was lost; --resume continues a study on this or another one."
+                raise HilserverError(text) from error
+
+        yield run
+
+    def _evaluated(self, shared: Any, values: Floats, figures: int, first: int, batch: int) -> Iterator[Evaluated]:
+        from distributed import KilledWorker
 
         def submitted(start: int, number: int) -> Any:
             return self.client.submit(_task, shared, values[start : start + number], start, figures, pure=False)
@@ -95,6 +112,8 @@ class Cluster:
 class _Shared:
     """The subject on a worker, prepared once by each of its threads, because its runs write into their own numbers.
 
+    A worker with several threads has a process for each, so that a run that hangs does not end those beside it.
+
     ``software``: what must be installed there. A worker may have come after the study was begun. ``patience``: with a
     run that hangs.
     """
@@ -107,24 +126,33 @@ class _Shared:
     def _of_threads(self) -> threading.local:
         return threading.local()
 
-    def prepared(self) -> Evaluate:
-        """The subject, prepared by this thread."""
+    def run(self, figures: int) -> Run:
+        """What evaluates variants for this thread."""
         if not hasattr(self._of_threads, "run"):
             if (here := software()) != self.software:
                 raise HilserverError(f"a worker has hilserver {here}, the study was begun with {self.software}.")
-            self._of_threads.run = self.subject.prepare()
-        run: Evaluate = self._of_threads.run
+            self._of_threads.run = self._made(figures)
+        run: Run = self._of_threads.run
         return run
+
+    def _made(self, figures: int) -> Run:
+        from distributed import get_worker
+
+        if get_worker().state.nthreads > 1:
+            # Dask's nanny makes its workers daemonic, which may not start processes. These end with the worker.
+            multiprocessing.current_process().daemon = False
+            return Pool(self.subject, figures, 1, self.patience).__enter__().evaluated
+        prepared = self.subject.prepare()
+        return lambda values, first, batch: iter([evaluated_by(prepared, values, first, figures, self.patience)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"subject": self.subject, "software": self.software, "patience": self.patience}
 
 
 def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluated:
-    from distributed import get_worker
-
-    is_alone = get_worker().state.nthreads == 1  # otherwise the time of the other threads would count
-    return evaluated_by(shared.prepared(), values, first, figures, shared.patience if is_alone else FOREVER)
+    (found,) = shared.run(figures)(values, 0, len(values))
+    failures = {first + number: reason for number, reason in found.failures.items()}
+    return replace(found, first=first, failures=failures)
 
 
 @contextlib.contextmanager
@@ -143,8 +171,9 @@ def cluster(where: str, workers: int) -> Iterator[Cluster]:
     with contextlib.ExitStack() as opened:
         if where == LOCAL:
             local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+            local |= {"host": "127.0.0.1", "silence_logs": logging.CRITICAL}
             started: Any = distributed.LocalCluster
-            at: Any = opened.enter_context(started(host="127.0.0.1", **local))
+            at: Any = opened.enter_context(started(**local))
         else:
             at = where
         client = opened.enter_context(_connected(at))

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from math import inf, isfinite
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection
 from time import perf_counter
 
 import numpy as np
@@ -51,13 +51,14 @@ def evaluate(
     values: Floats,
     figures: int,
     first: int = 0,
-    workers: int = 1,
+    workers: int = 0,
     batch: int = BATCH,
     patience: Patience = FOREVER,
 ) -> Iterator[Evaluated]:
     """Evaluate the variants from number ``first`` on, in their order. ``values``: of all variants, a row for each.
 
-    ``patience``: in several processes, a run that hangs longer is given up with its process.
+    ``workers``: processes beside this one; with 0, this one computes. ``patience``: a run that hangs longer is given up
+    with its process; this process waits for it.
     """
     with evaluating(subject, figures, workers, patience) as run:
         yield from run(values, first, batch)
@@ -68,10 +69,10 @@ Run = Callable[[Floats, int, int], Iterator[Evaluated]]
 
 
 @contextlib.contextmanager
-def evaluating(subject: StudySubject, figures: int, workers: int = 1, patience: Patience = FOREVER) -> Iterator[Run]:
+def evaluating(subject: StudySubject, figures: int, workers: int = 0, patience: Patience = FOREVER) -> Iterator[Run]:
     """For several tables, one after the other: what is prepared, and the processes, stay until the end."""
-    if workers > 1:
-        with _Pool(subject, figures, workers, patience) as pool:
+    if workers > 0:
+        with Pool(subject, figures, workers, patience) as pool:
             yield pool.evaluated
         return
     prepared = subject.prepare()
@@ -83,26 +84,13 @@ def evaluating(subject: StudySubject, figures: int, workers: int = 1, patience: 
     yield run
 
 
-class StoppedError(Exception):
-    """Nobody waits for these variants any more."""
-
-
-def evaluated_by(
-    run: Evaluate,
-    values: Floats,
-    first: int,
-    figures: int,
-    patience: Patience = FOREVER,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> Evaluated:
+def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patience: Patience = FOREVER) -> Evaluated:
     """The figures of these variants, computed one after the other; ``first``: the number of the first.
 
-    ``patience``: with a run that hangs; it then ends this process. Raises StoppedError once ``is_stopped``.
+    ``patience``: with a run that hangs; it then ends this process.
     """
     found, failures, begun = np.full((len(values), figures), np.nan), dict[int, str](), perf_counter()
     for k, row in enumerate(values):
-        if is_stopped():
-            raise StoppedError
         _end_if_stuck(patience)
         try:
             found[k] = run(row)
@@ -125,11 +113,11 @@ def _end_if_stuck(patience: Patience) -> None:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a worker process has: the subject, the patience with its runs, and whether anybody waits for them."""
+    """What a worker process has: the subject, the patience with its runs, and a pipe that ends when nobody waits."""
 
     subject: StudySubject
     patience: Patience
-    stop: Event
+    end: Connection
 
 
 _received: list[_Given] = []
@@ -139,15 +127,13 @@ _received: list[_Given] = []
 def _receive(given: _Given) -> None:
     """A worker process starts. Ctrl-C is for the process that waits for it, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_when_nobody_waits, args=(given.end,), daemon=True).start()
     _received[:] = [given]
 
 
-def _end_with_parent() -> None:
-    """A process that is killed can't end its workers, which would wait for tasks forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+def _end_when_nobody_waits(end: Connection) -> None:
+    """Whatever this process is at: it could take minutes, or hang. A process that is killed closes its pipe, too."""
+    end.poll(None)
     os._exit(1)
 
 
@@ -158,24 +144,25 @@ def _prepared() -> Evaluate:
 
 
 def _task(values: Floats, first: int, figures: int) -> Evaluated:
-    given = _received[0]
-    return evaluated_by(_prepared(), values, first, figures, given.patience, given.stop.is_set)
+    return evaluated_by(_prepared(), values, first, figures, _received[0].patience)
 
 
-class _Pool:
+class Pool:
     """Worker processes. When one of them dies, its task is repeated variant by variant, to find the one that did it."""
 
     def __init__(self, subject: StudySubject, figures: int, workers: int, patience: Patience) -> None:
-        self._given = _Given(subject, patience, SPAWN.Event())
+        end, self._waiting = SPAWN.Pipe(duplex=False)
+        self._given = _Given(subject, patience, end)
         self._figures, self._workers = figures, workers
 
-    def __enter__(self) -> _Pool:
+    def __enter__(self) -> Pool:
         self._executor = self._started(self._workers)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._given.stop.set()  # what is running could take minutes
+        self._waiting.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._given.end.close()
 
     def evaluated(self, values: Floats, first: int, batch: int) -> Iterator[Evaluated]:
         """See `Run`."""
@@ -190,11 +177,11 @@ class _Pool:
             except BrokenProcessPool:
                 self._executor.shutdown(wait=False, cancel_futures=True)
                 self._executor = self._started(self._workers)
-                yield self._one_by_one(values[start : start + batch], start)
                 again = [each for each, _ in running]
                 running = deque(
                     (each, self._submitted(self._executor, values[each : each + batch], each)) for each in again
                 )
+                yield self._one_by_one(values[start : start + batch], start)
 
     def _started(self, workers: int) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(workers, mp_context=SPAWN, initializer=_receive, initargs=(self._given,))
@@ -223,5 +210,5 @@ class _Pool:
                 failures |= found.failures
                 spent += found.spent
         finally:
-            executor.shutdown(wait=True)
+            executor.shutdown(wait=False, cancel_futures=True)
         return Evaluated(first, np.concatenate(rows), failures, spent)

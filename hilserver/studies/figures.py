@@ -97,20 +97,24 @@ value: the time from 10 % to 90 % of it, s; by how much it is exceeded, as a fra
 quantity stays within 2 % of it, s. ``nrmse``: RMS of the deviation from the nominal run, as a fraction of its range.
 ``noise``: RMS of the part above a tenth of the tick rate."""
 FIDELITY, SATURATED, MARGIN, PASSED, RECORDED = "fidelity", "saturated", "margin", "passed", "nrmse_recorded"
+AMPLITUDE_ERROR, PHASE_ERROR, DELAY = "amplitude_error", "phase_error", "delay"
 SPECIAL: Mapping[str, Reduction] = {
     FIDELITY: _nrmse,
     SATURATED: _mean,
     MARGIN: _mean,
+    **dict.fromkeys((AMPLITUDE_ERROR, PHASE_ERROR, DELAY), _mean),
     PASSED: _mean,
     RECORDED: _nrmse,
 }
 """Reductions of what only rigs, sequences and logs have. ``fidelity``: the same deviation, from the reference
 simulation of the same variant; ``saturated``: share of the time in which a valve can't pass the requested flow;
 ``margin``: of capacity, speed or delay, as `hilserver check` states them, 1 or less is insufficient;
+``amplitude_error``, ``phase_error``, ``delay``: of the response to sines, against the same simulation;
 ``passed``: share of verdicts that passed; ``nrmse_recorded``: the same deviation, from what a log has recorded."""
 RESERVED = ("variant", "failure")
 """Names of columns that are not figures."""
-_OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse", *SPECIAL), "")}
+_WITHOUT_TIME = (PASSED, MARGIN, AMPLITUDE_ERROR, PHASE_ERROR, DELAY)
+_OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse", RECORDED), "")}
 
 
 class FigureSettings(Datasheet):
@@ -210,8 +214,8 @@ def _figure(name: str, given: FigureSettings, known: Mapping[str, Mapping[str, s
         raise ValueError(f"{quantity} is {what}.{did_you_mean(quantity, known[reduction])}")
     if (given.start or 0.0) >= duration:
         raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")
-    if reduction in (PASSED, MARGIN) and (given.start is not None or given.end is not None):
-        raise ValueError("start and end are for quantities over time, not for verdicts and margins")
+    if reduction in _WITHOUT_TIME and (given.start is not None or given.end is not None):
+        raise ValueError("start and end are for quantities over time, not for verdicts, margins and sines")
     unit = _OWN_UNITS.get(reduction, known[reduction][quantity])
     limits = (_limit(given.below, unit, inf), _limit(given.above, unit, -inf))
     end = inf if given.end is None else given.end

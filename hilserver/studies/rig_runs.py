@@ -19,9 +19,11 @@ from hilserver.circuit.library import library_of
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
+from hilserver.fidelity.comparison import RunOf
 from hilserver.fidelity.cycle_run import NotCompletedError, run_cycle_on
 from hilserver.fidelity.results import LIMITED, SegmentResult
 from hilserver.fidelity.step import IntegrationStep
+from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
@@ -31,13 +33,14 @@ from hilserver.simulation.pacing import Unpaced
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import FIDELITY, MARGIN, SATURATED, Figure
 from hilserver.studies.subject import VariantFailedError, reason_of
+from hilserver.studies.sweep_figures import OVER_FREQUENCY, figure_over_frequency
 from hilserver.studies.varied_rig import CIRCUIT, RigValues
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.plan import plan_on
 
 STRATEGY = "strategy"
 """The key of the strategy of all valves."""
-BLOCK = 1000
+BLOCK = 4000
 """Ticks from one look at the clock to the next."""
 Course = tuple[Floats, Floats, Floats | None]
 """A quantity of a run: time, s, values, and what a deviation is measured from; None: the nominal run."""
@@ -49,7 +52,7 @@ class RigSubject:
 
     ``varied``: keys, see `RigValues`; ``choices``: for some of them, the strategies or tables of components that they
     are chosen from. ``strategy``: of all valves, where it is not varied; empty: those of the rig file. ``written``:
-    machine and drive as they are written.
+    machine and drive as they are written. ``sweep``: the work cycle that gives figures over frequency.
     """
 
     file: str
@@ -61,6 +64,7 @@ class RigSubject:
     figures: tuple[Figure, ...] = ()
     limit: float = np.inf
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    sweep: Mapping[str, Any] | None = None
 
     def values(self) -> RigValues:
         """The rig with its values."""
@@ -139,7 +143,7 @@ def with_strategy(rig: Rig, strategy: str) -> Rig:
 
 
 def within(limit: float) -> Unpaced:
-    """Ends a run after this computing time, s."""
+    """Ends a run, or several runs one after the other, after this computing time, s."""
     begun = clock.thread_time()
 
     def look(ticks: int, values: Floats) -> None:
@@ -154,10 +158,10 @@ class CycleRuns(RunsOfRig):
 
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:
         """What the figures are made of. Raises VariantFailedError, also if the rig trips."""
-        device = self.values.device
+        device, pacing = self.values.device, within(limit)
 
         def run_of(rig: Rig, program: Program) -> LockstepRun:
-            return LockstepRun(rig, program=program, trace=True, pacing=within(limit))
+            return LockstepRun(rig, program=program, trace=True, pacing=pacing)
 
         try:
             run = run_cycle_on(rig, device, strategy, self.program, run_of)
@@ -174,7 +178,21 @@ class CycleRuns(RunsOfRig):
         if any(figure.reduction == MARGIN for figure in self.subject.figures):  # takes some tenths of a second
             known = dict(_margins(rig, strategy or strategy_for(rig, None), self.program))
             series |= {name: np.full(len(run.result.time), known[name]) for name in known}
-        return [_course(figure, run.result, series) for figure in self.subject.figures]
+        sweep = self._sweep(rig, strategy, run_of)
+        return [
+            _course(figure, run.result, series) if figure.reduction not in OVER_FREQUENCY else _swept(figure, sweep)
+            for figure in self.subject.figures
+        ]
+
+    def _sweep(self, rig: Rig, strategy: str, run_of: RunOf) -> SegmentResult | None:
+        """The sweep of a variant, if a figure needs it. Raises VariantFailedError."""
+        if self.subject.sweep is None or not any(f.reduction in OVER_FREQUENCY for f in self.subject.figures):
+            return None
+        swept = with_cycle(rig, self.subject.sweep)
+        try:
+            return run_cycle_on(swept, self.values.device, strategy, self.program, run_of, swept=True).result
+        except NotCompletedError as error:
+            raise VariantFailedError(f"in the sweep: {error}") from None
 
 
 def margin_names(valves: Iterable[str]) -> list[str]:
@@ -194,6 +212,11 @@ def _margins(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[str, f
         least["delay"] = delay.margin
     for name, margin in least.items():
         yield name, float(margin) if np.isfinite(margin) else np.nan
+
+
+def _swept(figure: Figure, sweep: SegmentResult | None) -> Course:
+    value = figure_over_frequency(figure.reduction, figure.quantity, sweep) if sweep is not None else np.nan
+    return np.zeros(1), np.array([value]), None
 
 
 def _course(figure: Figure, result: SegmentResult, series: Mapping[str, Floats]) -> Course:

@@ -19,6 +19,7 @@ from hilserver.studies.studied_replay import ReplaySettings, load_replay
 from hilserver.studies.studied_rig import load_studied_rig
 from hilserver.studies.studied_sequence import load_studied_sequence
 from hilserver.studies.subject import KnownQuantity, RunsSubject, Studied
+from hilserver.studies.sweep_figures import SweepSettings
 from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance, Toleranced, toleranced
 from hilserver.toml import read_toml
@@ -88,6 +89,10 @@ class StudySettings(Datasheet):
     fixed: tuple[str, ...] = Field(
         default=(), description="quantities with a tolerance that keep their value, or the beginning of their keys"
     )
+    sweep: SweepSettings | None = Field(
+        default=None,
+        description="rig: the sines of the figures over frequency; default: those of hilserver fidelity",
+    )
     figures: dict[str, Any] = Field(
         default={}, description="figures of a run by name; default for a test sequence: its verdicts"
     )
@@ -106,10 +111,10 @@ class StudySettings(Datasheet):
 
 
 _NOT_OF = {
-    "circuit": ("strategy",),
+    "circuit": ("strategy", "sweep"),
     "rig": ("duration", "tick"),
-    "sequence": ("duration", "tick", "cycle"),
-    "replay": ("duration", "tick", "cycle", "strategy"),
+    "sequence": ("duration", "tick", "cycle", "sweep"),
+    "replay": ("duration", "tick", "cycle", "strategy", "sweep"),
 }
 """Keys without a meaning for what is studied."""
 
@@ -183,7 +188,7 @@ def _studied(s: StudySettings, file: Path, trust: bool) -> Studied:
     if s.sequence is not None:
         return load_studied_sequence(file, s.sequence, s.rig, s.strategy)
     assert s.rig is not None
-    return load_studied_rig(file, s.rig, s.cycle, s.strategy)
+    return load_studied_rig(file, s.rig, s.cycle, s.strategy, s.sweep)
 
 
 def varied_values(

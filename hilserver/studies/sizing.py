@@ -16,7 +16,7 @@ from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.studies.catalogue import Candidate
-from hilserver.studies.execution import evaluate
+from hilserver.studies.execution import evaluate, patience_with
 from hilserver.studies.figures import FIDELITY, SATURATED, Figure, read_figures
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.settings import varied_values
@@ -87,7 +87,7 @@ def size_valves(
     strategy: str | None = None,
     valves: Sequence[str] = (),
     samples: int = SAMPLES,
-    workers: int = 1,
+    workers: int = 0,
     every: bool = False,
     limits: Mapping[str, float] = LIMITS,
     progress: Progress = lambda what, done: None,
@@ -186,7 +186,8 @@ def judge(
         nominal = subject.prepare().nominal
     except VariantFailedError as error:
         return replace(valve, reasons=(f"with nominal values, the rig {error}",))
-    batches = list(evaluate(subject, values, len(figures), 0, workers, max(1, -(-samples // (2 * workers)))))
+    batch = max(1, -(-samples // (2 * max(workers, 1))))
+    batches = list(evaluate(subject, values, len(figures), 0, workers, batch, patience_with(LIMIT)))
     found = np.vstack([nominal, *(each.figures for each in batches)])
     reasons = list[str]()
     failures = {number: reason for each in batches for number, reason in each.failures.items()}

@@ -15,6 +15,7 @@ from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.report import write_simulation
+from hilserver.fidelity.results import followed_by
 from hilserver.fidelity.strategies import simulate, usable, with_cycle
 from hilserver.fidelity.vary import strategy_for
 from hilserver.numerics.arrays import Floats
@@ -25,6 +26,7 @@ from hilserver.studies.figures import FIDELITY, MARGIN, SATURATED, Figure
 from hilserver.studies.quantities import known_key
 from hilserver.studies.rig_runs import STRATEGY, RigSubject, margin_names, plant_key
 from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns, VariantFailedError
+from hilserver.studies.sweep_figures import SweepSettings, swept_quantities
 from hilserver.studies.unknown_values import UNKNOWN, choice_of_unknown, usual_values
 from hilserver.studies.varied import VariedValue, choice_of
 from hilserver.studies.varied_rig import CIRCUIT, RigQuantity, RigValues
@@ -35,13 +37,17 @@ from hilserver.units import unit_of_value
 
 @dataclass(frozen=True)
 class StudiedRig:
-    """A rig, whose work cycle is run. ``strategy``: of all valves; empty: those of the rig file."""
+    """A rig, whose work cycle is run. ``strategy``: of all valves; empty: those of the rig file.
+
+    ``sweep``: the table of the work cycle that is swept for figures over frequency; None: nothing can be.
+    """
 
     values: RigValues
     strategy: str
     about: str
     choices: dict[str, ComponentChoice] = field(default_factory=dict)
     strategies: list[str] = field(default_factory=list)
+    sweep: Mapping[str, Any] | None = None
 
     @property
     def rig(self) -> Rig:
@@ -97,12 +103,14 @@ class StudiedRig:
     @property
     def special(self) -> Mapping[str, Mapping[str, str]]:
         """What is compared with the reference simulation, the valves, and the margins."""
-        compared = dict.fromkeys((each.name for each in Comparison.of(self.rig).quantities()), "")
+        quantities = Comparison.of(self.rig).quantities()
+        compared, followed = dict.fromkeys((each.name for each in quantities), ""), followed_by(quantities)
         valves = self.rig.settings.valves
         return {
             FIDELITY: compared,
             SATURATED: dict.fromkeys(valves, ""),
             MARGIN: dict.fromkeys(margin_names(valves), ""),
+            **swept_quantities((each.name for each in followed), self.sweep),
         }
 
     def find(self, key: str) -> str:
@@ -159,6 +167,7 @@ class StudiedRig:
             "figures": figures,
             "limit": limit,
             "choices": choices,
+            "sweep": self.sweep,
         }
 
     def step_error(self, runs: StudyRuns, figures: Sequence[Figure]) -> str:
@@ -199,7 +208,9 @@ def step_error_text(runs: StudyRuns, figures: Sequence[Figure]) -> str:
     return f"Halving every integration step changes the nominal figures by: {', '.join(known)}."
 
 
-def load_studied_rig(file: Path, name: str, cycle: str | None, strategy: str | None) -> StudiedRig:
+def load_studied_rig(
+    file: Path, name: str, cycle: str | None, strategy: str | None, sweep: SweepSettings | None
+) -> StudiedRig:
     """The rig that a study file names, relative to it. Raises ConfigurationError with all problems."""
     rig = load_rig(file.parent / name)
     if cycle is not None:
@@ -213,7 +224,19 @@ def load_studied_rig(file: Path, name: str, cycle: str | None, strategy: str | N
     except HilserverError as error:
         text = str(error).removeprefix(f"{rig.file}: ").replace("give --strategy", "give strategy in the study file")
         raise ConfigurationError([Problem(text, "strategy", str(file))]) from None
-    return StudiedRig(values, chosen, name + (f", work cycle {cycle}" if cycle else ""))
+    about = name + (f", work cycle {cycle}" if cycle else "")
+    return StudiedRig(values, chosen, about, sweep=_sweep(rig, sweep, file))
+
+
+def _sweep(rig: Rig, given: SweepSettings | None, file: Path) -> Mapping[str, Any] | None:
+    """The sweep that is given, or that of `hilserver fidelity` where the rig can have it. Raises ConfigurationError."""
+    try:
+        return (given or SweepSettings()).cycle(rig)
+    except HilserverError as error:
+        if given is None:
+            return None
+        text = str(error).removeprefix(f"{rig.file}: ").replace("--", "")
+        raise ConfigurationError([Problem(text, "sweep", str(file))]) from None
 
 
 def values_of(rig: Rig, file: Path) -> RigValues:

@@ -154,15 +154,16 @@ def identity_of(study: Study) -> str:
 def run_study(
     study: Study,
     folder: Path,
-    workers: int = 1,
+    workers: int = 0,
     resume: bool = False,
     progress: Progress = lambda done, total, remaining: None,
     cluster: Cluster | None = None,
 ) -> StudyResult:
     """Run all variants; the table is written to ``folder``. Interrupted, what is done stays there for ``resume``.
 
-    ``cluster``: its workers compute, otherwise ``workers`` processes of this machine. Raises HilserverError if the
-    nominal run fails, the table can't be written, or the cluster is lost.
+    ``cluster``: its workers compute, otherwise ``workers`` processes beside this one, and with 0 this one, which waits
+    for a run that hangs. Raises HilserverError if the nominal run fails, the table can't be written, or the cluster is
+    lost.
     """
     values, runs = plan_of(study), prepared(study)
     step, figures = study.studied.step_error(runs, study.figures), [figure.name for figure in study.figures]
@@ -221,7 +222,7 @@ class _Stated:
 
 
 def _evaluated(study: Study, values: Floats, first: int, workers: int, cluster: Cluster | None) -> Iterator[Evaluated]:
-    batch, figures = max(1, min(BATCH, -(-(len(values) - first) // (4 * workers)))), len(study.figures)
+    batch, figures = max(1, min(BATCH, -(-(len(values) - first) // (4 * max(workers, 1))))), len(study.figures)
     patience = patience_with(study.settings.time_limit)
     if cluster is not None:
         return cluster.evaluate(study.subject, values, figures, first, batch, patience)

@@ -1,13 +1,13 @@
 """The table of a study: a row for each variant, streamed to a file while the study runs.
 
 While it runs, it is an Arrow stream, of which an interrupted study has all complete batches; at the end it becomes
-Parquet, batch by batch.
+Parquet, whose groups of rows are larger.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,8 @@ VARIANT, FAILURE = "variant", "failure"
 IDENTITY = b"hilserver.study"
 PATIENCE = 1.0
 """s in which the lock of the stream must be had: somebody may be looking whether it is held."""
+GROUP = 50_000
+"""Rows of a group of the Parquet file, at least: with one for each batch, a reader needs ten times the memory."""
 
 
 def table_schema(varied: Sequence[VariedValue], figures: Sequence[Figure], identity: str) -> pa.Schema:
@@ -124,12 +126,12 @@ class StudyTable:
             self.stream.unlink(missing_ok=True)
 
     def finish(self) -> Path:
-        """Write the Parquet file, batch by batch, and return it."""
+        """Write the Parquet file, group by group, and return it."""
         self.close()
         try:
             with pq.ParquetWriter(self.parquet, self.schema) as writer:
-                for batch in complete_batches(self.stream, self.schema):
-                    writer.write_batch(batch)
+                for group in _gathered(complete_batches(self.stream, self.schema)):
+                    writer.write_table(pa.Table.from_batches(group))
             self.stream.unlink()
         except OSError as error:
             raise HilserverError(f"{self.parquet}: can't be written: {error.strerror or error}.") from error
@@ -151,3 +153,16 @@ def complete_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
                 yield reader.read_next_batch()
             except (StopIteration, pa.ArrowInvalid, OSError):
                 return
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """The same batches, so many together that they have the rows of a group."""
+    group, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        group.append(batch)
+        rows += batch.num_rows
+        if rows >= GROUP:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group

@@ -16,7 +16,8 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_part
 from hilserver.fidelity.changes import show
 from hilserver.fidelity.comparison import simulated_device
-from hilserver.rig.build import PLANT_FILES, Rig, assemble
+from hilserver.rig.build import PLANT_FILES, Rig
+from hilserver.rig.variants import assemble_variant
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.quantities import Changeable, WrittenValue, changeable, expanded, short, toleranced_values
 from hilserver.studies.told_values import ToldValue, told_values, with_told
@@ -101,9 +102,7 @@ class RigValues:
                 if (key := ".".join((part, *path))) in self.known:
                     yield key, value.tolerance
 
-    def changed(
-        self, values: Mapping[str, float], chosen: Mapping[str, Any] | None = None, accounts: bool = False
-    ) -> Rig:
+    def changed(self, values: Mapping[str, float], chosen: Mapping[str, Any] | None = None) -> Rig:
         """The rig with other values, SI, by key, other tables of components, by ``part.name``, and unknowns or none.
 
         Raises ValueError or ConfigurationError if it can't have them.
@@ -119,7 +118,7 @@ class RigValues:
         unknown = [(each, x) for each, x in pairs if isinstance(each, UnknownValue)]
         states = {key: state for key, state in chosen.items() if key.startswith(f"{UNKNOWN}.")}
         sources = with_unknowns(sources, self.rig, self.device, unknown, states)
-        return assemble(sources, self.rig.file, self.rig.library, accounts=accounts)
+        return assemble_variant(self.rig, sources)
 
     def _with_tables(self, tables: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
         """The sources with other tables of machine, drive and virtual circuit."""

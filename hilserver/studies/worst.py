@@ -6,7 +6,8 @@ Source: Storn and Price, J. Global Optim. 11 (1997) 341.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -16,6 +17,7 @@ from scipy.optimize import differential_evolution
 
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
+from hilserver.studies.cluster import Cluster
 from hilserver.studies.execution import Run, evaluating, patience_with
 from hilserver.studies.figures import Figure
 from hilserver.studies.settings import Study
@@ -58,24 +60,29 @@ class WorstCase:
 
 
 def worst_case(
-    study: Study, name: str, folder: Path, workers: int = 1, progress: Callable[[int], None] = lambda runs: None
+    study: Study,
+    name: str,
+    folder: Path,
+    workers: int = 0,
+    progress: Callable[[int], None] = lambda runs: None,
+    cluster: Cluster | None = None,
 ) -> WorstCase:
     """Search the worst value of a figure: the largest, or the smallest if it has a lower limit only.
 
-    All candidates are written to a table in ``folder``, in their order, which does not depend on the number of
-    processes. ``progress`` is called with the number of runs done. Raises HilserverError if there is no such figure,
-    if all candidates fail, or if the table can't be written.
+    All candidates are written to a table in ``folder``, in their order, which does not depend on who computes them: see
+    `run_study`. ``progress`` is called with the number of runs done. Raises HilserverError if there is no such figure,
+    if all candidates fail, if the table can't be written, or if the cluster is lost.
     """
     figures = {figure.name: k for k, figure in enumerate(study.figures)}
     if name not in figures:
         raise HilserverError(f"{study.file}: {name} is not a figure of the study.{did_you_mean(name, figures)}")
     place, figure = figures[name], study.figures[figures[name]]
     runs, tolerances = prepared(study), [each.tolerance for each in study.varied]
-    patience = patience_with(study.settings.time_limit)
     table = StudyTable(
         folder / f"{study.name}-worst", table_schema(study.varied, study.figures, identity_of(study)), resume=False
     )
-    with table, evaluating(study.subject, len(figures), workers, patience) as run:
+    workers = workers if cluster is None else cluster.workers
+    with table, _evaluating(study, workers, cluster) as run:
         nominal = float(runs.nominal[place])
         search = _Search(study, run, table, place, nominal if isfinite(nominal) else 0.0, workers, progress)
         found = differential_evolution(
@@ -96,25 +103,34 @@ def worst_case(
         raise HilserverError(f"{study.file}: no candidate has the figure {name}: {next(iter(failures), 'it is NaN')}.")
     values = search.values(found.x)
     keyed = {each.key: float(x) for each, x in zip(study.varied, values, strict=True)}
-    ends = tuple(
-        each.key
-        for each, x in zip(study.varied, values, strict=True)
-        if not each.choices
-        and min(x - each.tolerance.lower, each.tolerance.upper - x)
-        < 0.01 * (each.tolerance.upper - each.tolerance.lower)
-    )
     return WorstCase(
         study,
         figure,
         search.sign * search.least,
         nominal,
         keyed,
-        ends,
+        tuple(_at_limits(study, values)),
         table.done,
         failures,
         bool(found.success),
         table.parquet,
     )
+
+
+def _evaluating(study: Study, workers: int, cluster: Cluster | None) -> AbstractContextManager[Run]:
+    """What computes the candidates."""
+    patience, figures = patience_with(study.settings.time_limit), len(study.figures)
+    if cluster is not None:
+        return cluster.evaluating(study.subject, figures, patience)
+    return evaluating(study.subject, figures, workers, patience)
+
+
+def _at_limits(study: Study, values: Floats) -> Iterator[str]:
+    """Keys of quantities that are at an end of their tolerance."""
+    for each, x in zip(study.varied, values, strict=True):
+        low, high = each.tolerance.lower, each.tolerance.upper
+        if not each.choices and min(x - low, high - x) < 0.01 * (high - low):
+            yield each.key
 
 
 @dataclass
@@ -153,7 +169,7 @@ class _Search:
         """The costs of a generation; a column for each candidate."""
         values, figures = self.values(candidates.T), list[Floats]()
         first, choices = self.table.done, [each.choices for each in self.study.varied]
-        for found in self.run(values, 0, -(-len(values) // self.workers)):
+        for found in self.run(values, 0, -(-len(values) // max(self.workers, 1))):
             here = slice(found.first, found.first + len(found.figures))
             for reason in found.failures.values():
                 self.failures[reason] = self.failures.get(reason, 0) + 1

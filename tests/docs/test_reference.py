@@ -50,6 +50,7 @@ from hilserver.studies.catalogue import CatalogueFile, CatalogueValve
 from hilserver.studies.figures import FigureSettings
 from hilserver.studies.measured import LogColumns
 from hilserver.studies.settings import StudySettings
+from hilserver.studies.sweep_figures import SweepSettings
 from hilserver.units import Quantity
 
 ROOT = Path(__file__).parents[2]
@@ -259,6 +260,7 @@ FILES: list[tuple[str, type[BaseModel]]] = [
     ("calibration-file", Calibration),
     ("study-file", StudySettings),
     ("study-file", FigureSettings),
+    ("study-file", SweepSettings),
     ("study-file", LogColumns),
     ("study-file", CatalogueFile),
     ("study-file", CatalogueValve),

@@ -20,7 +20,7 @@ from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.fidelity.report import write_report, write_simulation
 from hilserver.fidelity.results import Fidelity
 from hilserver.fidelity.step import IntegrationStep, with_step_error
-from hilserver.fidelity.strategies import at_step, simulate
+from hilserver.fidelity.strategies import at_step, simulate, with_cycle
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -164,3 +164,13 @@ def test_the_companion_divides_its_steps_everywhere() -> None:
     assert [int(index[e.SUBSTEPS]) for index in indices] == [2, 2, 2, 2]
     again = IntegrationStep(halvings=2).of(companion.packed)
     assert (again.index[e.HALVINGS], again.index[e.SUBSTEPS]) == (2, 2)
+
+
+def test_a_companion_with_another_work_cycle_divides_its_steps_too() -> None:
+    """Otherwise the error of a sweep would be that of another method."""
+    companion = IntegrationStep(2, halvings=1).rig(demo({"integrator": "rosenbrock", "substeps": 1}))
+    assert companion.cycle is not None
+    swept = with_cycle(companion, companion.sources["cycle"])
+    assert swept.packed.index.tobytes() == companion.packed.index.tobytes()
+    assert swept.plants()["rig"].ix.tobytes() == companion.plants()["rig"].ix.tobytes()
+    assert swept.halvings == 1

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from math import inf
 from pathlib import Path
+from typing import Any
 
+import distributed
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +22,12 @@ from study_bench import FunctionSubject, deadly, slow, written_study
 
 from hilserver.errors import HilserverError
 from hilserver.studies import cluster as cluster_module
-from hilserver.studies.cluster import cluster
+from hilserver.studies import worst
+from hilserver.studies.cluster import Cluster, cluster
 from hilserver.studies.execution import DIED, evaluate
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import run_study
+from hilserver.studies.worst import worst_case
 
 pytestmark = pytest.mark.slow
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -125,7 +129,36 @@ def test_a_worker_that_comes_later_is_examined_too(scheduler: Path, monkeypatch:
             list(found.evaluate(FunctionSubject(slow), np.zeros((2, 1)), 1))
 
 
-@pytest.mark.parametrize("option", [("--worst", "end"), ("--repeat", "3"), ("--set", "vessel.volume=2 l")])
+def test_the_worst_case_is_that_of_one_process(
+    scheduler: Path, hilserver: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same candidates with the same figures, in the same order."""
+    monkeypatch.setattr(worst, "GENERATIONS", 3)
+    file = written_study(tmp_path)
+    here = pq.read_table(worst_case(load_study(file), "end", tmp_path / "here").table)
+    said = hilserver("study", file, "--worst", "end", "--cluster", scheduler, "-o", tmp_path / "there")
+    assert said.code == 0, said.err
+    assert pq.read_table(tmp_path / "there/tolerances-worst.parquet").equals(here)
+
+
+@pytest.mark.usefixtures("_environment")
+def test_a_variant_that_hangs_is_given_up_by_a_worker_with_several_threads() -> None:
+    """The run beside it goes on, and so does the worker."""
+    started: Any = distributed.LocalCluster
+    connected: Any = distributed.Client
+    with (
+        started(n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address="127.0.0.1:0") as local,
+        connected(local) as client,
+    ):
+        before = client.run(os.getpid)
+        values = np.array([[2.0], [8.5], [3.0], [4.0]])
+        found = list(Cluster(client, 2, "").evaluate(FunctionSubject(deadly), values, 1, batch=2, patience=(0.3, inf)))
+        assert client.run(os.getpid) == before
+    assert [each.failures for each in found] == [{1: DIED}, {}]
+    np.testing.assert_array_equal(np.concatenate([each.figures for each in found]), [[4.0], [np.nan], [9.0], [16.0]])
+
+
+@pytest.mark.parametrize("option", [("--repeat", "3"), ("--set", "vessel.volume=2 l")])
 def test_a_single_run_needs_no_cluster(option: tuple[str, str], hilserver: Command, tmp_path: Path) -> None:
     said = hilserver("study", written_study(tmp_path), "--cluster", "local", *option)
     assert (said.code, option[0] in said.err) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,8 +18,8 @@ from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, i
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StoredStudy, studies_in
-from hilserver.studies import worst
-from hilserver.studies.execution import DIED, StoppedError, evaluate, evaluated_by
+from hilserver.studies import table, worst
+from hilserver.studies.execution import DIED, evaluate, evaluating
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.report import failures_grid, write_study
 from hilserver.studies.sensitivity import sensitivity
@@ -108,7 +109,7 @@ def test_steps_are_equally_probable_and_a_grid_has_all() -> None:
 
 def test_one_and_two_processes_give_the_same_table(tmp_path: Path) -> None:
     study = load_study(written_study(tmp_path))
-    one, two = (run_study(study, tmp_path / str(n), workers=n) for n in (1, 2))
+    one, two = (run_study(study, tmp_path / str(n), workers=n) for n in (0, 2))
     assert one.table.equals(two.table)
     assert one.table.num_rows == 40
 
@@ -181,6 +182,16 @@ def test_a_study_that_is_complete_is_not_computed_again_when_resumed(tmp_path: P
     assert run_study(changed, tmp_path).runs == 40
 
 
+def test_the_table_has_large_groups_of_rows_whatever_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million rows in groups of a task each took a gigabyte to read."""
+    monkeypatch.setattr(table, "GROUP", 25)
+    found = run_study(load_study(written_study(tmp_path)), tmp_path)  # in tasks of 10
+    with pq.ParquetFile(found.file) as file:
+        rows = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+    assert rows == [30, 10]
+    assert found.table["variant"].to_pylist() == list(range(40))
+
+
 def test_another_study_is_not_continued(tmp_path: Path) -> None:
     file = written_study(tmp_path)
 
@@ -207,17 +218,17 @@ def test_a_variant_that_ends_its_process_or_hangs_is_named_and_the_others_are_co
     np.testing.assert_array_equal(figures, expected)
 
 
-def test_nobody_computes_variants_for_which_nobody_waits() -> None:
-    """Whatever ends the study ends its processes after the run that they are at."""
-    seen = list[float]()
+def test_a_variant_that_hangs_is_given_up_by_a_single_process_too() -> None:
+    found = list(evaluate(FunctionSubject(deadly), np.array([[8.5], [3.0]]), 1, workers=1, patience=(0.3, inf)))
+    assert [each.failures for each in found] == [{0: DIED}]
+    np.testing.assert_array_equal(found[0].figures, [[np.nan], [9.0]])
 
-    def run(values: Floats) -> Floats:
-        seen.append(float(values[0]))
-        return values
 
-    with pytest.raises(StoppedError):
-        evaluated_by(run, np.arange(9.0)[:, None], 0, 1, is_stopped=lambda: len(seen) == 3)
-    assert seen == [0.0, 1.0, 2.0]
+def test_a_run_for_which_nobody_waits_ends_even_if_it_hangs() -> None:
+    """Otherwise Ctrl-C would have to wait for as long as a run may hang."""
+    with evaluating(FunctionSubject(deadly), 1, workers=1) as run:
+        assert next(run(np.array([[3.0], [8.5]]), 0, 1)).figures == [[9.0]]
+    assert multiprocessing.active_children() == []
 
 
 KILLED = """
@@ -368,7 +379,7 @@ def test_every_candidate_of_the_worst_case_is_in_a_table_for_any_number_of_proce
     """With the values of a row, its run is repeated."""
     monkeypatch.setattr(worst, "GENERATIONS", 4)
     study = load_study(written_study(tmp_path))
-    one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (1, 2))
+    one, two = (worst_case(study, "end", tmp_path / str(n), workers=n) for n in (0, 2))
     assert pq.read_table(one.table).equals(pq.read_table(two.table))
     assert (one.worst, one.values, one.runs) == (two.worst, two.values, two.runs)
     rows = pq.read_table(one.table).to_pandas()

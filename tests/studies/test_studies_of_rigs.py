@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +15,21 @@ from study_bench import CONFIG, lift_files, replace_in
 
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.measures import largest_errors
+from hilserver.fidelity.strategies import measure, simulate
+from hilserver.fidelity.sweeps import sweep_of
 from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.variants import assemble_variant
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.studies import worst
+from hilserver.studies import varied_rig, worst
 from hilserver.studies.measured import read_columns
 from hilserver.studies.report import write_study
+from hilserver.studies.rig_runs import RigSubject
 from hilserver.studies.settings import load_study
-from hilserver.studies.study import StudyResult, repeat, run_study, values_of_variant
+from hilserver.studies.study import StudyResult, plan_of, prepared, repeat, run_study, values_of_variant
+from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.varied_rig import RigValues
 from hilserver.studies.worst import worst_case
 
@@ -49,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, text: str = STUDY, workers: int = 1, resume: bool = False) -> StudyResult:
+def run(folder: Path, text: str = STUDY, workers: int = 0, resume: bool = False) -> StudyResult:
     file = folder / "study.toml"
     file.write_text(text)
     return run_study(load_study(file), folder / "out", workers, resume)
@@ -136,6 +144,131 @@ true = "mean(machine.B.p)"
     true, error = result.column("true"), result.column("read") - result.column("true")
     expected = wrong * 250.0 * BAR if key == "offset" else (wrong - right) * true[1]
     assert error[1] - error[0] == pytest.approx(expected, rel=0.02)  # the delay of the sensor is in both
+
+
+def test_a_variant_is_as_if_it_were_assembled_anew(folder: Path) -> None:
+    """Whatever is changed, every array is the same, bit for bit; so are its tables, and the reason if it can't be."""
+    rig = load_rig(folder / "rigs/lift.toml")
+    values, assembled = RigValues(rig), list[tuple[Rig, Rig]]()
+    known = {key: each.value for key, each in values.known.items()}
+    for keys in (
+        ("machine.load.mass", "machine.fluid.air_fraction"),
+        ("drive.valve_A.f90", "sensors.p_A.gain", "actuators.valve_A.delay"),
+        ("circuit.relief.opening_pressure", "sensors.x.noise"),
+        ("circuit.fluid.air_fraction", "told.valves.A.f90"),
+        ("unknowns.friction", "machine.load.mass"),
+    ):
+        changes = {key: 0.05 if key.startswith("unknowns.") else 1.1 * known[key] + 2e-3 for key in keys}
+        variant = values.changed(changes)
+        assembled.append((variant, assemble(variant.sources, rig.file, rig.library)))
+    for variant, anew in assembled:
+        assert variant.plan.block.tobytes() == anew.plan.block.tobytes()
+        assert variant.packed.value.tobytes() == anew.packed.value.tobytes()
+        assert variant.packed.index.tobytes() == anew.packed.index.tobytes()
+        assert [np.asarray(each).tobytes() for each in variant.first_plants["rig"]] == [
+            np.asarray(each).tobytes() for each in anew.first_plants["rig"]
+        ]
+        plants = [each.plant_circuits["rig"] for each in (variant, anew)]
+        assert plants[0].packed.value.tobytes() == plants[1].packed.value.tobytes()
+        assert variant.sources == anew.sources
+        assert (variant.settings, variant.layout, variant.devices) == (anew.settings, anew.layout, anew.devices)
+        assert variant.circuit.source == anew.circuit.source
+
+
+def test_a_variant_that_can_not_be_has_the_reason_that_its_files_would_have(folder: Path) -> None:
+    """Also where the mistake is in one of two circuits that are joined."""
+    rig = load_rig(folder / "rigs/lift.toml")
+    tables = rig.sources["devices"]["rig"]
+    for part, table in (
+        ("drive", {"solver": {"substeps": 0}}),
+        ("drive", {"components": {**tables["drive"]["components"], "valve_C": 1}}),
+        ("machine", {"solvers": {}}),
+    ):
+        devices = {"rig": {**tables, part: {**tables[part], **table}}}
+        with pytest.raises(ConfigurationError) as expected:
+            assemble({**rig.sources, "devices": devices}, rig.file, rig.library)
+        with pytest.raises(ConfigurationError) as refused:
+            assemble_variant(rig, {**rig.sources, "devices": devices})
+        assert refused.value.problems == expected.value.problems
+
+
+def test_figures_are_those_of_rigs_that_are_assembled_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "study.toml").write_text(STUDY)
+    study = load_study(folder / "study.toml")
+    values = plan_of(study)[:2]
+    found = [each(row).tobytes() for each in [prepared(study)] for row in values]
+    monkeypatch.setattr(varied_rig, "assemble_variant", lambda rig, sources: assemble(sources, rig.file, rig.library))
+    assert [each(row).tobytes() for each in [prepared(study)] for row in values] == found
+
+
+# --- over frequency ---------------------------------------------------------------------------------------------------
+
+SWEPT = (
+    STUDY[: STUDY.index("[figures]")]
+    + """
+[sweep]
+frequencies = ["4 Hz", "10 Hz"]
+amplitude = 0.2
+[figures]
+amplitude = "amplitude_error(flow A)"
+at_10 = "amplitude_error(flow A at 10 Hz)"
+phase = { figure = "phase_error(position rod)", below = "5 deg" }
+delay = "delay(flow A at 10 Hz)"
+"""
+)
+
+
+def test_figures_over_frequency_are_those_of_hilserver_fidelity(folder: Path) -> None:
+    (folder / "study.toml").write_text(SWEPT)
+    study = load_study(folder / "study.toml")
+    nominal = dict(zip([each.name for each in study.figures], prepared(study).nominal.tolist(), strict=True))
+    rig = load_rig(folder / "rigs/lift.toml")
+    sweep = sweep_of(rig, "joystick", (4.0, 10.0), 0.2)
+    (variant,) = (each for each in measure(rig, ["feedback"], "joystick", sweep).variants if each.name == "feedback")
+    assert variant.sweep is not None
+    of_flow, of_position = (variant.sweep.responses[name] for name in ("flow A", "position rod"))
+    assert nominal["amplitude"] == abs(largest_errors(of_flow)[0]) > 0.0
+    assert nominal["at_10"] == abs(of_flow[1].ratio - 1.0)
+    assert nominal["phase"] == pytest.approx(np.radians(abs(largest_errors(of_position)[1])), rel=1e-12)
+    assert nominal["delay"] == pytest.approx(-of_flow[1].phase / 360.0 / 10.0, rel=1e-12)
+    assert [each.unit for each in study.figures] == ["", "", "rad", "s"]
+
+
+def test_a_work_cycle_and_its_sweep_have_one_limit_of_computing_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the first is missing for the second: a variant with both would be given up as one that hangs."""
+    (folder / "study.toml").write_text(SWEPT)
+    study, ticking = load_study(folder / "study.toml"), count()
+    runs, values = prepared(study), plan_of(study)[0]
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(ticking)))
+    begin = next(ticking)
+    runs(values)
+    looks = next(ticking) - begin
+    assert isinstance(study.subject, RigSubject)
+    strict = replace(study.subject, limit=0.7 * looks).prepare()
+    with pytest.raises(VariantFailedError, match="given up"):
+        strict(values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "said"),
+    [
+        ("error(flow A)", "error(speed)", "figures.amplitude", "position rod at 4 Hz"),
+        ("flow A at 10 Hz", "flow A at 11 Hz", "figures.at_10", "flow A at 10 Hz"),
+        ("amplitude = 0.2", 'amplitude = 0.2\ninput = "joistick"', "sweep", "Did you mean joystick?"),
+        ("10 Hz", "1 kHz", "sweep", "up to 100 Hz"),
+    ],
+)
+def test_a_sweep_or_figure_that_the_rig_can_not_have_is_refused(
+    old: str, new: str, key: str, said: str, folder: Path
+) -> None:
+    (folder / "study.toml").write_text(SWEPT.replace(old, new, 1))
+    with pytest.raises(ConfigurationError) as refused:
+        load_study(folder / "study.toml")
+    (problem,) = refused.value.problems
+    assert problem.key == key
+    assert said in problem.message
 
 
 # --- tolerances, strategies -------------------------------------------------------------------------------------------

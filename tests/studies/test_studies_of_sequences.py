@@ -47,7 +47,7 @@ levels = 5
 """
 
 
-def run(folder: Path, text: str = STUDY, workers: int = 1) -> StudyResult:
+def run(folder: Path, text: str = STUDY, workers: int = 0) -> StudyResult:
     (folder / "sequence.toml").write_text(SEQUENCE)
     (folder / "study.toml").write_text(text)
     return run_study(load_study(folder / "study.toml"), folder / "out", workers)

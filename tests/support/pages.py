@@ -71,7 +71,7 @@ IN_A_TEST = (
     (r"^(hilserver size .*--samples) 4", r"\1 2"),
     (
         r"^hilserver study (?!.*--(set|repeat))",
-        r"\g<0>--workers 1 ",
+        r"\g<0>--workers 0 ",
     ),  # of a few runs; a process's start takes 2 s
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
     (r"^hilserver experiment slider-crank", r"\g<0> --seconds 1"),

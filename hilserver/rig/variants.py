@@ -1,0 +1,104 @@
+"""A rig with other sources, made from one that was assembled before: what its sources leave as it is, is taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hilserver.circuit.model import read_circuit, read_part
+from hilserver.errors import HilserverError
+from hilserver.rig.build import PLANT_FILES, Device, Rig, assemble, beside, driver_settings, plant_of, raw_slots
+from hilserver.rig.plan import build_plan
+from hilserver.rig.simulated import PlantCircuit, read_plant
+from hilserver.tick.plan import plan_on
+from hilserver.tick.plant import PlantArrays
+
+
+class _AnotherRigError(Exception):
+    """More is different than is taken over here, or something is wrong with it."""
+
+
+def assemble_variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:
+    """The same as `assemble` gives for these sources, bit for bit, and the same errors.
+
+    It is faster where they differ from those of ``rig`` in circuits and simulated devices only. Raises
+    ConfigurationError.
+    """
+    try:
+        return _variant(rig, sources)
+    except (HilserverError, _AnotherRigError):
+        return assemble(sources, rig.file, rig.library, accounts=rig.accounts)
+
+
+def _variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:
+    if _rest(sources) != _rest(rig.sources) or rig.halvings or rig.speed != 1.0:
+        raise _AnotherRigError
+    circuit, packed, file = rig.circuit, rig.packed, beside(rig.file, rig.settings.circuit)
+    if sources["circuit"] != rig.sources["circuit"]:
+        circuit = read_circuit(sources["circuit"], rig.library, file)
+        packed = rig.pack(circuit, file)
+    layout = rig.layout.with_space_for(packed)
+    devices = tuple(_devices(rig, sources["rig"]["devices"]))
+    settings = rig.settings.model_copy(update={"devices": sources["rig"]["devices"]})
+    plan = plan_on(rig.plan.block.copy())
+    if layout != rig.layout or circuit.fluid != rig.circuit.fluid:
+        slots = raw_slots(settings, list(devices))
+        plan = build_plan(settings, rig.cycle, slots, layout, rig.rates, circuit.fluid)
+    tables = {name: _read(rig, name, given) for name, given in sources["devices"].items()}
+    plants = {each.name: _plant(rig, each, tables[each.name]) for each in devices if each.name in rig.first_plants}
+    return replace(
+        rig,
+        settings=settings,
+        circuit=circuit,
+        devices=devices,
+        layout=layout,
+        plan=plan,
+        packed=packed,
+        sources={**sources, "circuit": circuit.written, "devices": tables},
+        first_plants={name: arrays for name, (_, arrays) in plants.items()},
+        plant_circuits={name: joined for name, (joined, _) in plants.items()},
+    )
+
+
+def _rest(sources: Mapping[str, Any]) -> dict[str, Any]:
+    """The sources without circuits and without the settings of devices."""
+    rig_file = {key: table for key, table in sources["rig"].items() if key != "devices"}
+    names = list(sources["rig"]["devices"])
+    others = {key: table for key, table in sources.items() if key not in ("rig", "circuit", "devices")}
+    return {**others, "rig": rig_file, "names": names, "simulated": list(sources["devices"])}
+
+
+def _devices(rig: Rig, tables: Mapping[str, Any]) -> Iterator[Device]:
+    """The devices of the rig with these settings."""
+    for device in rig.devices:
+        if tables[device.name] == rig.sources["rig"]["devices"][device.name]:
+            yield device
+            continue
+        validated = driver_settings(device.name, tables[device.name], rig.file, [])
+        if validated is None or validated[0] is not device.driver or not device.is_simulated:
+            raise _AnotherRigError
+        changed = replace(device, config=validated[1])
+        if any(changed.unknown_channels()):
+            raise _AnotherRigError
+        yield changed
+
+
+def _read(rig: Rig, name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The validated circuit tables of a simulated device."""
+    own, files = rig.sources["devices"][name], rig.sources["rig"]["devices"][name]
+    return {
+        key: table if table == own[key] else read_part(table, rig.library, beside(rig.file, files[key])).source
+        for key, table in tables.items()
+    }
+
+
+def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCircuit, PlantArrays]:
+    """A simulated device with these circuits."""
+    circuit, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
+    is_same = all(tables[key] == own[key] for key in PLANT_FILES)
+    if not is_same:
+        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts)
+    elif device in rig.devices:
+        return circuit, rig.first_plants[device.name]
+    return circuit, plant_of(device, circuit, 1.0 / rig.settings.loop.rate)
