@@ -62,13 +62,8 @@ def _in_cache(index: Indices) -> Path | None:
     if not is_sealed(folder):
         return None
     note_use(folder)
-    try:
-        require_seal(folder)
-    except HilserverError:
-        if is_sealed(folder):
-            raise
-        return None  # it has just been removed
-    return folder / FILE
+    require_seal(folder)
+    return folder / FILE if is_sealed(folder) else None  # not where it has just been removed
 
 
 def compile_for(index: Indices) -> Path:

@@ -77,9 +77,12 @@ def broken(folder: Path) -> str | None:
     """Why a seal is not right; None where it is."""
     try:
         written = (folder / SEAL).read_text(errors="replace")
+        is_right = hmac.compare_digest(written.encode(), _mark_of(folder).encode())
     except FileNotFoundError:
-        return None  # of a process that is just using it
-    if hmac.compare_digest(written.encode(), _mark_of(folder).encode()):
+        if is_sealed(folder):
+            raise
+        return None  # a process is just using it, or has just removed it
+    if is_right or not is_sealed(folder):
         return None
     return (
         f"{folder}: contains machine code that hilserver has not written here, or that has changed since "

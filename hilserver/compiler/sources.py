@@ -6,6 +6,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,11 +65,13 @@ def state_folder() -> Path:
 def only_one(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; it is released when the process ends, however it ends."""
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             file = (folder / LOCK).open("w")
-        except FileNotFoundError:  # removed in between
-            continue
+        except (FileNotFoundError, FileExistsError):
+            if is_other_than_folder(folder):
+                raise
+            continue  # removed in between
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if is_same_file(file.fileno(), folder / LOCK):  # not removed while this process has waited
@@ -80,6 +83,14 @@ def is_same_file(descriptor: int, path: Path) -> bool:
     """Whether an open file is the one at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def is_other_than_folder(path: Path) -> bool:
+    """Whether there is a file, or a link, at a path."""
+    try:
+        return not stat.S_ISDIR(path.lstat().st_mode)
     except FileNotFoundError:
         return False
 

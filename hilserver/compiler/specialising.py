@@ -102,7 +102,7 @@ def main() -> None:
     index = without_code(np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint64))
     made = folder_of(index)
     fill_once(made, lambda folder: write_code(index, folder / FILE))
-    remove_unused(made.parent, PREFIX)
+    remove_unused(made.parent, PREFIX, keep=made)
 
 
 if __name__ == "__main__":

@@ -25,12 +25,16 @@ def note_use(folder: Path) -> None:
         os.utime(folder / SEAL)
 
 
-def remove_unused(root: Path, prefix: str, number: int = KEPT_NUMBER, days: float = KEPT_DAYS) -> list[str]:
+def remove_unused(
+    root: Path, prefix: str, keep: Path | None = None, number: int = KEPT_NUMBER, days: float = KEPT_DAYS
+) -> list[str]:
     """Remove unused folders whose names begin with ``prefix``; the names of those that are gone.
 
-    What another process is filling, or may not be removed, stays.
+    What another process is filling, or may not be removed, stays, and so does ``keep``, whatever the clock says. A link
+    is not followed.
     """
-    newest_first = sorted(root.glob(f"{prefix}*/"), key=_last_use, reverse=True)
+    folders = [path for path in root.glob(f"{prefix}*/") if path != keep and not path.is_symlink()]
+    newest_first = sorted(folders, key=_last_use, reverse=True)
     oldest = time.time() - 86400.0 * days
     unused = [path for k, path in enumerate(newest_first) if k >= number or _last_use(path) < oldest]
     return [path.name for path in unused if _removed(path, _last_use(path))]

@@ -70,8 +70,8 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
 def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
     """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can.
 
-    On either side of the centre the flow changes monotonically with the spool position, starting from the flow at null.
-    It is linear where there is neither leakage nor easing, and the inverse exact; below it is iterated.
+    The flow is linear in the spool position where there is neither leakage nor easing, and the inverse exact; below it
+    is iterated. There, the flow is not always monotonic: leakage that fades may change it by more than the edge does.
     """
     root_PA, root_AT = root_of_drop(p_S - p, v.p_tr), root_of_drop(p - p_T, v.p_tr)
     leak = v.leak_PA * root_PA - v.leak_AT * root_AT

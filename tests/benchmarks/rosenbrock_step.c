@@ -1,5 +1,5 @@
 /* The L-stable method of a circuit (hilserver/circuit/rosenbrock.py) as hand-written C: the measure for its speed.
-   Built and run by step_against_c.py with: gcc -O3 -march=native. circuit.h has the circuit's equations, tables and
+   Built and run by step_against_c.py with gcc -O3 -march=native. circuit.h has the circuit's equations, tables and
    inputs (circuit_in_c.py). Left out is what these runs do not need: cavitation, ports of a machine, recorded results.
    Reads the inputs of each tick, and writes the time of a step and the final state. */
 #include <math.h>

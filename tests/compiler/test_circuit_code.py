@@ -46,9 +46,9 @@ def with_own_code(packed: PackedCircuit) -> PackedCircuit:
     return made
 
 
-@pytest.mark.parametrize("name", ["crane", "boom"])
+@pytest.mark.parametrize("name", ["crane", "boom", "accumulator"])
 def test_a_circuit_with_code_of_its_own_does_the_same(name: str) -> None:
-    """The crane: stiff, of sub-circuits, with sampled components; the boom: a mechanism."""
+    """The crane: stiff, of sub-circuits, with sampled components; explicit: a mechanism, and sampled components."""
     packed = ready(name)
     inputs = tuple(value for value in packed.values if "." not in value and value != "t")
     made = with_own_code(packed)
