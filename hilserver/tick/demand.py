@@ -19,8 +19,9 @@ from hilserver.tick.row import header, port_state, valve_state
 def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
     """The bridge's demand. While it does not drive the command (not RUNNING, hold) it is ready to take over from it.
 
-    A strategy that takes over fades to its own demand from the last one; at the start of RUNNING from a closed valve: a
-    valve at null leaks, and must not do so for the time of the fade. A command that is not finite causes a trip.
+    A strategy that takes over fades to its own demand from the last one; at the start of RUNNING, with the valve at its
+    safe value, from a closed valve: a valve at null leaks, and must not do so for the time of the fade. A command that
+    is not finite causes a trip.
     """
     head = header(row)
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -38,7 +39,7 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
     if isfinite(b.fade):
         b.fade *= exp(-elapsed / v.fade_time) if v.fade_time > 0.0 else 0.0
     else:
-        closes = b.fade == inf and looks_ahead(b.strategy)
+        closes = b.fade == inf and b.command == v.safe_value and looks_ahead(b.strategy)
         before = closed_command(port_state(plan, row, v.port).port, row[v.column_T], b, v) if closes else b.demand
         b.fade = before - u if v.fade_time > 0.0 else 0.0
     b.demand = clip(u + b.fade, -1.0, 1.0)

@@ -61,8 +61,8 @@ from hilserver.tick.volumes import balance_volumes, shift_pressure
 TREND_TIME = 5e-3
 """s: filter of the trend of a port's pressure."""
 SUPPLY_TIME = 15e-3
-"""s: filter of the supply pressure and its trend. The droop by what the valves take is slower; the pulsation of a pump
-is faster, and later in the samples than a valve could follow: extrapolated, it would be added once more."""
+"""s: filter of the supply pressure and its trend. The pulsation of a pump is faster, and later in the samples than a
+valve could follow: extrapolated, it would be added once more. Most droops are slower; one within 20 ms is seen late."""
 JUMP = 0.25
 """Fraction of the supply pressure by which it jumps when it is switched on or fails, but not otherwise."""
 DIP = 1e4

@@ -186,6 +186,23 @@ def test_a_worn_valve_is_closed_at_the_start() -> None:
     assert np.abs(flow[-80:]).max() < 0.2 * flow[0]
 
 
+def test_a_restart_while_the_valve_is_still_open_makes_no_jump() -> None:
+    """Started again 40 ms after a stop in motion: the valve is on its way to null, and is not closed at once."""
+    rig = lift(of_valves(bridge={"strategy": "feedback"}))
+    with LockstepRun(rig) as run:
+        start(run)
+        run.set_input("joystick", 0.8)
+        run.run(500)
+        run.command(CommandKind.STOP)
+        rows = [run.run(40)]
+        run.command(CommandKind.START)
+        rows.append(run.run(10))
+    for name in "AB":
+        command = rig.layout.values(np.concatenate(rows), f"valve.{name}.command")
+        assert abs(command[39]) > 0.15
+        assert np.abs(np.diff(command)).max() < 0.05
+
+
 def test_one_valve_for_both_ports_reports_the_flow_of_the_other_port() -> None:
     """A 4/3 valve with both edges coupled: flow_other is what its spool lets into B, against the true one."""
     drive = {"components": {"valve_A": {"ports": {"B": "B"}}, "valve_B": None, "plug_A": None, "plug_B": None}}
