@@ -60,7 +60,7 @@ from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
 """s: filter of the trend of a port's pressure."""
-SUPPLY_TIME = 15e-3
+SUPPLY_TIME = 8e-3
 """s: filter of the supply pressure and its trend. The pulsation of a pump is faster, and later in the samples than a
 valve could follow: extrapolated, it would be added once more. Most droops are slower; one within 20 ms is seen late."""
 JUMP = 0.25

@@ -417,7 +417,7 @@ def test_a_supply_that_is_switched_on_or_fails_is_seen_at_once() -> None:
         assert (b.supply, b.supply_trend) == (p_S, 0.0)
 
 
-@pytest.mark.parametrize(("frequency", "most"), [(2.0, 1.1), (50.0, 0.65), (100.0, 0.35), (300.0, 0.15)])
+@pytest.mark.parametrize(("frequency", "most"), [(2.0, 1.1), (50.0, 1.0), (100.0, 0.55), (300.0, 0.25)])
 def test_the_pulsation_of_a_pump_is_not_extrapolated(frequency: float, most: float) -> None:
     """Amplitude of the supply 6 ms ahead; by the transfer function (1 + (2·T + h)·s) / (1 + T·s)²."""
     b, ahead, found = block(), 6e-3, []
