@@ -247,7 +247,7 @@ def test_a_work_cycle_and_its_sweep_have_one_limit_of_computing_time(
     looks = next(ticking) - begin
     assert isinstance(study.subject, RigSubject)
     strict = replace(study.subject, limit=0.7 * looks).prepare()
-    with pytest.raises(VariantFailedError, match="given up"):
+    with pytest.raises(VariantFailedError, match="aborted"):
         strict(values)
 
 
