@@ -16,7 +16,7 @@ from hilserver.compiler.seal import SEAL, empty
 from hilserver.compiler.sources import LOCK, is_same_file
 
 KEPT_DAYS, KEPT_NUMBER = 30.0, 100
-"""A folder is kept for so many days after its last use, if it is one of the so many that were used last."""
+"""A folder is kept for this number of days after its last use, if it is one of this number that were used last."""
 
 
 def note_use(folder: Path) -> None:

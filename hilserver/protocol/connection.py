@@ -31,8 +31,8 @@ class _Client(aiomqtt.Client):
     the descriptor is invalid by then, which puts a traceback into the log, or already belongs to another socket.
     aiomqtt also logs one when a busy broker answers a subscription that was abandoned.
 
-    And it waits by `asyncio.wait_for`, which before Python 3.12 forgets a cancellation that arrives together with the
-    result: a task that sends heartbeats would go on for ever, and so would the one that ends it.
+    It also waits with `asyncio.wait_for`, which before Python 3.12 loses a cancellation that arrives together with the
+    result: a task that sends heartbeats would continue forever, and the task that ends it would wait forever.
     """
 
     async def _wait_for(self, fut: Awaitable[_Result], timeout: float | None) -> _Result:  # noqa: ASYNC109 - its name

@@ -1,4 +1,4 @@
-"""A rig with other sources, made from one that was assembled before: what its sources leave as it is, is taken over."""
+"""A rig with other sources, made from one that was assembled before: what its sources leave unchanged is reused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hilserver.tick.plant import PlantArrays
 
 
 class _AnotherRigError(Exception):
-    """More is different than is taken over here, or something is wrong with it."""
+    """More is different than can be reused here, or something is wrong with it."""
 
 
 def assemble_variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:

@@ -245,7 +245,7 @@ def prepare(
     tick: int,
     steps: int,
 ) -> None:
-    """Write pressures and inputs into the circuit's copy, before a call that integrates so many ``steps``."""
+    """Write pressures and inputs into the circuit's copy, before a call that integrates this number of ``steps``."""
     if stage == Stage.PREDICTED and steps > 0:
         h = plan.loop[0].dt / exchanges
         couple(plan, ix, row, machine, work, h)

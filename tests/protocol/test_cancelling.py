@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("later", range(6))
 def test_a_cancellation_that_comes_with_the_broker_s_answer_is_not_lost(later: int) -> None:
-    """It was in one of some hundred runs on a busy machine: heartbeats went on, and who ended them waited for ever."""
+    """Seen once on a busy machine: the heartbeats continued, and the program that ended them waited forever."""
 
     async def work() -> None:
         client, answered = new_client(BrokerAddress(), aiomqtt.ProtocolVersion.V311), asyncio.Event()
