@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 # Programs that the tests use in addition to Python: a broker, cyclictest for a comparison with the real-time loop, a C
 # compiler with headers for the simulation of NI's library, systemd's tools to check the units, openssl to make
-# certificates, and a browser for the panel.
-TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc systemd-analyze openssl chromium
-TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd openssl chromium
+# certificates, and a browser for the panel, which needs no screen.
+TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc systemd-analyze openssl chromium-headless-shell
+TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd openssl chromium-headless-shell
 
 # Where "make install" puts it. A package is built with PREFIX=/usr DESTDIR=/path/to/package.
 PREFIX ?= /usr/local

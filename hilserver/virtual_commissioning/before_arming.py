@@ -25,6 +25,8 @@ from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
 SHORT = 2.0
 """s of rest, and at least of the work cycle."""
+LOW_PRIORITY = 10
+"""Behind everything else, but not last: somebody waits for it to arm, even if the computer is fully loaded."""
 REMEDY = (
     "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "
     "arming.virtual_commissioning = false in the rig file."
@@ -63,5 +65,5 @@ def answer(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(19)
+    os.nice(LOW_PRIORITY)
     answer(Path(sys.argv[1]))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from playwright.sync_api import Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from panel_bench import CHROMIUM
 from service_harness import Server, eventually, listens, panel
 
 from hilserver.realtime.timing import LoopTiming
@@ -205,9 +205,8 @@ def _resident(pid: int) -> float:
 @contextmanager
 def shown(server: Server, folder: Path) -> Iterator[Browser]:
     """The panel as the command starts it, and a browser on its tab of plots."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        raise SystemExit("there is no chromium: make test-programs")
+    if CHROMIUM is None:
+        raise SystemExit("there is no Chromium: make test-programs")
     port = free_port("127.0.0.1", 8300, tries=100)
     options = ("--rig", server.name, "--broker", f"127.0.0.1:{server.port}", "--port", str(port), "--open")
     with (folder / "panel.log").open("a") as log:
@@ -215,7 +214,7 @@ def shown(server: Server, folder: Path) -> Iterator[Browser]:
     try:
         eventually(lambda: listens(port), 60)
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             page.goto(f"http://127.0.0.1:{port}")
             page.get_by_role("tab", name="Plots").click()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from playwright.sync_api import Page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from panel_bench import chromium, served
+from panel_bench import CHROMIUM, chromium, served
 from service_harness import Server, eventually, read_log
 from stop_times import WATCH, PageClock, closing_ticks, delays
 
@@ -100,8 +99,8 @@ def main() -> None:
     parser.add_argument("--presses", type=int, default=40, help="of STOP on each screen")
     parser.add_argument("--commands", type=int, default=20, help="from the shell")
     options = parser.parse_args()
-    if shutil.which("chromium") is None:
-        raise SystemExit("there is no chromium: make test-programs")
+    if CHROMIUM is None:
+        raise SystemExit("there is no Chromium: make test-programs")
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     times: dict[str, list[float]] = {}
     closeness = 0.0
