@@ -42,6 +42,8 @@ PREFIX = "circuit-"
 """Of the names of the folders with such code."""
 COMPILE = (sys.executable, "-m", "hilserver.compiler.specialising")
 """Command that compiles the code for a circuit, whose index it reads; the code is in the cache then."""
+BESIDE_A_LOOP = "--beside-a-loop"
+"""Its option: at the lowest priority."""
 
 
 def can_compile() -> bool:
@@ -67,7 +69,7 @@ def _in_cache(index: Indices) -> Path | None:
 
 
 def compile_for(index: Indices) -> Path:
-    """The same; compiles it first if necessary, in a process of the lowest priority, for which it waits.
+    """The same; compiles it first if necessary, in a process for which it waits.
 
     Raises HilserverError if it can't be compiled.
     """

@@ -21,7 +21,7 @@ import numpy as np
 from hilserver.circuit.dispatch import ARRAYS, TABLES
 from hilserver.circuit.engine import INTEGRATOR, Integrator
 from hilserver.circuit.library import FIRST_OWN_KIND
-from hilserver.compiler.circuit_code import ENTRY, FILE, PREFIX, folder_of, without_code
+from hilserver.compiler.circuit_code import BESIDE_A_LOOP, ENTRY, FILE, PREFIX, folder_of, without_code
 from hilserver.compiler.loading import circuit_bitcode, level_used
 from hilserver.compiler.machine_code import link, linker, write_object
 from hilserver.compiler.seal import fill_once
@@ -97,8 +97,9 @@ def _evaluate(index: Indices, symbol: str, number: int, table: int) -> Iterator[
 
 
 def main() -> None:
-    """Compile for the index on the standard input into the cache, at the lowest priority, unless that has been done."""
-    os.nice(LOWEST_PRIORITY)
+    """Compile for the index on the standard input into the cache, unless that has been done."""
+    if BESIDE_A_LOOP in sys.argv[1:]:
+        os.nice(LOWEST_PRIORITY)
     index = without_code(np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint64))
     made = folder_of(index)
     fill_once(made, lambda folder: write_code(index, folder / FILE))

@@ -15,7 +15,7 @@ from math import ceil
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
-from hilserver.compiler.circuit_code import COMPILE, can_compile, compiled_file, file_made
+from hilserver.compiler.circuit_code import BESIDE_A_LOOP, COMPILE, can_compile, compiled_file, file_made
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.rig.settings import LoopSettings
@@ -75,7 +75,8 @@ class CompiledCircuit:
 
 async def _compiled(index: Indices) -> Path:
     """Compile in a process, which ends with this task. Raises HilserverError if it can't be compiled."""
-    process = await asyncio.create_subprocess_exec(*COMPILE, stdin=PIPE, stdout=DEVNULL, stderr=PIPE)
+    command = (*COMPILE, BESIDE_A_LOOP)
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, stderr=PIPE)
     try:
         _, error = await process.communicate(index.tobytes())
     finally:

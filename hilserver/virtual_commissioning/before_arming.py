@@ -25,7 +25,7 @@ from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
 SHORT = 2.0
 """s of rest, and at least of the work cycle."""
-LOW_PRIORITY = 10
+LOW_PRIORITY = 5
 """Behind everything else, but not last: somebody waits for it to arm, even if the computer is fully loaded."""
 REMEDY = (
     "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "

@@ -17,7 +17,22 @@ from pathlib import Path
 
 import generate
 import pytest
-from pages import BLOCK, BLOCKS, DEMO, DOCS, FILES, OFFLINE, ROOT, Block, inline, marked, of_kind, over, workplace
+from pages import (
+    BLOCK,
+    BLOCKS,
+    DEMO,
+    DOCS,
+    FILES,
+    IN_A_TEST,
+    OFFLINE,
+    ROOT,
+    Block,
+    inline,
+    marked,
+    of_kind,
+    over,
+    workplace,
+)
 from reference_pages.components import component_page
 from reference_pages.equations import equation
 
@@ -45,6 +60,13 @@ NOT_RUN = {
     "podman build": "needs a container engine",
 }
 """All that no test runs: how it begins, and why."""
+
+
+def test_everything_that_a_test_shortens_is_on_a_page() -> None:
+    """A page that was changed would otherwise be carried out in full without anybody noticing."""
+    lines = [line for block in BLOCKS for line in re.sub(r"^\$ ", "", block.text, flags=re.M).splitlines()]
+    unused = [pattern for pattern, _ in IN_A_TEST if not any(re.search(pattern, line) for line in lines)]
+    assert not unused
 
 
 # --- every block has a mark ------------------------------------------------------------------------------------------
