@@ -50,13 +50,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def killed(page: Page, tag: str) -> None:
-    """As by a crash, or by somebody who pulls the plug: its main process gets SIGKILL."""
-    (process,) = (
+    """As by a crash, or by somebody who pulls the plug: its main process gets SIGKILL, and the script it came from."""
+    main = [
         int(entry.name)
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit() and tag in (line := command_line(entry)) and "--type=" not in line
-    )
-    os.kill(process, signal.SIGKILL)
+    ]
+    assert main
+    for process in main:
+        os.kill(process, signal.SIGKILL)
 
 
 def closed(page: Page, tag: str) -> None:

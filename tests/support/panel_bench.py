@@ -112,7 +112,7 @@ def chromium(*arguments: str) -> Iterator[Browser]:
     """A browser that runs as root and without a screen, with more ``arguments``; it waits as long as `WITHIN`."""
     expect.set_options(timeout=WITHIN)
     with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", *arguments]
+        options = ["--no-sandbox", "--disable-gpu", "--font-render-hinting=none", *arguments]  # fonts as on a screen
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield browser
         browser.close()
