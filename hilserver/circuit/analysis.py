@@ -104,6 +104,8 @@ class Analysis:
 
     def outputs(self, names: Sequence[str]) -> Floats:
         """These values, recorded results or flows into the machine (``rig.A.q``), from the last call of `rates`."""
+        if not names:
+            return np.empty(0)
         first, count = int(self.packed.index[e.FLOWS]), int(self.packed.index[e.N_FLOWS])
         table = self.packed.index[first : first + 3 * count].astype(np.int64).reshape(-1, 3).tolist()
         flows = {self.packed.values[place]: total for place, total, _ in table}
