@@ -165,7 +165,8 @@ class Analysis:
         matrix = self.jacobian(self.values[: self.n].copy())
         e.set_explicit_step(self.packed.index, self._work, 0.0)
         scaled = matrix * self.scale / self.scale[:, None]
-        eigenvalues, vectors = np.linalg.eig(scaled) if named else (np.linalg.eigvals(scaled), None)
+        found: tuple[Any, Any] = np.linalg.eig(scaled) if named else (np.linalg.eigvals(scaled), None)
+        eigenvalues, vectors = found
         order = np.argsort(-np.abs(eigenvalues))
         fastest, state = order[0], ""
         if vectors is not None:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from study_bench import EMPTYING, STUDY, written_study
@@ -103,10 +104,10 @@ def test_many_calls_are_not_one_long_call(tmp_path: Path, monkeypatch: pytest.Mo
     """Looked at every 0.4 s: two calls, the second of which does not end."""
     files(tmp_path, LEAK.format(hang="calls.append(sys._getframe())").replace("import time", "import sys\ncalls = []"))
     library = imported(tmp_path)
-    kind, module = library.types["leak"], sys.modules[library.types["leak"].__module__]
+    kind: Any = library.types["leak"]
     for odd in (3.0, 4.0):
         kind(odd=odd).parameters(Fluid())
-    first, second = module.calls
+    first, second = sys.modules[kind.__module__].calls
     times = itertools.count(0.0, 0.4)
     monkeypatch.setattr(own_calls, "monotonic", lambda: next(times))
     watch = _Watch(limit=0.5)
