@@ -156,8 +156,8 @@ A tolerance by the key of a quantity, such as `"relief.opening_pressure"`, of a 
 types](../studies.md#component-types) or, for `strategy`, of strategies of the bridge."""
     figures = f'The text `"max(supply.p)"`, or a table. Reductions: {reductions}; of '
     figures += f"rigs, test sequences and logs also {special}. See [figures](../studies.md#figures)."
-    sizing = "Real valves to choose from, for [`hilserver size`](../studies.md#size-the-real-valve)."
-    columns = "Which columns of a log are which quantities of the circuit, for [`hilserver fit`](../studies.md#fit)."
+    sizing = "Real valves to choose from, for [`hilserver size`](../size.md)."
+    columns = "Which columns of a log are which quantities of the circuit, for [`hilserver fit`](../fit.md)."
     parts = ["# Study file", docstring(StudySettings), docstring_of_values(), field_table(flat_fields(StudySettings))]
     parts += ["## `replay`", docstring(ReplaySettings), field_table(datasheet_fields(ReplaySettings))]
     parts += ["## `[sweep]`", docstring(SweepSettings), field_table(datasheet_fields(SweepSettings))]

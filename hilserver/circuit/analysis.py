@@ -24,6 +24,10 @@ SIGNIFICANT = 0.05
 """Smallest fraction of an output for which a motion is significant."""
 _SLOWEST = 1e-3
 """1/s; slower motions are treated as being this fast."""
+_STEPS = np.geomspace(1e-9, 1e3, 4000)
+"""s, from which the longest stable one is chosen."""
+_UNCERTAIN = {"euler": (0.0, 2.1), "rk4": (2.5, 3.0)}
+"""Size of z = step·eigenvalue of damped motions up to which all are stable, and from which on none is."""
 MARGIN = 1.5
 """Factor between the longest stable step and the recommended one: at the limit, nothing decays."""
 TYPICAL_PRESSURE = 1e5
@@ -100,6 +104,8 @@ class Analysis:
 
     def outputs(self, names: Sequence[str]) -> Floats:
         """These values, recorded results or flows into the machine (``rig.A.q``), from the last call of `rates`."""
+        if not names:
+            return np.empty(0)
         first, count = int(self.packed.index[e.FLOWS]), int(self.packed.index[e.N_FLOWS])
         table = self.packed.index[first : first + 3 * count].astype(np.int64).reshape(-1, 3).tolist()
         flows = {self.packed.values[place]: total for place, total, _ in table}
@@ -146,11 +152,12 @@ class Analysis:
 
     # --- stiffness ---------------------------------------------------------------------------------------------------
 
-    def stiffness(self, step: float = 0.0) -> Stiffness:
+    def stiffness(self, step: float = 0.0, named: bool = True) -> Stiffness:
         """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it.
 
         ``step``: of its integrator, s, on which the mass within an end stop depends where the integrator is explicit.
-        A circuit without states has none: its time constant is infinite.
+        ``named``: with the state, which takes most of the time. A circuit without states has no motion: its time
+        constant is infinite.
         """
         if self.n == 0:
             return Stiffness(float("inf"), "nothing", np.empty(0))
@@ -158,15 +165,14 @@ class Analysis:
         matrix = self.jacobian(self.values[: self.n].copy())
         e.set_explicit_step(self.packed.index, self._work, 0.0)
         scaled = matrix * self.scale / self.scale[:, None]
-        eigenvalues, vectors = np.linalg.eig(scaled)
+        found: tuple[Any, Any] = np.linalg.eig(scaled) if named else (np.linalg.eigvals(scaled), None)
+        eigenvalues, vectors = found
         order = np.argsort(-np.abs(eigenvalues))
-        fastest = order[0]
-        weights = np.abs(vectors[:, fastest] * np.linalg.pinv(vectors)[fastest])  # participation factors
-        return Stiffness(
-            time_constant=float(1.0 / max(abs(eigenvalues[fastest]), 1e-300)),
-            state=self.packed.values[int(np.argmax(weights))],
-            eigenvalues=eigenvalues[order],
-        )
+        fastest, state = order[0], ""
+        if vectors is not None:
+            weights = np.abs(vectors[:, fastest] * np.linalg.pinv(vectors)[fastest])  # participation factors
+            state = self.packed.values[int(np.argmax(weights))]
+        return Stiffness(float(1.0 / max(abs(eigenvalues[fastest]), 1e-300)), state, eigenvalues[order])
 
 
 @dataclass(frozen=True)
@@ -234,10 +240,11 @@ class Stiffness:
         if integrator == "rosenbrock":
             return float("inf")
         damped = self.eigenvalues[self.eigenvalues.real < -1e-9 * np.abs(self.eigenvalues).max(initial=0.0)]
-        steps = np.geomspace(1e-9, 1e3, 4000)
-        stable = _amplification(steps[:, None] * damped, integrator).max(axis=1, initial=0.0) <= 1.0
-        unstable = np.flatnonzero(~stable)
-        return float(steps[unstable[0] - 1]) if len(unstable) else float("inf")
+        fastest = np.abs(damped).max(initial=1e-300)
+        first, last = np.searchsorted(_STEPS, np.array(_UNCERTAIN[integrator]) / fastest)
+        stable = _amplification(_STEPS[first:last, None] * damped, integrator).max(axis=1, initial=0.0) <= 1.0
+        unstable = int(last if stable.all() else first + np.argmin(stable))
+        return float(_STEPS[max(unstable - 1, 0)]) if unstable < len(_STEPS) else float("inf")
 
 
 def too_long(found: Stiffness, integrator: str, tick: float, substeps: int) -> str | None:

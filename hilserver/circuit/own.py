@@ -19,6 +19,9 @@ from types import ModuleType
 from hilserver.components.base import Component
 from hilserver.errors import ConfigurationError, Problem, shown
 
+PREFIX = "hilserver_own_"
+"""Of the modules' names."""
+
 
 @dataclass(frozen=True)
 class OwnFile:
@@ -63,7 +66,7 @@ class OwnFile:
     def module(self) -> str:
         """Name of its module: the file's and a hash of its text."""
         stem = re.sub(r"\W", "_", Path(self.name).stem)
-        return f"hilserver_own_{stem}_{hashlib.sha256(self.text.encode()).hexdigest()[:12]}"
+        return f"{PREFIX}{stem}_{hashlib.sha256(self.text.encode()).hexdigest()[:12]}"
 
 
 class _Loader(ExecutionLoader):
@@ -107,6 +110,11 @@ def _run(file: OwnFile) -> ModuleType:
 def _said(error: BaseException) -> str:
     text = str(error)
     return text if isinstance(error, TypeError) and text.startswith("kernel ") else f"{type(error).__name__}: {text}"
+
+
+def is_own(module: str) -> bool:
+    """Whether this is the name of the module of such a file."""
+    return module.startswith(PREFIX)
 
 
 def where(component: type[Component]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,14 @@ def _parameter(annotation: str, scope: Mapping[str, Any]) -> Parameter:
     return Record(found, tuple(fields.values()), many=name != annotation)
 
 
+class _Frames(NamedTuple):
+    """The frames of a tuple of records, which can't change, and their addresses."""
+
+    of: tuple[Any, ...]
+    frames: list[tuple[Integers, list[Any]]]
+    addresses: Integers
+
+
 class Function:
     """An entry point of a program, called with the arguments of the Python function from which it was compiled."""
 
@@ -97,6 +105,7 @@ class Function:
         self.name = name
         self.parameters = dict(parameters)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)  # releases Python's lock
+        self._records = _Frames((), [], np.empty(0, dtype=np.int64))
 
     def __call__(self, *arguments: Any) -> None:
         """Call it. Raises TypeError for an argument of the wrong type."""
@@ -155,10 +164,13 @@ class Function:
             for field, one, value in zip(kind.type._fields, kind.fields, argument, strict=True):  # type: ignore[attr-defined]
                 self._add(f"{name}.{field}", one, value, cells, kept)
             return
-        frames = [self._frame([(name, kind.one())], [value]) for value in argument]
-        addresses = np.array([frame.ctypes.data for frame, _ in frames], dtype=np.int64)
-        kept.append((frames, addresses))
-        cells += (addresses.ctypes.data, len(frames))
+        last = self._records
+        if argument is not last.of:  # as in most calls of a run
+            frames = [self._frame([(name, kind.one())], [value]) for value in argument]
+            addresses = np.array([frame.ctypes.data for frame, _ in frames], dtype=np.int64)
+            self._records = last = _Frames(argument, frames, addresses)
+        kept.append(last)
+        cells += (last.addresses.ctypes.data, len(last.frames))
 
 
 def _described(argument: Any) -> str:

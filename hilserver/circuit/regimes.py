@@ -28,12 +28,14 @@ def stiffest(
     The one that requires the shortest step.
     """
     start = Analysis(program, packed, values).values
-    found = [
-        replace(Analysis(program, packed, there).stiffness(step), regime=regime)
-        for regime, there in regimes(circuit, packed, start)
-    ]
     integrator = circuit.solver.integrator
-    return min(found, key=lambda each: (each.longest_step(integrator), each.time_constant))
+
+    def needed(there: Floats) -> tuple[float, float]:
+        found = Analysis(program, packed, there).stiffness(step, named=False)
+        return found.longest_step(integrator), found.time_constant
+
+    regime, there = min(regimes(circuit, packed, start), key=lambda each: needed(each[1]))
+    return replace(Analysis(program, packed, there).stiffness(step), regime=regime)
 
 
 def regimes(circuit: Circuit, packed: PackedCircuit, values: Floats) -> Iterator[tuple[str, Floats]]:

@@ -137,7 +137,7 @@ class BridgeSettings(Datasheet):
     lead_filter: Time = Field(default="2 ms", ge=0, description="filter of the lag compensation's derivative")
     null_band: Number = Field(
         default=0.005,
-        gt=0,
+        ge=1e-4,
         le=0.2,
         description="opening over which the jump across the overlap is smoothed, so that noise can't move the spool",
     )

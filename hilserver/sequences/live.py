@@ -16,8 +16,8 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
 from hilserver.record.row_events import ROW_EVENTS
 from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
-from hilserver.sequences.model import Fault, Sequence, Step
-from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
+from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
+from hilserver.sequences.play import Play, check_inputs
 from hilserver.sequences.room import missing_room
 
 RENEWALS = 4
@@ -44,7 +44,7 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
     session.on_event.append(run.hear)
     holding = asyncio.create_task(run.hold())
     try:
-        await run.carry_out(actions(sequence))
+        await run.carry_out(sequence.actions)
     finally:
         holding.cancel()
         await asyncio.wait([holding])
@@ -97,7 +97,7 @@ class _Run:
                 about = {**event.details, "kind": kind, "name": event.details[kind]}
                 self.play.note_event(about, (event.tick - self.tick) * self.period)
 
-    async def carry_out(self, todo: list[Action]) -> None:
+    async def carry_out(self, todo: tuple[Action, ...]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
             await self._until(action.at)
@@ -143,7 +143,7 @@ class _Run:
                     if not answer.ok:  # no longer RUNNING: the input is at rest
                         self.held.pop(name, None)
 
-    def _is_past(self, action: InputValue, later: list[Action]) -> bool:
+    def _is_past(self, action: InputValue, later: tuple[Action, ...]) -> bool:
         """Whether an input is no longer set, or its next value is already due."""
         if action.command.input in self.play.resting:
             return True

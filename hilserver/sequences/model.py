@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.protocol.commands import BeginPlayout, Command, React
+from hilserver.protocol.commands import BeginPlayout, Command, React, SetInput
 from hilserver.protocol.parsing import PayloadError, read_command
-from hilserver.rig.cycle import CycleInput
+from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.file_kinds import kind_of
+from hilserver.rig.plan import cycle_objects
 from hilserver.sequences.table import read_csv
 from hilserver.tick.codes import Mode
+from hilserver.tick.signals import cycle_value
 from hilserver.toml import read_toml
 from hilserver.units import AnyDifference, AnyQuantity, Time
 
@@ -173,12 +177,30 @@ class Step:
 
 
 @dataclass(frozen=True)
+class InputValue:
+    """The next value of an operator input. ``until``: when the one after it is due, s."""
+
+    at: float
+    command: SetInput
+    until: float
+
+
+Action = Step | Fault | InputValue
+
+
+@dataclass(frozen=True)
 class Sequence:
     """A test sequence, validated."""
 
     file: Path
     settings: SequenceFile
     steps: tuple[Step, ...]
+
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions in order of time; of simultaneous actions, steps come first."""
+        found: list[Action] = [*self.steps, *self.settings.fault, *_input_values(self.settings)]
+        return tuple(sorted(found, key=lambda action: action.at))
 
     @property
     def length(self) -> float:
@@ -201,6 +223,25 @@ class Sequence:
     def rig_file(self) -> Path | None:
         """The rig file given in it."""
         return Path(os.path.normpath(self.file.parent / self.settings.rig)) if self.settings.rig else None
+
+
+def _input_values(settings: SequenceFile) -> Iterator[InputValue]:
+    """The values of each input where they change, at most one per period, and each of its points."""
+    inputs, period = settings.inputs, settings.input_period
+    if not inputs:
+        return
+    names = list(inputs)
+    table = cycle_objects(CycleSettings(inputs=inputs), names)
+    for number, (name, entry) in enumerate(inputs.items()):
+        points = [at for at, _ in entry.points or ()]
+        start = points[0] if points else 0.0
+        grid = start + period * np.arange(np.ceil((entry.duration - start) / period) + 1.0)
+        last: float | None = None
+        for at in sorted({*points, *(float(t) for t in grid if t < entry.duration), entry.duration}):
+            value = cycle_value(table, number, at, 0.0)
+            if value != last:
+                yield InputValue(at, SetInput(input=name, value=value), at + period)
+                last = value
 
 
 def _named_by(step: Step) -> str:

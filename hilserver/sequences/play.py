@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,59 +11,18 @@ import numpy as np
 from hilserver.client.samples import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import SetInput
 from hilserver.record.row_events import DISARMED
 from hilserver.rig.build import Rig
-from hilserver.rig.cycle import CycleSettings
-from hilserver.rig.plan import cycle_objects
 from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
-from hilserver.sequences.model import Fault, Step
+from hilserver.sequences.model import Action, Fault, InputValue, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.reactions import ENDING
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import as_whole, header, is_whole
-from hilserver.tick.signals import cycle_value
 
 CIRCUIT = "circuit."
-
-
-@dataclass(frozen=True)
-class InputValue:
-    """The next value of an operator input. ``until``: when the one after it is due, s."""
-
-    at: float
-    command: SetInput
-    until: float
-
-
-Action = Step | Fault | InputValue
-
-
-def actions(sequence: TestSequence) -> list[Action]:
-    """All actions in order of time; of simultaneous actions, steps come first."""
-    found: list[Action] = [*sequence.steps, *sequence.settings.fault, *_input_values(sequence)]
-    return sorted(found, key=lambda action: action.at)
-
-
-def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
-    """The values of each input where they change, at most one per period, and each of its points."""
-    inputs, period = sequence.settings.inputs, sequence.settings.input_period
-    if not inputs:
-        return
-    names = list(inputs)
-    table = cycle_objects(CycleSettings(inputs=inputs), names)
-    for number, (name, entry) in enumerate(inputs.items()):
-        points = [at for at, _ in entry.points or ()]
-        start = points[0] if points else 0.0
-        grid = start + period * np.arange(np.ceil((entry.duration - start) / period) + 1.0)
-        last: float | None = None
-        for at in sorted({*points, *(float(t) for t in grid if t < entry.duration), entry.duration}):
-            value = cycle_value(table, number, at, 0.0)
-            if value != last:
-                yield InputValue(at, SetInput(input=name, value=value), at + period)
-                last = value
 
 
 class Collector:
@@ -113,7 +72,7 @@ def check_inputs(sequence: TestSequence, ranges: Mapping[str, tuple[float, float
         if name not in ranges:
             hint = did_you_mean(name, ranges)
             problems.append(Problem(f"the rig has no such input.{hint}", f"inputs.{name}", file))
-    for action in actions(sequence) if not problems else ():
+    for action in sequence.actions if not problems else ():
         if isinstance(action, InputValue):
             name, value = action.command.input, action.command.value
             low, high = ranges[name]

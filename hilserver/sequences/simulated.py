@@ -15,8 +15,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import CircuitCommand, Command
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import SequenceResult
-from hilserver.sequences.model import Fault, Sequence
-from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
+from hilserver.sequences.model import Action, Fault, InputValue, Sequence
+from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
 from hilserver.sequences.room import missing_room
 from hilserver.service.loop_commands import refusal_text
 from hilserver.service.loop_orders import loop_orders
@@ -53,21 +53,9 @@ def simulate_sequence(
         bench = _Bench(rig, run, Collector(rig, sequence, also))
         bench.get_ready()
         play = Play(sequence)
-        for action in actions(sequence):
-            bench.run_until(action.at)
-            bench.note_reactions(play)
-            if play.skips(action):
-                continue
-            if isinstance(action, Fault):
-                play.note_fault(action, bench.now)
-                bench.fail(action)
-                continue
-            if isinstance(action, InputValue):
-                if action.command.input not in play.resting and (refusal := bench.execute(action.command)):
-                    play.rest(action, bench.before, refusal)
-                continue
-            refusal = bench.execute(action.command)
-            play.note(action, bench.before, refusal)
+        ends = [action.at for action in sequence.actions[1:]]
+        for action, end in zip(sequence.actions, [*ends, sequence.length + bench.dt], strict=False):
+            bench.carry_out(action, play, end)
             if play.ended:
                 break
         else:
@@ -108,11 +96,12 @@ class _Bench:
                 return
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
-    def run_until(self, at: float) -> None:
-        """Run until the next tick is the one at ``at``."""
-        ticks = round((at - self.now) / self.dt)
-        if ticks > 0:
-            self.collector.add(self.run.packed.names, self.run.run(ticks))
+    def run_until(self, at: float) -> Floats:
+        """Run until the next tick is the one at ``at``; returns the rows."""
+        rows = self.run.run(max(round((at - self.now) / self.dt), 0))
+        if len(rows):
+            self.collector.add(self.run.packed.names, rows)
+        return rows
 
     def note_reactions(self, play: Play) -> None:
         """Note the reactions that have fired, and what playouts have done, since the last call."""
@@ -120,8 +109,27 @@ class _Bench:
             play.note_event(event, (tick - self.first_tick) * self.dt)
         self._noted = len(self.run.reacted)
 
-    def execute(self, command: Command) -> str:
-        """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text."""
+    def carry_out(self, action: Action, play: Play, end: float) -> None:
+        """Carry out an action when it is due. ``end``: when the next one is due, to which the run may go on."""
+        self.run_until(action.at)
+        self.note_reactions(play)
+        if play.skips(action):
+            return
+        at = self.now
+        if isinstance(action, Fault):
+            play.note_fault(action, at)
+            self.fail(action)
+        elif not isinstance(action, InputValue):
+            refusal = self.execute(action.command)
+            play.note(action, self.before, refusal)
+        elif action.command.input not in play.resting and (refusal := self.execute(action.command, end)):
+            play.rest(action, at, refusal)
+
+    def execute(self, command: Command, end: float = 0.0) -> str:
+        """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text.
+
+        ``end``: time to which the run goes on in any case, s.
+        """
         run, needs, circuit, ticks = self.run, "", self.circuit, 1
         try:
             if isinstance(command, CircuitCommand):
@@ -139,9 +147,9 @@ class _Bench:
         except HilserverError as error:
             self.run_until(self.now + self.dt)
             return str(error)
-        self.run_until(self.now + ticks * self.dt)
-        if (result := int(header(self.run.row).result)) != ResultCode.DONE:
-            return refusal_text(command, needs, result, mode_of(self.run.row))
+        row = self.run_until(max(self.now + ticks * self.dt, end))[ticks - 1]
+        if (result := int(header(row).result)) != ResultCode.DONE:
+            return refusal_text(command, needs, result, mode_of(row))
         self.circuit = circuit
         return ""
 

@@ -122,6 +122,7 @@ class LockstepRun:
         self._attached: list[tuple[str, Attached]] = []
         self._players: list[_Player] = []
         self._connect()
+        self._untraced = tuple(each for _, each in self._attached)
         self._work = work_array(self.packed, rig.plan)
         self._command = no_command()
         self._inputs = np.array(
@@ -306,16 +307,15 @@ class LockstepRun:
         with running(self.packed, self.program) as index:
             arguments = (block, index, value, self.row, self._work, self._command, self._inputs, given)
             if self._attached:
-                devices = tuple(self._traced(name, attached, len(rows)) for name, attached in self._attached)
-                self.program.run_bridged(*arguments, devices, rows)
+                self.program.run_bridged(*arguments, self._devices(len(rows)), rows)
             else:
                 self.program.run_recorded(*arguments, rows)
 
-    def _traced(self, name: str, attached: Attached, ticks: int) -> Attached:
-        """The device with room for its true values in these ticks, if they are traced."""
+    def _devices(self, ticks: int) -> tuple[Attached, ...]:
+        """The simulated devices, with room for their true values in these ticks, if they are traced."""
         if self._traces is None:
-            return attached
-        return attached._replace(trace=self._traces[name].room_for(ticks))
+            return self._untraced
+        return tuple(each._replace(trace=self._traces[name].room_for(ticks)) for name, each in self._attached)
 
     def _given(self, ticks: int) -> Floats:
         """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""

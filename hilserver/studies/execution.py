@@ -20,6 +20,7 @@ from time import perf_counter
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
+from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.subject import Evaluate, StudySubject, reason_of
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -138,6 +139,7 @@ def _end_when_nobody_waits(end: Connection) -> None:
 
 
 @functools.cache
+@ending_own_calls()
 def _prepared() -> Evaluate:
     """The subject of this worker process, prepared for its first task."""
     return _received[0].subject.prepare()

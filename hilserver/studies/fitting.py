@@ -27,6 +27,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file
 from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject
 from hilserver.studies.measured import LogColumns, MeasuredLog, read_measured
+from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.quantities import changeable, find, short, toleranced_values
 from hilserver.studies.subject import VariantFailedError
 
@@ -176,6 +177,7 @@ def noise_of(values: Floats) -> float:
     return float(np.std(np.diff(values, 2)) / np.sqrt(6.0))
 
 
+@ending_own_calls()
 def fit_circuit(
     file: Path,
     logs: Sequence[Path],

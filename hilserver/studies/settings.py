@@ -14,6 +14,7 @@ from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, as_sentence, collected, did_you_mean, problems_of, shown
 from hilserver.studies.component_types import read_entries
 from hilserver.studies.figures import Figure, read_figures
+from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.studied_circuit import load_circuit
 from hilserver.studies.studied_replay import ReplaySettings, load_replay
 from hilserver.studies.studied_rig import load_studied_rig
@@ -145,6 +146,7 @@ class Study:
         return self.studied.duration
 
 
+@ending_own_calls()
 def load_study(file: Path, *, trust: bool = False) -> Study:
     """Read a study file and the files that it names. Raises ConfigurationError with all problems.
 

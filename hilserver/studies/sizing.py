@@ -18,6 +18,7 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.studies.catalogue import Candidate
 from hilserver.studies.execution import evaluate, patience_with
 from hilserver.studies.figures import FIDELITY, SATURATED, Figure, read_figures
+from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.settings import varied_values
 from hilserver.studies.studied_rig import StudiedRig
@@ -97,7 +98,8 @@ def size_valves(
     The ones after the first that holds are not examined, unless ``every``. Raises HilserverError if the rig can't be
     simulated.
     """
-    rig = load_rig(file)
+    with ending_own_calls():
+        rig = load_rig(file)
     if rig.cycle is None:
         raise HilserverError(f"{file}: a valve is sized for a work cycle, which this rig file does not name.")
     values, chosen = RigValues(rig), strategy_for(rig, strategy)
@@ -183,7 +185,8 @@ def judge(
     subject = studied.subject(varied, figures, LIMIT)
     values = values_of_plan("latin_hypercube", [each.tolerance for each in varied], samples, 0, seed=1)
     try:
-        nominal = subject.prepare().nominal
+        with ending_own_calls():
+            nominal = subject.prepare().nominal
     except VariantFailedError as error:
         return replace(valve, reasons=(f"with nominal values, the rig {error}",))
     batch = max(1, -(-samples // (2 * max(workers, 1))))

@@ -22,6 +22,7 @@ from hilserver.report.studies import StudyState, write_state
 from hilserver.studies.cluster import Cluster
 from hilserver.studies.execution import BATCH, Evaluated, evaluate, patience_with
 from hilserver.studies.figures import MARGIN, PASSED, Figure
+from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.plans import values_of_plan
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
@@ -229,6 +230,7 @@ def _evaluated(study: Study, values: Floats, first: int, workers: int, cluster: 
     return evaluate(study.subject, values, figures, first, workers, batch, patience)
 
 
+@ending_own_calls()
 def prepared(study: Study) -> StudyRuns:
     """The runs of a study in this process. Raises HilserverError if the nominal run fails."""
     try:
@@ -237,6 +239,7 @@ def prepared(study: Study) -> StudyRuns:
         raise HilserverError(f"{study.subject.file}: the run with the values of the file failed: {error}.") from error
 
 
+@ending_own_calls()
 def repeat(study: Study, values: Mapping[str, float], name: str, folder: Path) -> RepeatedRun:
     """Run once with other values, SI, by key, and write a report of the run. Raises HilserverError if it fails."""
     known = {each.key: each for each in study.varied}

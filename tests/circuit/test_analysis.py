@@ -13,7 +13,7 @@ from component_bench import program as compiled
 from rig_bench import bench_rig
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis, NoEquilibrium
+from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
@@ -70,6 +70,22 @@ def test_longest_stable_steps_are_those_of_the_stability_regions(program: Progra
     assert stiffness.longest_step("euler") / stiffness.time_constant == pytest.approx(2.0, rel=0.01)
     assert stiffness.longest_step("rk4") / stiffness.time_constant == pytest.approx(2.7853, rel=0.01)
     assert stiffness.longest_step("rosenbrock") == float("inf")
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_longest_stable_step_is_the_last_before_the_first_unstable_one_of_all(integrator: str) -> None:
+    """Tried one by one, with motions from well damped to almost undamped, slow and fast."""
+    random, steps = np.random.default_rng(1), np.geomspace(1e-9, 1e3, 4000)
+    for _ in range(50):
+        size, damping = 10.0 ** random.uniform(-2, 9, 4), 10.0 ** random.uniform(-4, 0, 4)
+        eigenvalues = size * (-damping + 1j * np.sqrt(1.0 - damping**2))
+        z = steps[:, None] * np.concatenate([eigenvalues, eigenvalues.conj()])
+        grown = np.abs(1 + z if integrator == "euler" else 1 + z + z**2 / 2 + z**3 / 6 + z**4 / 24)
+        near = eigenvalues.real < -1e-9 * size.max()
+        unstable = (grown.reshape(len(steps), 2, 4)[:, :, near] > 1.0).any(axis=(1, 2))
+        expected = steps[max(int(np.argmax(unstable)) - 1, 0)] if unstable.any() else np.inf
+        found = Stiffness(1.0, "", np.concatenate([eigenvalues, eigenvalues.conj()])).longest_step(integrator)
+        assert found == expected
 
 
 @pytest.mark.parametrize("joystick", [-0.5, 0.0, 0.5])

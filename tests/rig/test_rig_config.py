@@ -130,6 +130,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"loop": {"rate": "1000"}}, 'loop.rate: "1000" has no unit: this value is measured in 1/s'),
         ({"loop": {"rate": "30 kHz"}}, 'loop.rate: "30 kHz" is out of range: must be <= 20 kHz'),
         ({"loop": {"max_age": "0 s"}}, 'loop.max_age: "0 s" is out of range: must be > 0'),
+        ({"valves": {"main": {"bridge": {"null_band": 1e-18}}}}, "null_band: 1e-18 is out of range: must be >= 0.0001"),
         ({"loop": {"max_missed": "5"}}, 'loop.max_missed: "5" is not a whole number'),
         ({"loop": {"max_missed": True}}, "loop.max_missed: True is not a whole number"),
         ({"loop": {"max_missed": 2.5}}, "loop.max_missed: 2.5 is not a whole number"),

@@ -19,8 +19,7 @@ from hilserver.rig.build import Rig, load_rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log
-from hilserver.sequences.model import Sequence, load_sequence
-from hilserver.sequences.play import InputValue, actions
+from hilserver.sequences.model import InputValue, Sequence, load_sequence
 from hilserver.sequences.simulated import simulate_sequence
 from hilserver.sequences.table import JUST_BEFORE
 
@@ -193,7 +192,7 @@ def test_inputs_follow_their_course(sequence: Load) -> None:
         'input_period = "20 ms"\n[inputs.joystick]\npoints = [["0.5 s", 0], ["1 s", 1], ["1.51 s", 1]]\n'
         '[[expect]]\nchannel = "p"\nvalue = 1\n'
     )
-    values = [action for action in actions(file) if isinstance(action, InputValue)]
+    values = [action for action in file.actions if isinstance(action, InputValue)]
     assert (values[0].at, values[0].command.value) == (0.5, 0.0)
     assert all(v.command.value == pytest.approx(min(2.0 * (v.at - 0.5), 1.0)) for v in values)
     assert len(values) == 26  # 0.5 ... 1.0 s; then nothing changes

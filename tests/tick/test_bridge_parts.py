@@ -120,13 +120,14 @@ def test_the_inverse_gives_the_opening_that_passes_the_flow(q: float, up: float,
     down=drops,
     overlap=st.sampled_from([0.0, 0.03, 0.2]),
     leak=st.sampled_from([0.05, 1.0, 5.0]),
+    band=st.sampled_from([1e-4, 0.005]),
 )
 def test_the_inverse_is_exact_within_easing_and_leakage(
-    q: float, up: float, down: float, overlap: float, leak: float
+    q: float, up: float, down: float, overlap: float, leak: float, band: float
 ) -> None:
     """To 1e-9 of the nominal flow; the characteristic is that of `valve_flow`, with the overlap eased."""
     leakage = {"flow": f"{leak} l/min", "drop": "70 bar", "per": "edge", "gone_at": 0.1}
-    v, memory = valve(leakage=leakage, overlap=overlap), block()
+    v, memory = valve(leakage=leakage, overlap=overlap, bridge={"null_band": band}), block()
     U = opening_for(q, down, up + down, 0.0, overlap, memory, v)
     roots = root_of_drop(up, v.p_tr), root_of_drop(down, v.p_tr)
     passed = characteristic(eased_opening(U, overlap, v.null_band), abs(U), *roots, memory, v)
