@@ -171,6 +171,7 @@ def circuit_in_c(packed: PackedCircuit, inputs: Sequence[str], substeps: int) ->
             _array("double", "upper", [float(packed.value[ix[e.UPPER] + i]) for i in range(ix[e.N_STATES])]),
             _array("int", "limited", ix[ix[e.LIMITED] :][: ix[e.N_LIMITED]]),
             *_groups(ix[ix[e.GROUPED] :][: ix[e.N_GROUPED]]),
+            *_elimination(ix[ix[e.ELIMINATION] :][: ix[e.N_ELIMINATION]], ix[e.N_STATES]),
             *translation.texts.values(),
             "static inline void rates(double *restrict z, double *restrict d) {",
             *_before(ix, packed),
@@ -253,6 +254,36 @@ def _groups(cells: Sequence[int]) -> Iterator[str]:
     yield f"#define GROUPS {len(first) - 1}"
     for name, values in (("group", first), ("state", states), ("column", starts), ("row", rows)):
         yield _array("int", name, values)
+
+
+def _elimination(cells: Sequence[int], n: int) -> Iterator[str]:
+    """The functions of `hilserver.circuit.elimination`, one operation after the other."""
+    rows: list[tuple[int, list[int], list[int]]] = []
+    while cells:
+        p, below, right = cells[:3]
+        rows.append((p, list(cells[3 : 3 + below]), list(cells[3 + below : 3 + below + right])))
+        cells = cells[4 + below + right :]
+    yield "static void factorise_structure(const double *restrict J, double *restrict a, double scale) {"
+    for p, below, right in rows:
+        yield f"    a[{p * n + p}] = 1.0 + scale * J[{p * n + p}];"
+        for at in (*(p * n + i for i in below), *(j * n + p for j in right)):
+            yield f"    a[{at}] = scale * J[{at}];"
+    for p, below, right in rows:
+        yield f"    a[{p * n + p}] = 1.0 / a[{p * n + p}];"
+        for i in below:
+            yield f"    a[{p * n + i}] *= a[{p * n + p}];"
+        for j in right:
+            for i in below:
+                yield f"    a[{j * n + i}] -= a[{p * n + i}] * a[{j * n + p}];"
+    yield "}\nstatic void solve_structure(const double *restrict a, double *restrict b) {"
+    for p, below, _ in rows:
+        for i in below:
+            yield f"    b[{i}] -= a[{p * n + i}] * b[{p}];"
+    for p, _, right in reversed(rows):
+        for j in right:
+            yield f"    b[{p}] -= a[{j * n + p}] * b[{j}];"
+        yield f"    b[{p}] *= a[{p * n + p}];"
+    yield "}"
 
 
 def _array(kind: str, name: str, values: Sequence[float]) -> str:

@@ -4,7 +4,8 @@
 
 The verification circuit: RK4 at 0.1 ms, against C written by hand (verification_step.c). The crane: the L-stable method
 at 0.5 ms, written by hand in C (rosenbrock_step.c), on the circuit's equations translated to straight-line C with all
-constants in place (circuit_in_c.py). Each is driven by sines; the final states must agree, else the comparison would be
+constants in place (circuit_in_c.py); once with the elimination of the whole matrix, once along the circuit's structure,
+as in the engine. Each is driven by sines; the final states must agree, else the comparison would be
 meaningless. The engine runs the code for all circuits, and that compiled for this one. Prints the medians of
 alternating repetitions and their ratios, in processor time. Needs gcc.
 """
@@ -72,14 +73,17 @@ def crane(folder: Path) -> None:
     engine = Engine(circuit, commands, CRANE_SUBSTEPS, CRANE_H)
     given = np.stack(list(commands.values()), axis=1).tobytes()
     states = list(packed.values[: packed.n_states])
-    report("crane", engine, built("rosenbrock_step", folder, [str(CRANE_TICKS), str(CRANE_H)]), given, states)
+    arguments = [str(CRANE_TICKS), str(CRANE_H)]
+    for name, options in (("the whole matrix", ()), ("the structure", ("-DSTRUCTURE",))):
+        in_C = built("rosenbrock_step", folder, arguments, options)
+        report(f"crane, in C with {name}", engine, in_C, given, states)
 
 
-def built(name: str, folder: Path, arguments: Sequence[str]) -> list[list[str]]:
-    """The commands that run a program in C, built without and with IN_PLACE."""
+def built(name: str, folder: Path, arguments: Sequence[str], more: Sequence[str] = ()) -> list[list[str]]:
+    """The commands that run a program in C, built with ``more`` options, without and with IN_PLACE."""
     binaries = [folder / f"{name}_{len(options)}" for options in ((), IN_PLACE)]
     for binary, options in zip(binaries, ((), IN_PLACE), strict=True):
-        subprocess.run([*GCC, *options, f"-I{folder}", HERE / f"{name}.c", "-o", binary, "-lm"], check=True)
+        subprocess.run([*GCC, *more, *options, f"-I{folder}", HERE / f"{name}.c", "-o", binary, "-lm"], check=True)
     return [[str(binary), *arguments] for binary in binaries]
 
 
