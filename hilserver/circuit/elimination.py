@@ -8,7 +8,8 @@ lists, and the length of all this.
 
 The pivots are the diagonal, whatever the units of the states: the entries of different states can't be compared, the
 loss of digits in a pivot can (`is_sound`). A matrix with a pivot that is not sound is factorised as a whole, with
-pivoting (`hilserver.numerics.linear`).
+pivoting (`hilserver.numerics.linear`). So is that of a circuit without the table: one with an explicit method, which
+is integrated with this method only on its way to an equilibrium, or one whose matrix is nearly full.
 """
 
 from __future__ import annotations

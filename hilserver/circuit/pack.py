@@ -153,7 +153,9 @@ class _Packer(CircuitLayout):
             recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
         self._write_nodes(tables)
         coupling = self._coupling(order, tables)
-        tables[e.GROUPED], tables[e.ELIMINATION] = coupling.table(), coupling.elimination()
+        tables[e.GROUPED] = coupling.table()
+        if INTEGRATORS[self.circuit.solver.integrator] is e.Integrator.ROSENBROCK:
+            tables[e.ELIMINATION] = coupling.elimination()
         return self._assemble(tables, slots, curves, parameters, recorded)
 
     def _coupling(self, order: Sequence[int], tables: dict[int, list[int]]) -> Coupling:

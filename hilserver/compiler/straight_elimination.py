@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from hilserver.circuit.engine import ELIMINATION, INTEGRATOR, N_ELIMINATION, N_STATES, Integrator
+from hilserver.circuit.engine import ELIMINATION, N_ELIMINATION, N_STATES
 from hilserver.numerics.arrays import Indices
 
 ELIMINATED = {"factorise_structure": "circuit_factorise", "solve_structure": "circuit_solve"}
@@ -45,9 +45,8 @@ class _Block:
 
 
 def elimination(index: Indices) -> Iterator[str]:
-    """Both functions; of a circuit with an explicit method, which never calls them, they are empty."""
-    rows = list(_rows(index)) if index[INTEGRATOR] == Integrator.ROSENBROCK else []
-    n = int(index[N_STATES])
+    """Both functions; of a circuit without the table, which never calls them, they are empty."""
+    rows, n = list(_rows(index)), int(index[N_STATES])
     factorise, solve = ELIMINATED.values()
     yield f"define i32 @{factorise}(ptr %ix, ptr noalias %jacobian, ptr noalias %factors, double %scale) {{"
     yield from _factorise(rows, n)
