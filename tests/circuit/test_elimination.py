@@ -8,7 +8,9 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from random_circuits import LIBRARY, program
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_circuits import ALL, LIBRARY, Raw, circuit_of, circuits, commands, program
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.coupling import Call, Coupling
@@ -129,23 +131,44 @@ def test_the_structure_of_the_crane_is_sparse() -> None:
     assert 0 < packed.index[e.N_ELIMINATION] < 140 + 4 * packed.n_states
 
 
-@pytest.mark.parametrize("name", STIFF)
-def test_a_circuit_moves_as_with_the_whole_matrix(name: str) -> None:
-    """Over a second with sines at all inputs."""
-    packed, ends = packed_circuit(name), []
-    inputs = [value for value in packed.values if "." not in value and value != "t"]
-    places = np.array([packed.values.index(value) for value in inputs], dtype=np.int64)
-    given = np.sin(2e-3 * np.pi * np.outer(np.arange(1000), 1.0 + np.arange(len(inputs))))
+def runs(packed: PackedCircuit, driven: dict[str, Floats], ticks: int) -> list[Floats]:
+    """The states over a run along the structure, and over one with the whole matrix."""
+    places = np.array([packed.values.index(value) for value in driven], dtype=np.int64)
+    lines, found = np.column_stack([*driven.values()]) if driven else np.zeros((ticks, 0)), []
     for cells in (packed.index[e.N_ELIMINATION], 0):
         index, values = packed.index.copy(), np.zeros(len(packed.names))
         index[e.N_ELIMINATION] = cells
-        rows, work = np.empty((1000, len(values))), np.zeros(packed.work_size)
+        rows, work = np.empty((ticks, len(values))), np.zeros(packed.work_size)
         program().load(index, packed.value, values)
-        program().run_free(index, packed.value, values, work, places, given, 2, 5e-4, rows)
-        ends.append(rows[:, : packed.n_states])
-    assert ends[0].tobytes() != ends[1].tobytes()
-    size = np.abs(ends[1]).max(axis=0)
-    assert (np.abs(ends[0] - ends[1]).max(axis=0) <= 1e-7 * np.maximum(size, 1e-9)).all()
+        program().run_free(index, packed.value, values, work, places, lines, 2, 5e-4, rows)
+        found.append(rows[:, : packed.n_states])
+    return found
+
+
+def assert_equal_motion(packed: PackedCircuit, along: Floats, whole: Floats) -> None:
+    """To a small part of each state's largest value, or of its typical size."""
+    size = np.maximum(np.abs(whole).max(axis=0), packed.value[int(packed.index[e.SCALE]) :][: packed.n_states])
+    assert (np.abs(along - whole).max(axis=0) <= 1e-7 * size).all()
+
+
+@pytest.mark.parametrize("name", STIFF)
+def test_a_circuit_moves_as_with_the_whole_matrix(name: str) -> None:
+    """Over a second with sines at all inputs."""
+    packed = packed_circuit(name)
+    inputs = [value for value in packed.values if "." not in value and value != "t"]
+    driven = {value: np.sin(2e-3 * np.pi * (k + 1) * np.arange(1000)) for k, value in enumerate(inputs)}
+    along, whole = runs(packed, driven, 1000)
+    assert along.tobytes() != whole.tobytes()
+    assert_equal_motion(packed, along, whole)
+
+
+@settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(circuits(ALL, ["0.01 l", "0.1 l", "1 l"], air=(0.0, 0.005)), st.integers(0, 999))
+def test_random_circuits_move_as_with_the_whole_matrix(raw: Raw, seed: int) -> None:
+    """With voids, end stops and valves that open."""
+    circuit = circuit_of(raw, "rosenbrock")
+    packed = pack(circuit, LIBRARY, accounts=True)
+    assert_equal_motion(packed, *runs(packed, commands(circuit, 60, seed), 60))
 
 
 @pytest.mark.parametrize("seed", range(6))
