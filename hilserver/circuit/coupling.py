@@ -102,18 +102,19 @@ class Coupling:
     def table(self) -> list[int]:
         """The table GROUPED of a packed circuit.
 
-        For each group the number of its states; for each of these its number, and what depends on it: the numbers of
-        the states, of the ports and of the flows, each after their count.
+        For each group the number of its states; for each of these its number, the length of all this, and what depends
+        on it: the numbers of the states, of the ports and of the flows, each after their count.
         """
         cells = []
         for group in self.groups():
             cells.append(len(group))
             for j in group:
                 own = [self._d[i] for i in range(self.n)]
-                cells.append(j)
+                column = []
                 for rows in (own, self._ports, self._flows):
                     found = [number for number, row in enumerate(rows) if row >> j & 1]
-                    cells += [len(found), *found]
+                    column += [len(found), *found]
+                cells += [j, 2 + len(column), *column]
         return cells
 
     def elimination(self) -> list[int]:

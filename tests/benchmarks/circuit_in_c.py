@@ -165,7 +165,7 @@ def circuit_in_c(packed: PackedCircuit, inputs: Sequence[str], substeps: int) ->
             *numbers,
             _array("int", "input", [packed.values.index(name) for name in inputs]),
             _array("double", "initial", [float(v) for v in packed.value[ix[e.INITIAL] :][: ix[e.N_VALUES]]]),
-            _array("double", "val", [float(value) for value in packed.value]),
+            *_values([float(value) for value in packed.value]),
             _array("double", "scale", [float(packed.value[ix[e.SCALE] + i]) for i in range(ix[e.N_STATES])]),
             _array("double", "lower", [float(packed.value[ix[e.LOWER] + i]) for i in range(ix[e.N_STATES])]),
             _array("double", "upper", [float(packed.value[ix[e.UPPER] + i]) for i in range(ix[e.N_STATES])]),
@@ -188,7 +188,7 @@ def _call(contract: Contract, slots: Sequence[int], at: int, first: int, packed:
     given = []
     for term in contract.arguments:
         if term.from_parameters:
-            given.append(_number(float(packed.value[first + parameter])))
+            given.append(f"VALUE({first + parameter}, {_number(float(packed.value[first + parameter]))})")
             parameter += 1
             continue
         if is_pair(contract, term):
@@ -244,16 +244,20 @@ def _groups(cells: Sequence[int]) -> Iterator[str]:
         count, at = cells[at], at + 1
         for _ in range(count):
             states.append(cells[at])
-            found = cells[at + 2 :][: cells[at + 1]]
-            rows += found
+            rows += cells[at + 3 :][: cells[at + 2]]
             starts.append(len(rows))
-            at += 2 + len(found)
-            at += 1 + cells[at]
-            at += 1 + cells[at]
+            at += cells[at + 1]
         first.append(len(states))
     yield f"#define GROUPS {len(first) - 1}"
     for name, values in (("group", first), ("state", states), ("column", starts), ("row", rows)):
         yield _array("int", name, values)
+
+
+def _values(values: Sequence[float]) -> Iterator[str]:
+    """The parameters: with IN_MEMORY they could be changed, otherwise each is a constant in its place."""
+    constant = _array("double", "val", values)
+    yield f"#ifdef IN_MEMORY\n{constant.removeprefix('static const ')}\n#define VALUE(k, x) val[k]"
+    yield f"#else\n{constant}\n#define VALUE(k, x) x\n#endif"
 
 
 def _elimination(cells: Sequence[int], n: int) -> Iterator[str]:
