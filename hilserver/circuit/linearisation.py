@@ -122,7 +122,7 @@ def difference_from(start: float, scale: float) -> float:
 
 def behind_column(ix: Indices, row: np.uint64) -> np.uint64:
     """The place behind a column of the table GROUPED: its number, its length, three lists, each after its length."""
-    return row + ix[row + ONE]
+    return np.uint64(row + ix[row + ONE])
 
 
 def keep_columns(ix: Indices, z: Floats, work: Floats, chambers: Floats, row: np.uint64) -> np.uint64:

@@ -20,7 +20,8 @@ from hilserver.compiler.merging import copies_of, merged
 from hilserver.compiler.specialising import ENTRY_ARRAYS, EVALUATE, INTEGRATE, KERNEL
 from hilserver.compiler.straight_elimination import ELIMINATED
 
-MISSING = {name: (symbol, ARRAYS) for name, symbol in EVALUATE.items()} | {
+MISSING: dict[str, tuple[str, Sequence[str]]] = {
+    **{name: (symbol, ARRAYS) for name, symbol in EVALUATE.items()},
     "factorise_structure": (ELIMINATED["factorise_structure"], ("ix", "jacobian", "factors", "scale")),
     "solve_structure": (ELIMINATED["solve_structure"], ("ix", "factors", "b")),
 }

@@ -262,29 +262,29 @@ def _values(values: Sequence[float]) -> Iterator[str]:
 
 def _elimination(cells: Sequence[int], n: int) -> Iterator[str]:
     """The functions of `hilserver.circuit.elimination`, one operation after the other."""
-    rows: list[tuple[int, list[int], list[int]]] = []
+    rows: list[tuple[int, Sequence[int], Sequence[int]]] = []
     while cells:
-        p, below, right = cells[:3]
-        rows.append((p, list(cells[3 : 3 + below]), list(cells[3 + below : 3 + below + right])))
-        cells = cells[4 + below + right :]
+        right = 3 + cells[1]
+        rows.append((cells[0], cells[3:right], cells[right : right + cells[2]]))
+        cells = cells[right + cells[2] + 1 :]
     yield "static void factorise_structure(const double *restrict J, double *restrict a, double scale) {"
-    for p, below, right in rows:
+    for p, column, row in rows:
         yield f"    a[{p * n + p}] = 1.0 + scale * J[{p * n + p}];"
-        for at in (*(p * n + i for i in below), *(j * n + p for j in right)):
+        for at in (*(p * n + i for i in column), *(j * n + p for j in row)):
             yield f"    a[{at}] = scale * J[{at}];"
-    for p, below, right in rows:
+    for p, column, row in rows:
         yield f"    a[{p * n + p}] = 1.0 / a[{p * n + p}];"
-        for i in below:
+        for i in column:
             yield f"    a[{p * n + i}] *= a[{p * n + p}];"
-        for j in right:
-            for i in below:
+        for j in row:
+            for i in column:
                 yield f"    a[{j * n + i}] -= a[{p * n + i}] * a[{j * n + p}];"
     yield "}\nstatic void solve_structure(const double *restrict a, double *restrict b) {"
-    for p, below, _ in rows:
-        for i in below:
+    for p, column, _ in rows:
+        for i in column:
             yield f"    b[{i}] -= a[{p * n + i}] * b[{p}];"
-    for p, _, right in reversed(rows):
-        for j in right:
+    for p, _, row in reversed(rows):
+        for j in row:
             yield f"    b[{p}] -= a[{j * n + p}] * b[{j}];"
         yield f"    b[{p}] *= a[{p * n + p}];"
     yield "}"
