@@ -31,8 +31,9 @@ N_MECHANISMS, MECHANISMS, SOLUTION_STEPS = 27, 28, 29  # steps that share a solu
 N_CLEARED, HALVINGS = 30, 31  # of the sums: those at nodes; behind them the explicit step, cells, mechanisms' scratch
 N_MEANS = 32  # of the flows: means over some steps; behind them accounts, which add up what has passed since the start
 N_GROUPED, GROUPED = 33, 34  # cells of the groups of states whose columns of the Jacobian are found together
-CODE = 35  # address of the code that is compiled for this circuit alone, in the process that has loaded it; otherwise 0
-HEADER = 36
+N_ELIMINATION, ELIMINATION = 35, 36  # cells of the structure of a step's matrix; none: eliminated as a whole
+CODE = 37  # address of the code that is compiled for this circuit alone, in the process that has loaded it; otherwise 0
+HEADER = 38
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 

@@ -20,6 +20,7 @@ from hilserver.circuit.engine import (
     ONE,
     SCALE,
     THREE,
+    TWO,
     UPPER,
     flow,
     rates_within_step,
@@ -120,11 +121,8 @@ def difference_from(start: float, scale: float) -> float:
 
 
 def behind_column(ix: Indices, row: np.uint64) -> np.uint64:
-    """The place behind a column of the table GROUPED: its number, then three lists, each after its length."""
-    at = row + ONE
-    for _ in range(3):
-        at += ix[at] + ONE
-    return at
+    """The place behind a column of the table GROUPED: its number, its length, three lists, each after its length."""
+    return np.uint64(row + ix[row + ONE])
 
 
 def keep_columns(ix: Indices, z: Floats, work: Floats, chambers: Floats, row: np.uint64) -> np.uint64:
@@ -151,7 +149,7 @@ def keep_column(ix: Indices, z: Floats, work: Floats, chambers: Floats, at: np.u
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m, j = own + np.int64(ix[N_SUMS]), np.int64(ix[at])
     f, rates, jacobian = work[m + n :], work[m + 2 * n :], work[m + 6 * n + j * n :]
-    row = at + ONE
+    row = at + TWO
     for k in range(ix[row]):
         i = ix[row + ONE + k]
         jacobian[i] = (rates[i] - f[i]) / step

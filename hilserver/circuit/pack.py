@@ -31,6 +31,7 @@ TABLE_WIDTHS = {
     e.LIMITED: 1,
     e.MECHANISMS: 1,
     e.GROUPED: 1,
+    e.ELIMINATION: 1,
 }
 """Columns of each table of the index, by its position in the header; the number of rows precedes each table."""
 
@@ -151,7 +152,10 @@ class _Packer(CircuitLayout):
             ]
             recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
         self._write_nodes(tables)
-        tables[e.GROUPED] = self._coupling(order, tables).table()
+        coupling = self._coupling(order, tables)
+        tables[e.GROUPED] = coupling.table()
+        if INTEGRATORS[self.circuit.solver.integrator] is e.Integrator.ROSENBROCK:
+            tables[e.ELIMINATION] = coupling.elimination()
         return self._assemble(tables, slots, curves, parameters, recorded)
 
     def _coupling(self, order: Sequence[int], tables: dict[int, list[int]]) -> Coupling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hilserver.circuit.elimination import factorise_structure, is_sound, solve_structure
 from hilserver.circuit.engine import (
     AT_START,
     BEFORE,
@@ -13,6 +14,7 @@ from hilserver.circuit.engine import (
     FOUR,
     HALVINGS,
     HYDRAULIC,
+    N_ELIMINATION,
     N_FLOWS,
     N_HYDRAULIC,
     N_STATES,
@@ -46,6 +48,7 @@ GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS, COARSE, MAX_EXAMINED = 2**14, 2**8, 64
 """Units into which a step can be divided; size of its parts once so many of them have been examined, which then are not
 examined any longer, so that the computing time of a step is bounded."""
+WITHOUT_PIVOTS = -1.0  # in place of the first pivot: the matrix has been factorised along the circuit's structure
 BEND_RELATIVE, BEND_ABSOLUTE = 0.3, 0.05  # of the change of a state in the step, of its typical size: 0.05 bar
 
 
@@ -122,18 +125,13 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     """One step of ``h`` from the kept linearisation."""
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
-    d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
+    d, start, f, k1, k2 = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :]
     bend = work[m + 5 * n :]  # what the linearisation misses at the stage, where it predicts f + J·g·h·k1 = k1
-    jacobian, matrix, factors = work[m + 6 * n :], work[m + 6 * n + n * n :], work[factors_of_step(ix, n) :]
     size = np.uint64(n)
-    for k in range(size * size):
-        matrix[k] = 0.0 - GAMMA * h * jacobian[k]
     for i in range(size):
-        matrix[i * size + i] = 1.0 - GAMMA * h * jacobian[i * size + i]
         k1[i] = f[i]
-    factorise_columns(matrix, int(n), pivots)
-    compress(matrix, int(n), factors)
-    solve_compressed(factors, k1, int(n), pivots)
+    factorise_step(ix, work, chambers, h)
+    solve_step(ix, work, n, k1)
     for i in range(size):
         k2[i] = start[i] + GAMMA * h * k1[i]
     set_states(ix, z, chambers, k2)
@@ -150,7 +148,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     for i in range(size):
         bend[i] = k2[i] - k1[i]
         k2[i] = k2[i] - 2.0 * GAMMA * k1[i]
-    solve_compressed(factors, k2, int(n), pivots)
+    solve_step(ix, work, n, k2)
     for k in range(ix[N_FLOWS]):
         one = flow_of_step(ix, n, k)
         first = work[one + VOLUME]
@@ -164,6 +162,38 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     clip_states(ix, val, z)
 
 
+def factorise_step(ix: Indices, work: Floats, chambers: Floats, h: float) -> None:
+    """Factorise I - g·h·J for `solve_step`: along the structure of the circuit, or as a whole, with pivoting.
+
+    The latter for a circuit with chambers, whose columns are full; and where a pivot is not sound.
+    """
+    n = states_with(ix, chambers)
+    m, size = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS]), np.uint64(n)
+    pivots, jacobian, matrix = work[m + 4 * n :], work[m + 6 * n :], work[m + 6 * n + n * n :]
+    scale = 0.0 - GAMMA * h
+    if ix[N_ELIMINATION] > 0 and chambers.shape[0] == 0:
+        factorise_structure(ix, jacobian, matrix, scale)
+        if is_sound(ix, jacobian, matrix, scale):
+            pivots[0] = WITHOUT_PIVOTS
+            return
+    for k in range(size * size):
+        matrix[k] = 0.0 - GAMMA * h * jacobian[k]
+    for i in range(size):
+        matrix[i * size + i] = 1.0 - GAMMA * h * jacobian[i * size + i]
+    factorise_columns(matrix, int(n), pivots)
+    compress(matrix, int(n), work[factors_of_step(ix, n) :])
+
+
+def solve_step(ix: Indices, work: Floats, n: int, b: Floats) -> None:
+    """b <- (I - g·h·J)^-1 b, of the n states of a step."""
+    m = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
+    pivots = work[m + 4 * n :]
+    if pivots[0] == WITHOUT_PIVOTS:
+        solve_structure(ix, work[m + 6 * n + n * n :], b)
+    else:
+        solve_compressed(work[factors_of_step(ix, n) :], b, int(n), pivots)
+
+
 def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> bool:
     """Whether the rates at the end of an attempted step agree with those that the linearisation predicts there.
 
@@ -173,10 +203,8 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
     """
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
-    d, start, f, error, change, pivots = (
-        work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
-    )  # fmt: skip
-    jacobian, predicted, factors = work[m + 6 * n :], work[m + 5 * n :], work[factors_of_step(ix, n) :]
+    d, start, f, error, change = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :]
+    jacobian, predicted = work[m + 6 * n :], work[m + 5 * n :]
     read_states(ix, z, chambers, change)
     size = np.uint64(n)
     for i in range(size):
@@ -192,7 +220,7 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
             predicted[i] += jacobian[j * size + i] * change[j]
     for i in range(size):
         error[i] = error[i] - predicted[i]
-    solve_compressed(factors, error, int(n), pivots)
+    solve_step(ix, work, n, error)
     small = 0
     for i in range(n):
         small += is_small(ix, val, i, h * error[i], abs(change[i]))
@@ -206,9 +234,9 @@ def is_accurate_stage(ix: Indices, val: Floats, work: Floats, n: int, h: float) 
     stiff (a false equilibrium), or before an end stop that the stage has met (thrown back faster than it came).
     """
     m = np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
-    k1, change, pivots, bend = work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :], work[m + 5 * n :]
+    k1, change, bend = work[m + 2 * n :], work[m + 3 * n :], work[m + 5 * n :]
     small = 0
-    solve_compressed(work[factors_of_step(ix, n) :], bend, int(n), pivots)
+    solve_step(ix, work, n, bend)
     for i in range(n):
         small += is_small(ix, val, i, h * bend[i], max(abs(change[i]), abs(GAMMA * h * k1[i])))
     return bool(small == n)

@@ -1,7 +1,8 @@
 """The part of the program that is compiled again for a single circuit, as LLVM's intermediate code.
 
 It consists of the integrators and of a function for one call of each kernel. What is missing is the circuit: its index,
-and ``evaluate``, which calls its kernels (`hilserver.compiler.specialising`).
+``evaluate``, which calls its kernels (`hilserver.compiler.specialising`), and the elimination along its structure
+(`hilserver.compiler.straight_elimination`).
 
 Importing this module loads Numba.
 """
@@ -17,7 +18,16 @@ from hilserver.circuit.dispatch import ARRAYS, call_name
 from hilserver.circuit.library import standard_library
 from hilserver.compiler.merging import copies_of, merged
 from hilserver.compiler.specialising import ENTRY_ARRAYS, EVALUATE, INTEGRATE, KERNEL
+from hilserver.compiler.straight_elimination import ELIMINATED
 
+MISSING: dict[str, tuple[str, Sequence[str]]] = {
+    **{name: (symbol, ARRAYS) for name, symbol in EVALUATE.items()},
+    "factorise_structure": (ELIMINATED["factorise_structure"], ("ix", "jacobian", "factors", "scale")),
+    "solve_structure": (ELIMINATED["solve_structure"], ("ix", "factors", "b")),
+}
+"""Functions that are made for each circuit: symbol and arguments."""
+NUMBERS = ("scale",)
+"""Arguments that are numbers, not arrays."""
 LONGEST = 1 << 40
 """Number of elements of an array whose length is not known; none is checked."""
 
@@ -27,10 +37,10 @@ def circuit_module(libraries: Sequence[Any], functions: Mapping[str, Any], share
 
     ``shared``: intermediate code of what the whole program also has.
     """
-    missing = {name: functions[name] for name in EVALUATE}
+    missing = {name: functions[name] for name in MISSING}
     own = [_compiled(function).library for function in missing.values()]
     others = [each for each in libraries if not any(each is other for other in own)]
-    texts = [_evaluate(name, _symbol(function)) for name, function in missing.items()]
+    texts = [_missing(*MISSING[name], _symbol(function)) for name, function in missing.items()]
     texts += [_kernel(each.kind, _symbol(functions[call_name(each.kind)])) for each in standard_library().built_in]
     texts.append(_integrate(_symbol(functions["integrate"])))
     module = merged("circuit", copies_of(others), (*shared, *texts))
@@ -70,12 +80,14 @@ def _taken(array: str) -> str:
     return ", ".join(f"{kind} %{array}{'.' if name else ''}{name}" for kind, name in zip(kinds, names, strict=True))
 
 
-def _evaluate(name: str, symbol: str) -> str:
-    addresses = ", ".join(f"ptr %{array}" for array in ARRAYS)
+def _missing(made: str, arguments: Sequence[str], symbol: str) -> str:
+    """A function of Numba that calls the one ``made`` for the circuit; ``arguments`` are arrays or NUMBERS."""
+    taken = ", ".join(f"double %{each}" if each in NUMBERS else _taken(each) for each in arguments)
+    given = ", ".join(f"{'double' if each in NUMBERS else 'ptr'} %{each}" for each in arguments)
     return f"""
-declare i32 @{EVALUATE[name]}({addresses})
-define i32 @"{symbol}"(ptr %result, ptr %error, {", ".join(map(_taken, ARRAYS))}) {{
-  %status = call i32 @{EVALUATE[name]}({addresses})
+declare i32 @{made}({given})
+define i32 @"{symbol}"(ptr %result, ptr %error, {taken}) {{
+  %status = call i32 @{made}({given})
   ret i32 %status
 }}
 """

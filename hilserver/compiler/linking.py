@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-from hilserver.circuit import dispatch, engine, equilibrium, integrators, linearisation, rosenbrock
+from hilserver.circuit import dispatch, elimination, engine, equilibrium, integrators, linearisation, rosenbrock
 from hilserver.circuit.library import Library, standard_library
 from hilserver.compiler.lowering import register_marks
 from hilserver.mechanics import equations
@@ -37,6 +37,7 @@ CORE: tuple[ModuleType, ...] = (
     equations,
     engine,
     linearisation,
+    elimination,
     rosenbrock,
     integrators,
     equilibrium,

@@ -25,6 +25,7 @@ from hilserver.compiler.circuit_code import BESIDE_A_LOOP, ENTRY, FILE, PREFIX, 
 from hilserver.compiler.loading import circuit_bitcode, level_used
 from hilserver.compiler.machine_code import link, linker, write_object
 from hilserver.compiler.seal import fill_once
+from hilserver.compiler.straight_elimination import elimination
 from hilserver.compiler.unused import remove_unused
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
@@ -66,6 +67,7 @@ def _text(index: Indices) -> Iterator[str]:
     yield f"declare i32 @{OWN_KERNEL}(i64, {', '.join(['ptr'] * len(ARRAYS))}, i64, i64, i64)"
     for name, symbol in EVALUATE.items():
         yield from _evaluate(index, symbol, *TABLES[name])
+    yield from elimination(index)
     given = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS[1:])
     yield f"declare i32 @{INTEGRATE}(ptr, {given}, i64, i64, double)"
     apart = given.replace("ptr ", "ptr noalias ").replace("noalias %chambers", "%chambers")  # those are a part of work

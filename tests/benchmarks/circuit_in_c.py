@@ -165,12 +165,13 @@ def circuit_in_c(packed: PackedCircuit, inputs: Sequence[str], substeps: int) ->
             *numbers,
             _array("int", "input", [packed.values.index(name) for name in inputs]),
             _array("double", "initial", [float(v) for v in packed.value[ix[e.INITIAL] :][: ix[e.N_VALUES]]]),
-            _array("double", "val", [float(value) for value in packed.value]),
+            *_values([float(value) for value in packed.value]),
             _array("double", "scale", [float(packed.value[ix[e.SCALE] + i]) for i in range(ix[e.N_STATES])]),
             _array("double", "lower", [float(packed.value[ix[e.LOWER] + i]) for i in range(ix[e.N_STATES])]),
             _array("double", "upper", [float(packed.value[ix[e.UPPER] + i]) for i in range(ix[e.N_STATES])]),
             _array("int", "limited", ix[ix[e.LIMITED] :][: ix[e.N_LIMITED]]),
             *_groups(ix[ix[e.GROUPED] :][: ix[e.N_GROUPED]]),
+            *_elimination(ix[ix[e.ELIMINATION] :][: ix[e.N_ELIMINATION]], ix[e.N_STATES]),
             *translation.texts.values(),
             "static inline void rates(double *restrict z, double *restrict d) {",
             *_before(ix, packed),
@@ -187,7 +188,7 @@ def _call(contract: Contract, slots: Sequence[int], at: int, first: int, packed:
     given = []
     for term in contract.arguments:
         if term.from_parameters:
-            given.append(_number(float(packed.value[first + parameter])))
+            given.append(f"VALUE({first + parameter}, {_number(float(packed.value[first + parameter]))})")
             parameter += 1
             continue
         if is_pair(contract, term):
@@ -243,16 +244,50 @@ def _groups(cells: Sequence[int]) -> Iterator[str]:
         count, at = cells[at], at + 1
         for _ in range(count):
             states.append(cells[at])
-            found = cells[at + 2 :][: cells[at + 1]]
-            rows += found
+            rows += cells[at + 3 :][: cells[at + 2]]
             starts.append(len(rows))
-            at += 2 + len(found)
-            at += 1 + cells[at]
-            at += 1 + cells[at]
+            at += cells[at + 1]
         first.append(len(states))
     yield f"#define GROUPS {len(first) - 1}"
     for name, values in (("group", first), ("state", states), ("column", starts), ("row", rows)):
         yield _array("int", name, values)
+
+
+def _values(values: Sequence[float]) -> Iterator[str]:
+    """The parameters: with IN_MEMORY they could be changed, otherwise each is a constant in its place."""
+    constant = _array("double", "val", values)
+    yield f"#ifdef IN_MEMORY\n{constant.removeprefix('static const ')}\n#define VALUE(k, x) val[k]"
+    yield f"#else\n{constant}\n#define VALUE(k, x) x\n#endif"
+
+
+def _elimination(cells: Sequence[int], n: int) -> Iterator[str]:
+    """The functions of `hilserver.circuit.elimination`, one operation after the other."""
+    rows: list[tuple[int, Sequence[int], Sequence[int]]] = []
+    while cells:
+        right = 3 + cells[1]
+        rows.append((cells[0], cells[3:right], cells[right : right + cells[2]]))
+        cells = cells[right + cells[2] + 1 :]
+    yield "static void factorise_structure(const double *restrict J, double *restrict a, double scale) {"
+    for p, column, row in rows:
+        yield f"    a[{p * n + p}] = 1.0 + scale * J[{p * n + p}];"
+        for at in (*(p * n + i for i in column), *(j * n + p for j in row)):
+            yield f"    a[{at}] = scale * J[{at}];"
+    for p, column, row in rows:
+        yield f"    a[{p * n + p}] = 1.0 / a[{p * n + p}];"
+        for i in column:
+            yield f"    a[{p * n + i}] *= a[{p * n + p}];"
+        for j in row:
+            for i in column:
+                yield f"    a[{j * n + i}] -= a[{p * n + i}] * a[{j * n + p}];"
+    yield "}\nstatic void solve_structure(const double *restrict a, double *restrict b) {"
+    for p, column, _ in rows:
+        for i in column:
+            yield f"    b[{i}] -= a[{p * n + i}] * b[{p}];"
+    for p, _, row in reversed(rows):
+        for j in row:
+            yield f"    b[{p}] -= a[{j * n + p}] * b[{j}];"
+        yield f"    b[{p}] *= a[{p * n + p}];"
+    yield "}"
 
 
 def _array(kind: str, name: str, values: Sequence[float]) -> str:

@@ -1,6 +1,7 @@
 /* The L-stable method of a circuit (hilserver/circuit/rosenbrock.py) as hand-written C: the measure for its speed.
    Built and run by step_against_c.py with gcc -O3 -march=native. circuit.h has the circuit's equations, tables and
-   inputs (circuit_in_c.py). Left out is what these runs do not need: cavitation, ports of a machine, recorded results.
+   inputs (circuit_in_c.py). With STRUCTURE the matrix is eliminated along the circuit's structure, in the same order as
+   in the engine and without a loop; otherwise as a whole. Left out is what these runs do not need: cavitation, ports of a machine, recorded results.
    Reads the inputs of each tick, and writes the time of a step and the final state. */
 #include <math.h>
 #include <stdio.h>
@@ -15,8 +16,6 @@
 enum { PARTS = 1 << 14, COARSE = 1 << 8, MAX_EXAMINED = 64 };
 
 static double z[N_VALUES], d[N + N_SUMS], start[N], f[N], k1[N], k2[N], bend[N], jacobian[N * N], lu[N * N];
-static int pivots[N];
-
 static void clip_states(void) {
     for (unsigned k = 0; k < sizeof limited / sizeof *limited; k++) {
         int i = limited[k];
@@ -53,6 +52,11 @@ static void linearise(void) {
     }
 }
 
+#ifdef STRUCTURE
+#define solve solve_structure
+#else
+static int pivots[N];
+
 /* Gaussian elimination with partial pivoting of a matrix by columns. */
 static void factorise(double *restrict a) {
     for (int k = 0; k < N; k++) {
@@ -79,11 +83,16 @@ static void solve(const double *restrict a, double *restrict b) {
         for (int i = 0; i < j; i++) b[i] -= a[j * N + i] * b[j];
     }
 }
+#endif
 
 static void attempt(double h) {
+#ifdef STRUCTURE
+    factorise_structure(jacobian, lu, -GAMMA * h);
+#else
     for (int k = 0; k < N * N; k++) lu[k] = -GAMMA * h * jacobian[k];
     for (int i = 0; i < N; i++) lu[i * N + i] += 1.0;
     factorise(lu);
+#endif
     memcpy(k1, f, sizeof f);
     solve(lu, k1);
     for (int i = 0; i < N; i++) z[i] = start[i] + GAMMA * h * k1[i];

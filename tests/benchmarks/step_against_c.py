@@ -4,9 +4,11 @@
 
 The verification circuit: RK4 at 0.1 ms, against C written by hand (verification_step.c). The crane: the L-stable method
 at 0.5 ms, written by hand in C (rosenbrock_step.c), on the circuit's equations translated to straight-line C with all
-constants in place (circuit_in_c.py). Each is driven by sines; the final states must agree, else the comparison would be
-meaningless. The engine runs the code for all circuits, and that compiled for this one. Prints the medians of
-alternating repetitions and their ratios, in processor time. Needs gcc.
+constants in place (circuit_in_c.py): with an elimination of the whole matrix; along the circuit's structure, as in the
+engine; and the latter with parameters in memory, where the engine has them, too, because they can be changed. Each is
+driven by sines; the final states must agree, else the comparison would be meaningless. The engine runs the code for all
+circuits, and that compiled for this one. Prints the medians of alternating repetitions and their ratios, in processor
+time. Needs gcc.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ GCC = ("gcc", "-O3", "-march=native")
 IN_PLACE = ("-fno-math-errno", "-ffinite-math-only", "-fno-signed-zeros")
 """Options with which fmax, fmin and sqrt are one instruction, as they are in the engine's code, and no call of the
 library. Each program is built without and with them, and the faster one is the measure."""
+IN_C = {
+    "with the whole matrix": (),
+    "along the structure": ("-DSTRUCTURE",),
+    "along the structure, parameters in memory": ("-DSTRUCTURE", "-DIN_MEMORY"),
+}
+"""What the crane is compared with, and the options for it."""
 CIRCUITS = HERE.parent.parent / "config" / "circuits"
 CIRCUIT = CIRCUITS / "verification.toml"
 STEPS, H, REPEATS = 100_000, 1e-4, 7
@@ -72,14 +80,16 @@ def crane(folder: Path) -> None:
     engine = Engine(circuit, commands, CRANE_SUBSTEPS, CRANE_H)
     given = np.stack(list(commands.values()), axis=1).tobytes()
     states = list(packed.values[: packed.n_states])
-    report("crane", engine, built("rosenbrock_step", folder, [str(CRANE_TICKS), str(CRANE_H)]), given, states)
+    arguments = [str(CRANE_TICKS), str(CRANE_H)]
+    for name, options in IN_C.items():
+        report(f"crane, C {name}", engine, built("rosenbrock_step", folder, arguments, options), given, states)
 
 
-def built(name: str, folder: Path, arguments: Sequence[str]) -> list[list[str]]:
-    """The commands that run a program in C, built without and with IN_PLACE."""
+def built(name: str, folder: Path, arguments: Sequence[str], more: Sequence[str] = ()) -> list[list[str]]:
+    """The commands that run a program in C, built with ``more`` options, without and with IN_PLACE."""
     binaries = [folder / f"{name}_{len(options)}" for options in ((), IN_PLACE)]
     for binary, options in zip(binaries, ((), IN_PLACE), strict=True):
-        subprocess.run([*GCC, *options, f"-I{folder}", HERE / f"{name}.c", "-o", binary, "-lm"], check=True)
+        subprocess.run([*GCC, *more, *options, f"-I{folder}", HERE / f"{name}.c", "-o", binary, "-lm"], check=True)
     return [[str(binary), *arguments] for binary in binaries]
 
 

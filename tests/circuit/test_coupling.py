@@ -27,10 +27,8 @@ def columns(packed: PackedCircuit) -> Iterator[list[tuple[int, set[int]]]]:
     while at < end:
         group, number, at = [], cells[at], at + 1
         for _ in range(number):
-            state, rows, at = int(cells[at]), cells[at + 2 : at + 2 + cells[at + 1]], at + 1
-            group.append((state, set(rows.tolist())))
-            for _ in range(3):
-                at += cells[at] + 1
+            group.append((int(cells[at]), set(cells[at + 3 : at + 3 + cells[at + 2]].tolist())))
+            at += cells[at + 1]
         yield group
 
 
@@ -38,7 +36,7 @@ def one_by_one(packed: PackedCircuit) -> PackedCircuit:
     """The same circuit with each state in a group of its own, and with all rows in its column."""
     n, ports, flows = (int(packed.index[k]) for k in (e.N_STATES, e.N_PORTS, e.N_FLOWS))
     rows = [cell for count in (n, ports, flows) for cell in (count, *range(count))]
-    table = [cell for j in range(n) for cell in (1, j, *rows)]
+    table = [cell for j in range(n) for cell in (1, j, 2 + len(rows), *rows)]
     index = np.concatenate([packed.index, np.array(table, dtype=np.uint64)])
     index[e.N_GROUPED], index[e.GROUPED] = len(table), len(packed.index)
     return replace(packed, index=index)
