@@ -54,7 +54,10 @@ class Examined:
 
 
 class ArmingCheck:
-    """Maintains the reasons not to arm the rig, or to doubt its accuracy. ``folder``: for the requests; ``running`` returns the circuit."""
+    """Maintains the reasons not to arm the rig, or to doubt its accuracy.
+
+    ``folder``: for the requests; ``running`` returns the circuit.
+    """
 
     def __init__(
         self, rig: Rig, telemetry: TelemetryReader, running: Callable[[], RunningCircuit], folder: Path

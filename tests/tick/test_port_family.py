@@ -88,9 +88,9 @@ REPORTED: list[tuple[Case | Ready, str, str | None, str]] = [
     (Ready("regenerative"), FEEDBACK, None, "Noise"),
     (Case("reducing_valve", "middle", "light"), "inverse_lag", STATIC, "Position"),
 ]
-"""Cases that are not as if the circuit were installed, or further off than a lower level: with the strategy, that level,
-and the figure by which the check before arming reports it. At the workpiece of the first, which the bridge does not
-know, the rod side oscillates by some bar; in the second, the level differentiates the pressures at the ports."""
+"""Cases that are not as if the circuit were installed, or further off than a lower level: with the strategy, that
+level, and the figure by which the check before arming reports it. At the workpiece of the first, which the bridge does
+not know, the rod side oscillates by some bar; in the second, the level differentiates the pressures at the ports."""
 
 
 def found(case: Case | Ready, strategy: str) -> Judgement:
