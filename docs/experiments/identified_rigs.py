@@ -4,13 +4,15 @@ The unknowns are those of ``hilserver fidelity --vary``, drawn all at once by se
 
     python docs/experiments/identified_rigs.py --rigs 8
 
-``--file another`` runs each rig with what was identified on the one before it.
+``--file another`` runs each rig with what was identified on the one before it. A rig that can't be identified is named
+and left out of the medians; the exit code is 1 only if there is no other.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ import numpy as np
 from identification_coverage import CONFIG, VALVES, changed_rig
 
 from hilserver.compiler import compiled_program
+from hilserver.errors import HilserverError
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.fidelity.vary import _Bench
 from hilserver.identify.identification import identify_valve
@@ -36,7 +39,7 @@ def figures(rig: Rig, seed: int, strategy: str) -> Mapping[str, float]:
 
 
 def identified_rig(name: str, seed: int, seconds: float) -> Rig:
-    """The rig file with what a sequence on this device has identified."""
+    """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     changed = changed_rig(name, seed)
     recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6)
     results = [identify_valve(changed, recording, valve) for valve in VALVES[name]]
@@ -50,13 +53,25 @@ def identified_rig(name: str, seed: int, seconds: float) -> Rig:
         return load_rig(file)
 
 
+def identified_rigs(name: str, seeds: range, seconds: float) -> tuple[dict[int, Rig], dict[int, str]]:
+    """The rig files by seed, and why the others could not be identified."""
+    found, failed = {}, {}
+    for seed in seeds:
+        try:
+            found[seed] = identified_rig(name, seed, seconds)
+        except HilserverError as error:
+            failed[seed] = str(error)
+            print(seed, f"not identified: {error}", flush=True)
+    return found, failed
+
+
 def in_words(values: Mapping[str, float]) -> str:
     """``"position rod 0.26%, …"``"""
     return ", ".join(f"{name} {value:.2%}" for name, value in values.items()) or "tripped"
 
 
 def main() -> None:
-    """Print the figures of each rig, then their medians."""
+    """Print the figures of each rig, then their medians, and which rigs these do not contain."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rig", choices=list(VALVES), default="lift")
     parser.add_argument("--rigs", type=int, default=8, help="number of seeds")
@@ -65,22 +80,22 @@ def main() -> None:
     parser.add_argument("--strategy", default="feedback")
     parser.add_argument("--file", choices=["own", "another"], default="own", help="rig on which it was identified")
     options = parser.parse_args()
-    stated, found = load_rig(CONFIG / f"{options.rig}.toml"), []
+    stated, runs = load_rig(CONFIG / f"{options.rig}.toml"), []
     seeds = range(options.seed, options.seed + options.rigs)
-    identified = [identified_rig(options.rig, seed, options.seconds) for seed in seeds]
+    identified, failed = identified_rigs(options.rig, seeds, options.seconds)
     shift = 1 if options.file == "another" else 0
-    for place, seed in enumerate(seeds):
-        found.append(
-            (figures(stated, seed, options.strategy), figures(identified[place - shift], seed, options.strategy))
-        )
-        for when, values in zip(("before", "after"), found[-1], strict=True):
-            print(
-                seed, when, ", ".join(f"{name} {value:.2%}" for name, value in values.items()) or "tripped", flush=True
-            )
-    for when, runs in zip(("before", "after"), zip(*found, strict=True), strict=True):
-        ended = [run for run in runs if run]
+    for place, seed in enumerate(identified):
+        file = list(identified.values())[place - shift]
+        runs.append((figures(stated, seed, options.strategy), figures(file, seed, options.strategy)))
+        for when, values in zip(("before", "after"), runs[-1], strict=True):
+            print(seed, when, in_words(values), flush=True)
+    for when, found in zip(("before", "after"), zip(*runs, strict=True), strict=bool(runs)):
+        ended = [run for run in found if run]
         medians = {name: float(np.median([run[name] for run in ended])) for name in (ended[0] if ended else ())}
         print(f"median {when}, of {len(ended)}:", in_words(medians))
+    if failed:
+        print(f"{len(failed)} of {len(seeds)} rigs not identified: seeds {', '.join(map(str, failed))}")
+    sys.exit(0 if identified else 1)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 The valves of a cylinder move it together, port A against port B. A round has a staircase through the null region, up
 and down (overlap, leakage, null, hysteresis), a staircase to the largest command (flow gain), and steps of random size
 and length (delay and dynamics of the spool). The first round uses only a part of the largest command, the following
-ones more; as soon as a pressure approaches its limit, commands are reduced and no longer increased. No step is made
-that could leave the middle range of the stroke.
+ones more, but not as much as would bring a pressure near its limit, as far as the last two rounds show. As soon as a
+pressure approaches its limit, commands are reduced and no longer increased. No step is made that could leave the middle
+range of the stroke.
 """
 
 from __future__ import annotations
@@ -98,6 +99,8 @@ class Excitation:
         self.rig, self.bench, self.group, self.largest = rig, bench, group, largest
         self.random = np.random.default_rng(seed)
         self.reach, self.bound, self.spent = 0.0, inf, 0.0
+        self.highest: list[tuple[float, dict[str, float]]] = []
+        """The reach of each round, with the highest pressures in it, Pa."""
         if group.cylinder is not None:
             if group.cylinder.position is None:
                 raise HilserverError(
@@ -111,7 +114,8 @@ class Excitation:
     def run(self, seconds: float) -> None:
         """Run the rounds for this number of seconds in total; ends at rest."""
         for number, share in enumerate(ROUNDS):
-            self.reach = min(share * self.largest, self.bound)
+            self.reach = min(share * self.largest, self.bound, self._foreseen())
+            self.highest.append((self.reach, {}))
             self._round(seconds * (number + 1) / len(ROUNDS))
         self._hold(0.0, LONGEST)
 
@@ -204,15 +208,37 @@ class Excitation:
                 begin = self.spent  # slow, but it moves
             self.creep = level
 
+    # --- keeping within the limits of pressure -----------------------------------------------------------------------
+
     def _near_limit(self) -> bool:
         """Whether a pressure has come near its limit since the last call."""
-        near = False
-        supply = max(self.bench.now(self.rig.settings.valves[name].supply) for name in self.group.valves)
-        for limit in self.rig.settings.limits.values():
-            if limit.max is not None and limit.max.unit == "Pa" and limit.max.value > 0.0:
-                allowed = limit.max.value - (1.0 - NEAR_LIMIT) * max(limit.max.value - supply, 0.0)
-                near |= self.bench.highest(limit.channel) > allowed
+        near, highest = False, self.highest[-1][1]
+        for channel, allowed in self._allowed().items():
+            now = self.bench.highest(channel)
+            highest[channel] = max(highest.get(channel, now), now)
+            near |= now > allowed
         return near
+
+    def _allowed(self) -> dict[str, float]:
+        """The pressure of each channel above which it is near its limit, Pa."""
+        supply = max(self.bench.now(self.rig.settings.valves[name].supply) for name in self.group.valves)
+        return {
+            limit.channel: limit.max.value - (1.0 - NEAR_LIMIT) * max(limit.max.value - supply, 0.0)
+            for limit in self.rig.settings.limits.values()
+            if limit.max is not None and limit.max.unit == "Pa" and limit.max.value > 0.0
+        }
+
+    def _foreseen(self) -> float:
+        """The reach at which a pressure would come near its limit, extrapolated from the last two rounds."""
+        found = inf
+        if len(self.highest) > 1:
+            (less, before), (more, after) = self.highest[-2:]
+            for channel, allowed in self._allowed().items():
+                now = after.get(channel, 0.0)
+                rise = now - before.get(channel, 0.0)
+                if rise > 0.0 and more > less:
+                    found = min(found, more + max(allowed - now, 0.0) * (more - less) / rise)
+        return found
 
 
 def by_hand(rig: Rig, largest: float) -> Rig:

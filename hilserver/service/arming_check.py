@@ -25,7 +25,7 @@ from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
-from hilserver.virtual_commissioning.request import Request
+from hilserver.virtual_commissioning.request import Findings, Request
 
 ANSWER_MARGIN = 0.5
 """s before its expiry at which ``arm`` is answered."""
@@ -54,7 +54,10 @@ class Examined:
 
 
 class ArmingCheck:
-    """Maintains the reasons not to arm the rig. ``folder``: for the requests; ``running`` returns the circuit."""
+    """Maintains the reasons not to arm the rig, or to doubt its accuracy.
+
+    ``folder``: for the requests; ``running`` returns the circuit.
+    """
 
     def __init__(
         self, rig: Rig, telemetry: TelemetryReader, running: Callable[[], RunningCircuit], folder: Path
@@ -67,7 +70,13 @@ class ArmingCheck:
         """The first check is finished, or there is none."""
         if not rig.settings.arming.virtual_commissioning:
             self.finished.set()
-        self._done: tuple[Examined, tuple[str, ...]] | None = None
+        self._done: tuple[Examined, Findings] | None = None
+
+    def doubts(self) -> tuple[str, ...]:
+        """Why the rig may be inaccurate with its circuit and strategies, as sentences: as last examined."""
+        row, done = self._telemetry.latest(), self._done
+        still = row is not None and done is not None and done[0].still_holds(self._present(row))
+        return done[1].doubts if still and done is not None else ()
 
     async def refusals(self, arm: Arm) -> tuple[str, ...]:
         """Why the rig must not be armed, as sentences. Waits for a check that is not finished."""
@@ -77,7 +86,7 @@ class ArmingCheck:
             if row is not None and header(row).mode != Mode.SAFE:
                 return ()  # the loop refuses it
             if row is not None and done is not None and done[0].still_holds(self._present(row)):
-                return done[1]
+                return done[1].refusals
             if time.monotonic() > deadline or (arm.expires is not None and time.time() > arm.expires - ANSWER_MARGIN):
                 return (STILL_EXAMINED,)
             await asyncio.sleep(0.05)
@@ -95,7 +104,7 @@ class ArmingCheck:
             if self._done is not None and self._done[0].still_holds(now):
                 continue
             had_trouble = trouble
-            found, trouble = await self._examine(now) if now.strategies else ((), None)
+            found, trouble = await self._examine(now) if now.strategies else (Findings(), None)
             self._done = now, found
             self.finished.set()
             if trouble is not None:
@@ -111,8 +120,8 @@ class ArmingCheck:
             supply = min(known, default=None)
         return Examined(self._running().version, tuple(strategies), supply)
 
-    async def _examine(self, asked: Examined) -> tuple[tuple[str, ...], str | None]:
-        """Run the check in its process: the refusals, and a message. If the check fails, nothing is refused."""
+    async def _examine(self, asked: Examined) -> tuple[Findings, str | None]:
+        """Run the check in its process: the findings, and a message. If the check fails, nothing is refused."""
         sources = {**self._rig.sources, "circuit": self._running().circuit.source}
         Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
         child = await Child.start(
@@ -123,11 +132,11 @@ class ArmingCheck:
                 answer: dict[str, Any] = await child.ready
         except (ChildFailed, TimeoutError) as error:
             why = str(error) or f"no answer within {LONGEST:g} s"
-            return (), f"the virtual commissioning before arming failed, so nothing is refused: {why}"
+            return Findings(), f"the virtual commissioning before arming failed, so nothing is refused: {why}"
         finally:
             child.kill()
             await child.wait_ended()
         if "impossible" in answer:
             _log.info("no virtual commissioning before arming: %s", answer["impossible"])
-        found = tuple(answer["refusals"])
-        return found, f"arming is refused: {'; '.join(found)}" if found else None
+        found = Findings(tuple(answer["refusals"]), tuple(answer["doubts"]))
+        return found, f"arming is refused: {'; '.join(found.refusals)}" if found.refusals else None

@@ -167,7 +167,7 @@ class Supervisor:
         async def against_arming(arm: commands.Arm) -> tuple[str, ...]:
             return monitor.refusals() or await check.refusals(arm)
 
-        operator.before_arming, operator.against_arming = monitor.warnings, against_arming
+        operator.before_arming, operator.against_arming = lambda: monitor.warnings() + check.doubts(), against_arming
         mqtt = await self._start_mqtt(stack, operator, folder)
         await all_ready(*children)
         assert self.address is not None

@@ -1,4 +1,4 @@
-"""A short virtual commissioning of a circuit: why a rig must not be armed with it.
+"""A short virtual commissioning of a circuit: why a rig must not be armed with it, or is doubtful with it.
 
 ``python -m hilserver.virtual_commissioning.before_arming REQUEST`` answers a `Request`. It is a separate process with
 low priority: a case is one compiled call of about 0.1 s, during which no other thread of the process runs.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 
 from hilserver.compiler import compiled_program
@@ -19,7 +20,7 @@ from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.virtual_commissioning.cases import short_cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
 from hilserver.virtual_commissioning.report import sentence
-from hilserver.virtual_commissioning.request import Request
+from hilserver.virtual_commissioning.request import Findings, Request
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
@@ -27,25 +28,40 @@ SHORT = 2.0
 """s of rest, and at least of the work cycle."""
 LOW_PRIORITY = 5
 """Behind everything else, but not last: somebody waits for it to arm, even if the computer is fully loaded."""
+COMPARE = "The rig can be armed; hilserver check --run compares the strategies."
 REMEDY = (
     "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "
     "arming.virtual_commissioning = false in the rig file."
 )
 
 
-def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
-    """Why a rig must not be armed with these strategies, one sentence for each harmful one: one that
+def examined(rig: Rig, strategies: Collection[str]) -> Findings:
+    """Try a rig with these strategies: at rest, and in the work cycle until it has moved both ways.
 
-    trips, oscillates, wears out the valve or does not hold the load, at rest or in the work cycle until it has moved
-    both ways. One that is merely inaccurate is not refused. Takes less than a second of computing time per strategy
-    for one cylinder, some seconds for several.
+    One that trips, oscillates, wears out the valve or does not hold the load is harmful. Takes less than a second of
+    computing time per strategy for one cylinder, some seconds for several.
     """
     bridging = [name for name in dict.fromkeys(strategies) if name in BRIDGING]
     if not bridging:
-        return []
+        return Findings()
     subject = Subject(rig, compiled_program(rig.library))
     results = run_cases(subject, bridging, tuple(short_cases(subject.rig, SHORT, home=subject.home)))
-    return [f"virtual commissioning: {sentence(found)} {REMEDY}" for found in results if is_hazardous(found)]
+    harmful = [found for found in results if is_hazardous(found)]
+    doubtful = [found for found in results if is_doubtful(found) and found not in harmful]
+    return Findings(
+        tuple(f"virtual commissioning: {sentence(found)} {REMEDY}" for found in harmful),
+        tuple(f"virtual commissioning: {sentence(found)} {COMPARE}" for found in doubtful),
+    )
+
+
+def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
+    """Why a rig must not be armed with these strategies; see `examined`."""
+    return list(examined(rig, strategies).refusals)
+
+
+def is_doubtful(found: StrategyResult) -> bool:
+    """Whether a figure of a strategy is not fit. (Where no case can be judged, there is nothing to report.)"""
+    return found.verdict is not Suitability.FIT and any(each.judged for each in found.cases)
 
 
 def is_hazardous(found: StrategyResult) -> bool:
@@ -56,12 +72,12 @@ def is_hazardous(found: StrategyResult) -> bool:
 
 
 def answer(file: Path) -> None:
-    """Answer the request in a file: ``ready`` with the refusals, or an error where nothing can be examined."""
+    """Answer the request in a file: ``ready`` with the findings, or an error where nothing can be examined."""
     request = Request.read(file)
     try:
-        send_report(ready=True, refusals=refusals(request.rig(), request.strategies))
+        send_report(ready=True, **asdict(examined(request.rig(), request.strategies)))
     except HilserverError as error:
-        send_report(ready=True, refusals=[], impossible=str(error))
+        send_report(ready=True, **asdict(Findings()), impossible=str(error))
 
 
 if __name__ == "__main__":

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from hilserver.fidelity.tables import NOTHING, number
 from hilserver.report.document import Block, Document, Grid, Heading, Listing
 from hilserver.report.figures import write_json
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.units import shown_unit
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult
 
 MARKS = {Suitability.FIT: "", Suitability.DOUBTFUL: "?", Suitability.UNFIT: "!"}
 """After a figure: the verdict on it."""
+ALIKE = 5e-4
+"""Difference of two position errors (shares) that the noise of the sensors explains."""
 HEADS = {
     "position": "posi-\ntion",
     "pressure": "pres-\nsure",
@@ -104,6 +108,7 @@ def sentences(result: TrialResult) -> list[str]:
     """The verdicts in words, those on configured strategies first; then what was not judged, and the notes."""
     ordered = sorted(result.results, key=lambda found: found.strategy not in result.configured)
     found = [sentence(each, configured=each.strategy in result.configured) for each in ordered]
+    found += further_off(result)
     found += _exclusions(result)
     found += [f"Not tried: {reason}." for reason in result.left_out.values()]
     return found + list(result.notes)
@@ -179,6 +184,22 @@ def _good(found: StrategyResult) -> str:
         return f"{text}."
     figures = rest[1].figures
     return f"{text}; at rest the flow at port {figures.port} is {abs(figures.flow) * factor:.2g} {unit} off."
+
+
+def further_off(result: TrialResult) -> Iterator[str]:
+    """The strategies that are not fit and follow the position less closely than a lower level of the ladder."""
+    lower: list[tuple[str, float]] = []
+    for found in sorted(result.results, key=lambda each: Strategy[each.strategy]):
+        worst = found.worst("position")
+        if worst is None or found.trips:
+            continue
+        closest, least = min(lower, key=lambda pair: pair[1], default=("", inf))
+        if found.verdict is not Suitability.FIT and worst[0] > least + ALIKE:
+            yield (
+                f"{found.strategy} is further off than {closest}, which compensates less: position "
+                f"{_percent(worst[0])} instead of {_percent(least)}. Use {closest}, or a strategy that is fit."
+            )
+        lower.append((found.strategy, worst[0]))
 
 
 def _exclusions(result: TrialResult) -> list[str]:

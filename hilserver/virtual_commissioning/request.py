@@ -1,4 +1,4 @@
-"""A request for the check before arming, as the server writes it for the process that answers."""
+"""A request for the check before arming, as the server writes it for the process that answers, and the findings."""
 
 from __future__ import annotations
 
@@ -40,3 +40,15 @@ class Request:
             assumed = {**sources["rig"].get("simulation", {}), "supply_pressure": f"{self.supply!r} Pa"}
             sources["rig"] = {**sources["rig"], "simulation": assumed}
         return assemble(sources, Path(self.file), library_in(sources))
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What speaks against arming a rig, one sentence per strategy.
+
+    ``refusals``: of those that do harm, so that the rig must not be armed with them; ``doubts``: of those that do none,
+    but are doubtful, or inaccurate.
+    """
+
+    refusals: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()

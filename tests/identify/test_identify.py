@@ -12,12 +12,13 @@ from lift_bench import LEAKAGE, both, delays, hard, lift, of_valves
 from rig_bench import bench_rig
 
 from hilserver.errors import HilserverError
+from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
-from hilserver.rig.build import Rig
+from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,14 @@ def sequence() -> tuple[Rig, Recording, Identified]:
 
 def test_the_sequence_identifies_the_parameters_of_the_valve(sequence: tuple[Rig, Recording, Identified]) -> None:
     assert_found(sequence[2])
+
+
+def test_the_sequence_stays_within_the_limits_of_a_heavy_rig() -> None:
+    """It tripped by p_A_high with these unknowns, until it foresaw which pressure larger commands would cause."""
+    stated = lift()
+    rig = assemble(varied(stated, "rig", applicable(stated, "rig"), 54), stated.file, stated.library)
+    recording = recorded_sequence(rig, ["A", "B"], 60.0, 0.6)
+    assert max(recording.channels["p_A"].max(), recording.channels["p_B"].max()) < 235e5, "of 240 bar"
 
 
 def test_the_fragment_and_the_report_contain_the_identified_values(

@@ -23,7 +23,7 @@ from hilserver.service.operator import Operator
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.toml import read_toml
-from hilserver.virtual_commissioning.request import Request
+from hilserver.virtual_commissioning.request import Findings, Request
 
 NOT_HELD = """
 description = "A supply holds chamber A, and B drains: with one servo valve for both ports, the load cannot be held"
@@ -119,9 +119,11 @@ class Told:
         monkeypatch.setattr(arming_check, "LOOK", 0.001)
         monkeypatch.setattr(Arm, "patience", 2.0)
 
-    async def examine(self, asked: Examined) -> tuple[tuple[str, ...], str | None]:
+    async def examine(self, asked: Examined) -> tuple[Findings, str | None]:
         self.examined.append(asked)
-        return (("it oscillates",), "arming is refused") if asked.version == 1 else ((), None)
+        if asked.version == 1:
+            return Findings(("it oscillates",)), "arming is refused"
+        return Findings(doubts=("it is inaccurate",)), None
 
     async def during(self, what: Callable[[], Awaitable[None]]) -> None:
         keeping = asyncio.create_task(self.check.keep(lambda trouble, text: self.troubles.append(trouble)))
@@ -137,7 +139,9 @@ def test_a_result_holds_until_something_changes(tmp_path: Path, monkeypatch: pyt
         await asyncio.sleep(0.05)
         assert len(told.examined) == 1
         told.version = 2
+        assert told.check.doubts() == (), "not of another circuit"
         assert await told.check.refusals(Arm()) == ()
+        assert told.check.doubts() == ("it is inaccurate",)
         assert told.troubles == ["arming is refused", None]
 
     asyncio.run(told.during(operate))

@@ -18,9 +18,9 @@ from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.loads import can_vary, scaled
-from hilserver.virtual_commissioning.report import criteria_grid
+from hilserver.virtual_commissioning.report import criteria_grid, further_off
 from hilserver.virtual_commissioning.stand_in import FIRST_ORDER
-from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult
+from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult
 
 DT = 1e-3
 T = DT * np.arange(1.0, 3001.0)
@@ -147,6 +147,21 @@ def test_the_worst_case_decides() -> None:
     )
     assert StrategyResult("x", (good, excluded)).verdict is Suitability.FIT
     assert StrategyResult("x", (excluded,)).verdict is Suitability.DOUBTFUL, "nothing could be judged"
+
+
+def test_a_level_that_is_further_off_than_a_lower_one_is_named() -> None:
+    def found(strategy: str, position: float) -> StrategyResult:
+        return StrategyResult(strategy, (CaseResult(Case(CaseKind.CYCLE, {}), CaseFigures({"position": position})),))
+
+    def said(*results: StrategyResult) -> list[str]:
+        return list(further_off(TrialResult("rig", (), results)))
+
+    static, lag = found("inverse_static", 0.035), found("inverse_lag", 0.038)
+    (text,) = said(lag, static)
+    assert text.startswith("inverse_lag is further off than inverse_static, which compensates less: position 3.8 %")
+    assert said(static, found("inverse_lag", 0.0353)) == [], "alike"
+    assert said(found("inverse_static", 0.001), found("inverse_lag", 0.004)) == [], "fit"
+    assert said(static, found("inverse_lag", 0.03), found("feedback", 0.001)) == []
 
 
 def test_the_page_shows_the_criteria() -> None:

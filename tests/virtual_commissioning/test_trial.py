@@ -25,10 +25,10 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
-from hilserver.virtual_commissioning.before_arming import refusals
+from hilserver.virtual_commissioning.before_arming import examined, refusals
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
-from hilserver.virtual_commissioning.request import Request
+from hilserver.virtual_commissioning.request import Findings, Request
 from hilserver.virtual_commissioning.stand_in import stand_in
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, TrialResult, commission, run_cases
@@ -273,8 +273,18 @@ def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> No
     (said,) = refusals(Request(str(slow.file), slow.sources, ("feedback",), 210e5).rig(), ["feedback"])
     assert said.startswith("virtual commissioning: feedback: unfit. ")
     assert "Oscillation" in said
-    assert refusals(lift(), ["feedback", "manual"]) == []
-    assert refusals(slow, ["manual"]) == []
+    assert examined(lift(), ["feedback", "manual"]) == examined(slow, ["manual"]) == Findings()
+
+
+def test_before_arming_an_inaccurate_strategy_is_reported_and_not_refused() -> None:
+    """The valve passes a quarter less flow than is stated."""
+    flow = {"flow": "80 l/min", "drop": "35 bar", "per": "edge"}
+    found = examined(lift(of_valves(nominal_flow=flow)), ["prediction"])
+    (said,) = found.doubts
+    assert found.refusals == ()
+    assert said.startswith("virtual commissioning: prediction: ")
+    assert " Flow " in said
+    assert "hilserver check --run" in said
 
 
 def test_before_arming_the_work_cycle_runs_until_each_input_has_moved_both_ways() -> None:
