@@ -125,8 +125,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Wait until the program is there, which another process may be compiling."""
+    """Wait until the program is there, which another process may be compiling while tests are collected."""
     from hilserver.compiler.loading import is_built
+    from hilserver.compiler.programs import standard_program
+
+    if standard_program.cache_info().currsize:
+        raise pytest.UsageError("a test module loads the compiled program when it is imported: load it in its tests.")
 
     if session.config.getoption("--program") and not is_built():
         from hilserver.compiler.storing import build_once

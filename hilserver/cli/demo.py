@@ -103,7 +103,7 @@ async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
 
     supervisor = Supervisor(rig)
     task = asyncio.create_task(supervisor.run())
-    ready = asyncio.create_task(until_it_can_be_armed(supervisor))
+    ready = asyncio.create_task(supervisor.until_it_can_be_armed())
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     ready.cancel()
     if not task.done():
@@ -122,13 +122,6 @@ async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
     if supervisor.log_file is not None:
         await asyncio.to_thread(report, supervisor.log_file, output, rig.file)
     return code
-
-
-async def until_it_can_be_armed(supervisor: Supervisor) -> None:
-    """Wait until the server is ready and has simulated its circuit; a first start also compiles the program."""
-    await supervisor.ready.wait()
-    assert supervisor.check is not None
-    await supervisor.check.finished.wait()
 
 
 async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -> None:

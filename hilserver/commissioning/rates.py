@@ -152,9 +152,7 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
 
 async def _begin(supervisor: Supervisor) -> None:
     """Start the rig and its work cycle. Raises HilserverError if it refuses."""
-    await supervisor.ready.wait()
-    assert supervisor.check is not None
-    await supervisor.check.finished.wait()
+    await supervisor.until_it_can_be_armed()
     operator, deadline = supervisor.operator, time.monotonic() + PATIENCE
     assert operator is not None
     answer = await operator.execute(commands.Arm())

@@ -92,6 +92,12 @@ class Supervisor:
         """The log that is being written; another one after a restart of the recorder."""
         return self._recording.log_file if self._recording is not None else None
 
+    async def until_it_can_be_armed(self) -> None:
+        """Wait until it is ready and has simulated its circuit; a first start also compiles the program."""
+        await self.ready.wait()
+        assert self.check is not None
+        await self.check.finished.wait()
+
     def stop(self) -> None:
         """Request an orderly end: valves to null, safe values, log closed."""
         self._stop.set()

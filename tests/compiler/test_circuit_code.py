@@ -18,7 +18,7 @@ from hilserver.circuit.library import library_of, standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.compiler import circuit_code, compiled_program, specialising
+from hilserver.compiler import circuit_code, compiled_program, specialising, standard_program
 from hilserver.compiler.circuit_code import address, compile_for, compiled_file, running, with_code
 from hilserver.compiler.levels import levels
 from hilserver.compiler.loading import LEVEL_VARIABLE
@@ -31,7 +31,6 @@ from hilserver.toml import read_toml
 pytestmark = pytest.mark.slow
 
 CONFIG = Path(__file__).parents[2] / "config"
-PROGRAM = compiled_program(standard_library())
 
 
 @functools.cache
@@ -41,7 +40,7 @@ def ready(name: str) -> PackedCircuit:
 
 def with_own_code(packed: PackedCircuit) -> PackedCircuit:
     compile_for(packed.index)
-    made = with_code(packed, PROGRAM)
+    made = with_code(packed, standard_program())
     assert made.index[CODE] != 0
     return made
 
@@ -52,7 +51,10 @@ def test_a_circuit_with_code_of_its_own_does_the_same(name: str) -> None:
     packed = ready(name)
     inputs = tuple(value for value in packed.values if "." not in value and value != "t")
     made = with_own_code(packed)
-    assert run_freely(PROGRAM, made, 400, inputs).tobytes() == run_freely(PROGRAM, packed, 400, inputs).tobytes()
+    assert (
+        run_freely(standard_program(), made, 400, inputs).tobytes()
+        == run_freely(standard_program(), packed, 400, inputs).tobytes()
+    )
 
 
 def test_a_tick_that_looks_ahead_does_the_same() -> None:
@@ -82,9 +84,9 @@ def test_the_code_holds_for_other_values_of_the_circuit() -> None:
     made = with_own_code(rig.packed)
     value = rig.packed.value * np.linspace(0.99, 1.01, len(rig.packed.value))
     plain, other = replace(rig.packed, value=value), replace(made, value=value)
-    a, b = (run_freely(PROGRAM, packed, 200) for packed in (plain, other))
+    a, b = (run_freely(standard_program(), packed, 200) for packed in (plain, other))
     assert a.tobytes() == b.tobytes()
-    assert a.tobytes() != run_freely(PROGRAM, rig.packed, 200).tobytes()
+    assert a.tobytes() != run_freely(standard_program(), rig.packed, 200).tobytes()
 
 
 def test_components_of_the_user_are_called_by_it() -> None:
@@ -102,7 +104,7 @@ def test_components_of_the_user_are_called_by_it() -> None:
 def test_code_of_another_circuit_is_refused() -> None:
     file = compile_for(load_rig(CONFIG / "rigs/demo.toml").packed.index)
     with pytest.raises(HilserverError, match="the code of another circuit"):
-        address(ready("crane").index, PROGRAM, file)
+        address(ready("crane").index, standard_program(), file)
 
 
 def test_a_changed_file_in_the_cache_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -147,13 +149,13 @@ def test_a_run_takes_the_code_as_soon_as_it_pays(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(circuit_code, "_found", found)
     monkeypatch.setattr(circuit_code, "PAYS_AFTER", 1e-9)
     for _ in range(4):
-        with running(packed, PROGRAM) as index:
+        with running(packed, standard_program()) as index:
             assert index is packed.index
-            run_freely(PROGRAM, packed, 20)
+            run_freely(standard_program(), packed, 20)
     assert asked == [False, True]
     monkeypatch.setenv(circuit_code.SWITCH, "off")
     monkeypatch.setattr(circuit_code, "_uses", {})
-    with running(packed, PROGRAM) as index:
+    with running(packed, standard_program()) as index:
         assert index[CODE] == 0
     assert len(asked) == 2
 
@@ -167,6 +169,6 @@ def test_a_circuit_runs_on_where_it_cannot_be_compiled(
     caplog.set_level("INFO")
     monkeypatch.setattr(circuit_code, "_uses", {})
     monkeypatch.setattr(circuit_code, "compiled_file", broken)
-    with running(ready("verification"), PROGRAM) as index:
+    with running(ready("verification"), standard_program()) as index:
         assert index[CODE] == 0
     assert "The circuit runs without code of its own: no linker." in caplog.text
