@@ -24,6 +24,13 @@ LARGEST_LOSS = 1e10
 differences of which the Jacobian consists have no more."""
 
 
+def lists(ix: Indices, row: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Of a row of ELIMINATION: the number of its state, the places of its two lists, and of the next row."""
+    below = row + THREE
+    right = below + ix[row + ONE]
+    return ix[row], below, right, right + ix[row + TWO] + ONE
+
+
 def factorise_structure(ix: Indices, jacobian: Floats, factors: Floats, scale: float) -> None:
     """Factorise I + scale·J, both stored by columns; only entries of the structure are read and written.
 
@@ -33,9 +40,7 @@ def factorise_structure(ix: Indices, jacobian: Floats, factors: Floats, scale: f
     n = ix[N_STATES]
     row, end = ix[ELIMINATION], ix[ELIMINATION] + ix[N_ELIMINATION]
     while row < end:
-        p, below = ix[row], row + THREE
-        right = below + ix[row + ONE]
-        row = right + ix[row + TWO] + ONE
+        p, below, right, row = lists(ix, row)
         factors[p * n + p] = 1.0 + scale * jacobian[p * n + p]
         for k in range(below, right):
             factors[p * n + ix[k]] = scale * jacobian[p * n + ix[k]]
@@ -43,9 +48,7 @@ def factorise_structure(ix: Indices, jacobian: Floats, factors: Floats, scale: f
             factors[ix[k] * n + p] = scale * jacobian[ix[k] * n + p]
     row = ix[ELIMINATION]
     while row < end:
-        p, below = ix[row], row + THREE
-        right = below + ix[row + ONE]
-        row = right + ix[row + TWO] + ONE
+        p, below, right, row = lists(ix, row)
         reciprocal = 1.0 / factors[p * n + p]
         factors[p * n + p] = reciprocal
         for k in range(below, right):
@@ -62,17 +65,14 @@ def solve_structure(ix: Indices, factors: Floats, b: Floats) -> None:
     n = ix[N_STATES]
     row, end = ix[ELIMINATION], ix[ELIMINATION] + ix[N_ELIMINATION]
     while row < end:
-        p, below = ix[row], row + THREE
-        right = below + ix[row + ONE]
-        row = right + ix[row + TWO] + ONE
+        p, below, right, row = lists(ix, row)
         for k in range(below, right):
             b[ix[k]] -= factors[p * n + ix[k]] * b[p]
     while row > ix[ELIMINATION]:
         row -= ix[row - ONE]
-        p, below = ix[row], row + THREE
-        right = below + ix[row + ONE]
+        p, _, right, behind = lists(ix, row)
         x = b[p]
-        for k in range(right, right + ix[row + TWO]):
+        for k in range(right, behind - ONE):
             x -= factors[ix[k] * n + p] * b[ix[k]]
         b[p] = x * factors[p * n + p]
 

@@ -54,11 +54,6 @@ def examined(rig: Rig, strategies: Collection[str]) -> Findings:
     )
 
 
-def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
-    """Why a rig must not be armed with these strategies; see `examined`."""
-    return list(examined(rig, strategies).refusals)
-
-
 def is_doubtful(found: StrategyResult) -> bool:
     """Whether a figure of a strategy is not fit. (Where no case can be judged, there is nothing to report.)"""
     return found.verdict is not Suitability.FIT and any(each.judged for each in found.cases)

@@ -122,9 +122,9 @@ CHECK = f"""
 from pathlib import Path
 
 from hilserver.rig.build import load_rig
-from hilserver.virtual_commissioning.before_arming import refusals
+from hilserver.virtual_commissioning.before_arming import examined
 
-assert refusals(load_rig(Path("{ROOT}/config/rigs/lift.toml")), ["feedback"]) == []"""
+assert not examined(load_rig(Path("{ROOT}/config/rigs/lift.toml")), ["feedback"]).refusals"""
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from study_bench import EMPTYING, STUDY, written_study
+from study_bench import LEAKING, STUDY, leak, written_study
 
 from hilserver.circuit.library import Library, circuit_library
 from hilserver.components.base import Fluid
@@ -20,40 +20,7 @@ from hilserver.studies.own_calls import LOOKS, _NoReturnError, _Watch, ending_ow
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import prepared
 
-LEAK = """
-import time
-from hilserver.components.base import Component, Fluid, Parameters, kernel
-from hilserver.units import Number
-
-
-class Leak(Component):
-    type_name = "leak"
-    hydraulic = ("A", "B")
-    odd: Number = 1.0
-
-    def parameters(self, fluid: Fluid) -> Parameters:
-        if self.odd > 2.5:
-            try:
-                {hang}
-            except Exception:
-                pass
-        return {{"G": 1e-12 * self.odd}}
-
-
-@kernel(Leak)
-def leak(p_A, p_B, G):
-    q_B = G * (p_A - p_B)
-    q_A = -q_B
-    return q_A, q_B
-"""
-CIRCUIT = f"""
-library = ["own.py"]
-{EMPTYING}
-[components.leak]
-type = "leak"
-ports = {{ A = "vessel", B = "tank" }}
-odd = 2.0
-"""
+CIRCUIT = LEAKING.replace("odd = 1.0", "odd = 2.0")
 SLEEPS, COMPUTES = "time.sleep(100.0)", "while True: self.odd"
 
 
@@ -62,6 +29,12 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given up soon; without the main thread the tests would hang."""
     assert threading.current_thread() is threading.main_thread()
     monkeypatch.setattr(own_calls, "LIMIT", 0.5)
+
+
+def hanging(call: str, head: str = "import time") -> str:
+    """The file of a component that makes this call where ``odd`` is large, and does not let errors out."""
+    lines = f"if self.odd > 2.5:\n    try:\n        {call}\n    except Exception:\n        pass\n"
+    return leak(lines + 'return {"G": 1e-12 * self.odd}', head)
 
 
 def files(folder: Path, own: str, circuit: str = CIRCUIT, study: str = STUDY) -> Path:
@@ -77,10 +50,10 @@ def imported(folder: Path) -> Library:
 
 @pytest.mark.parametrize("hang", [SLEEPS, COMPUTES])
 def test_parameters_that_hang_when_a_study_is_read_are_named(hang: str, tmp_path: Path) -> None:
-    file = files(tmp_path, LEAK.format(hang=hang), CIRCUIT.replace("odd = 2.0", "odd = 3.0"))
+    file = files(tmp_path, hanging(hang), CIRCUIT.replace("odd = 2.0", "odd = 3.0"))
     imported(tmp_path)
     said = (
-        r"own\.py, line 15: Leak\.parameters\(\) of a component of type leak with odd = 3\.0 has not ended after 0\.5 s"
+        r"own\.py, line 14: Leak\.parameters\(\) of a component of type leak with odd = 3\.0 has not ended after 0\.5 s"
     )
     with pytest.raises(HilserverError, match=said):
         load_study(file)
@@ -88,10 +61,10 @@ def test_parameters_that_hang_when_a_study_is_read_are_named(hang: str, tmp_path
 
 def test_parameters_that_hang_with_other_values_when_a_study_is_prepared_are_named(tmp_path: Path) -> None:
     study = STUDY.replace('"capillary.nominal_flow.flow" = "± 20 %"', '"leak.odd" = "± 50 %"')
-    file = files(tmp_path, LEAK.format(hang=SLEEPS), study=study)
+    file = files(tmp_path, hanging(SLEEPS), study=study)
     imported(tmp_path)
     loaded = load_study(file)
-    with pytest.raises(HilserverError, match=r"own\.py, line 15: .* with odd = 3\.0 has not ended"):
+    with pytest.raises(HilserverError, match=r"own\.py, line 14: .* with odd = 3\.0 has not ended"):
         prepared(loaded)
 
 
@@ -102,7 +75,7 @@ def test_a_file_that_hangs_is_named(tmp_path: Path) -> None:
 
 def test_many_calls_are_not_one_long_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked at every 0.4 s: two calls, the second of which does not end."""
-    files(tmp_path, LEAK.format(hang="calls.append(sys._getframe())").replace("import time", "import sys\ncalls = []"))
+    files(tmp_path, hanging("calls.append(sys._getframe())", head="import sys\ncalls = []"))
     library = imported(tmp_path)
     kind: Any = library.types["leak"]
     for odd in (3.0, 4.0):

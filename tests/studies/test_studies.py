@@ -13,7 +13,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from study_bench import CONDUCTANCE, EMPTYING, STUDY, FunctionSubject, deadly, ishigami, pressure, written_study
+from study_bench import (
+    CONDUCTANCE,
+    EMPTYING,
+    LEAKING,
+    STUDY,
+    FunctionSubject,
+    deadly,
+    ishigami,
+    leak,
+    pressure,
+    written_study,
+)
 
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
@@ -297,41 +308,13 @@ def test_a_variant_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     assert all("aborted" in reason for reason in result.failures().values())
 
 
-WITH_A_PART_OF_ONE_S_OWN = f"""library = ["own.py"]
-{EMPTYING}
-[components.leak]
-type = "leak"
-ports = {{ A = "vessel", B = "tank" }}
-"""
-OWN = """
-from hilserver.components.base import Component, Fluid, Parameters, kernel
-from hilserver.units import Number
-
-
-class Leak(Component):
-    type_name = "leak"
-    hydraulic = ("A", "B")
-    odd: Number = 1.0
-
-    def parameters(self, fluid: Fluid) -> Parameters:
-        return {"G": 1e-12 / (self.odd - 2.0)}
-
-
-@kernel(Leak)
-def leak(p_A, p_B, G):
-    q_B = G * (p_A - p_B)
-    q_A = -q_B
-    return q_A, q_B
-"""
-
-
 def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(tmp_path: Path) -> None:
     """Of a study in one process, which goes on; reasons that differ in numbers only are one. A repetition names it."""
-    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.py").write_text(leak('return {"G": 1e-12 / (self.odd - 2.0)}'))
     vary = '"leak.odd" = { value = 1.0, steps = [1.0, 2.0] }\n"vessel.volume" = { from = "-1 l", to = "4 l" }'
     text = STUDY[: STUDY.index("[vary]")].replace("latin_hypercube", "grid").replace("samples = 40", "levels = 6")
     text += f'[vary]\n{vary}\n[figures]\nend = "final(vessel.p)"\n'
-    study = load_study(written_study(tmp_path, text, WITH_A_PART_OF_ONE_S_OWN))
+    study = load_study(written_study(tmp_path, text, LEAKING))
     result = run_study(study, tmp_path / "out")
     odd, volume = result.column("leak.odd"), result.column("vessel.volume")
     assert result.failures().keys() == set(np.flatnonzero((odd == 2.0) | (volume <= 0.0)).tolist())

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,14 @@ nominal_flow = { flow = "2 l/min", drop = "100 bar" }
 [nodes.vessel]
 pressure = "100 bar"
 """
+LEAKING = f"""library = ["own.py"]
+{EMPTYING}
+[components.leak]
+type = "leak"
+ports = {{ A = "vessel", B = "tank" }}
+odd = 1.0
+"""
+"""The same with a component of the user's, which `leak` writes."""
 BULK_MODULUS, VOLUME, CONDUCTANCE, START = 1.5e9, 2e-3, 2.0 / 6e4 / 100e5, 100e5
 STUDY = """
 circuit = "emptying.toml"
@@ -50,6 +59,30 @@ samples = 40
 [figures]
 end = "final(vessel.p)"
 mean = "mean(vessel.p)"
+"""
+
+
+def leak(parameters: str, head: str = "") -> str:
+    """The file of a component with these lines as its ``parameters()``, and ``head`` before all others."""
+    return f"""{head}
+from hilserver.components.base import Component, Fluid, Parameters, kernel
+from hilserver.units import Number
+
+
+class Leak(Component):
+    type_name = "leak"
+    hydraulic = ("A", "B")
+    odd: Number = 1.0
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+{indent(parameters, " " * 8)}
+
+
+@kernel(Leak)
+def leak(p_A, p_B, G):
+    q_B = G * (p_A - p_B)
+    q_A = -q_B
+    return q_A, q_B
 """
 
 

@@ -18,7 +18,7 @@ from port_family import CLOSED, SOURCE, Case, Ready, closed
 from port_sizes import SIZES, STANDSTILLS
 
 from hilserver.circuit.library import standard_library
-from hilserver.virtual_commissioning.before_arming import examined, refusals
+from hilserver.virtual_commissioning.before_arming import examined
 
 pytestmark = pytest.mark.slow
 
@@ -174,12 +174,12 @@ def test_a_strategy_that_oscillates_is_refused_before_arming(case: Case | Ready,
     """`lowering` oscillates while it lifts, in the eighth second of its cycle."""
     judged = found(case, strategy)
     assert judged.tripped or judged.noise > UNSTEADY
-    assert refusals(case.rig(), [strategy])
+    assert examined(case.rig(), [strategy]).refusals
 
 
 @pytest.mark.parametrize("case", [*TWO[::4], Ready("lowering")], ids=str)
 def test_a_strategy_that_holds_everything_is_not_refused(case: Case | Ready) -> None:
-    assert refusals(case.rig(), [FEEDBACK]) == []
+    assert not examined(case.rig(), [FEEDBACK]).refusals
 
 
 @pytest.mark.parametrize(("case", "strategy", "lower", "figure"), REPORTED, ids=str)

@@ -25,7 +25,7 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
-from hilserver.virtual_commissioning.before_arming import examined, refusals
+from hilserver.virtual_commissioning.before_arming import examined
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.request import Findings, Request
@@ -270,7 +270,7 @@ def test_assumed_values_are_named_with_their_keys(changes: dict[str, Any], key: 
 
 def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> None:
     slow = slow_lift(20.0, "feedback")
-    (said,) = refusals(Request(str(slow.file), slow.sources, ("feedback",), 210e5).rig(), ["feedback"])
+    (said,) = examined(Request(str(slow.file), slow.sources, ("feedback",), 210e5).rig(), ["feedback"]).refusals
     assert said.startswith("virtual commissioning: feedback: unfit. ")
     assert "Oscillation" in said
     assert examined(lift(), ["feedback", "manual"]) == examined(slow, ["manual"]) == Findings()
@@ -309,10 +309,10 @@ def test_before_arming_the_work_cycle_runs_until_each_input_has_moved_both_ways(
 
 def test_before_arming_it_is_the_circuit_that_runs_now() -> None:
     rig, bad = lowering(), floating()
-    (said,) = refusals(bad, ["feedback"])
+    (said,) = examined(bad, ["feedback"]).refusals
     assert "Drift" in said
     now = Request(str(bad.file), {**bad.sources, "circuit": rig.circuit.source}, ("feedback",))
-    assert refusals(now.rig(), now.strategies) != [said]
+    assert examined(now.rig(), now.strategies).refusals != (said,)
 
 
 # --- command line -----------------------------------------------------------------------------------------------------
