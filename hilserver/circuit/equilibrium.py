@@ -12,6 +12,9 @@ SETTLED = 1e-6
 """Scaled rate, in typical sizes per second, below which a state counts as at rest."""
 MAX_STEPS = 10_000
 FIRST_STEP, SHORTEST_STEP, LONGEST_STEP = 1e-4, 1e-6, 1e5
+LONGEST_TIME = 1e7
+"""Seconds that are simulated at most: a circuit that still moves after months does so for ever, such as a chamber that
+loses oil although it is void."""
 TOLERANCE = 1e-3
 """Of a step: the largest difference from two half steps, as a part of typical size and value."""
 
@@ -28,7 +31,7 @@ def find_rest(
     n = ix[N_STATES]
     for i in range(n):
         rates[i] = inf
-    h = FIRST_STEP
+    h, time = FIRST_STEP, 0.0
     for _ in range(MAX_STEPS):
         for i in range(len(z)):
             whole[i] = halves[i] = z[i]
@@ -40,13 +43,13 @@ def find_rest(
             continue
         if error == inf:
             return
-        fastest = 0.0
+        fastest, time = 0.0, time + h
         for i in range(len(z)):
             z[i] = halves[i]
         for i in range(n):
             rates[i] = work[i] / val[ix[SCALE] + i]
             fastest = max(fastest, abs(rates[i]))
-        if fastest < SETTLED:
+        if fastest < SETTLED or time > LONGEST_TIME:
             return
         h = min(h * min(4.0, 0.9 / max(error, 1e-6) ** (1.0 / 3.0)), LONGEST_STEP)
 
