@@ -6,7 +6,6 @@ differentiation formulas of variable order and step; :func:`run_halves` shares a
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -16,10 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from hilserver.bench import chain_halves, chain_steps
-from hilserver.bench.chain_halves import COUNTER, Half
-from hilserver.compiler.linking import just_in_time
+from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
+from hilserver.mechanics.chain_halves import COUNTER, Half
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 
@@ -43,14 +41,8 @@ class ChainRun:
     """Evaluations of the equations of motion."""
 
 
-@functools.cache
-def chain_program() -> Any:
-    """The compiled equations of motion, with the integrators of these runs."""
-    return just_in_time([chain_steps, chain_halves])
-
-
 def run_fixed(
-    program: Any, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, effort: Efforts | None = None
+    program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, effort: Efforts | None = None
 ) -> ChainRun:
     """Integrate by the classical Runge-Kutta method with steps of ``h`` s, as in real time.
 
@@ -58,18 +50,18 @@ def run_fixed(
     """
     steps = round(seconds / h)
     efforts = _no_efforts(tree) if effort is None else np.array(effort(0.5 * h * np.arange(2.0 * steps + 1.0)))
-    none, states, at = np.zeros(len(tree.mechanism.actuators)), np.zeros((steps // every + 1, len(y))), y.copy()
-    program.advance_chain(tree.chain(), y.copy(), efforts, none, h, 1, 1, np.zeros((2, len(y))))  # compiled
+    none, states, gap = np.zeros(len(tree.mechanism.actuators)), np.zeros((steps // every + 1, len(y))), np.zeros(1)
+    advance = program.advance_chain.bound(tree.chain(), y.copy(), efforts, none, h, steps, every, states, gap)
     begin = time.process_time()
-    gap = program.advance_chain(tree.chain(), at, efforts, none, h, steps, every, states)
+    advance()
     cpu = time.process_time() - begin
     if not np.isfinite(states).all():
         raise HilserverError(f"the run diverged with steps of {h:g} s: choose a smaller step.")
-    return ChainRun(_times(h * every, len(states)), states, gap, cpu, 4 * steps)
+    return ChainRun(_times(h * every, len(states)), states, float(gap[0]), cpu, 4 * steps)
 
 
 def run_bdf(
-    program: Any,
+    program: Program,
     tree: Tree,
     y: Floats,
     seconds: float,
@@ -90,10 +82,9 @@ def run_bdf(
 
     def rates(t: float, at: Floats) -> Floats:
         program.load_chain(c, nothing if effort is None else effort(np.array([t]))[0], none)
-        program.chain_rates(c, at, rate)
+        program.chain_rates(c, np.ascontiguousarray(at), rate)
         return rate.copy()
 
-    rates(0.0, y)  # compiled
     times = _times(output_step, round(seconds / output_step) + 1)
     begin = time.process_time()
     found: Any = solve_ivp(rates, (0.0, times[-1]), y, method="BDF", t_eval=times, rtol=rtol, atol=atol)
@@ -101,11 +92,12 @@ def run_bdf(
     if not found.success:
         raise HilserverError(f"BDF failed at {found.t[-1]:g} s: {found.message}")
     states = np.ascontiguousarray(found.y.T)
-    gap = max(float(program.measure_gaps(c, state)) for state in states)
-    return ChainRun(times, states, gap, cpu, int(found.nfev))
+    gaps = np.zeros(len(states))
+    program.measure_all_gaps(c, states, gaps)
+    return ChainRun(times, states, float(gaps.max()), cpu, int(found.nfev))
 
 
-def run_halves(program: Any, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
+def run_halves(program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
     """Integrate as ``run_fixed`` does, in two threads, one per half of the loop.
 
     Raises HilserverError if only one branch starts at the ground, the run diverges, or a thread is starved of
@@ -119,27 +111,26 @@ def run_halves(program: Any, tree: Tree, y: Floats, seconds: float, h: float, ev
     states[0] = y
     flags = np.zeros(2 * COUNTER, dtype=np.int64)
     n, places = chains[0].n, [tree.place(1), tree.place(split), tree.n_coordinates]
-    results = [0.0, 0.0]
+    largest = np.zeros((2, 1))
 
-    def half(side: int, steps: int) -> None:
+    def half(side: int) -> None:
         begin, end = (1, split) if side == 0 else (split, n)
         own = [places[side], places[side + 1], tree.n_coordinates + begin - 1, tree.n_coordinates + end - 1]
         share = Half(side, begin, end, np.array(own), chains[1 - side].d, flags, exchange)
-        results[side] = program.advance_half(chains[side], share, y.copy(), h, steps, every, states)
+        program.advance_half(chains[side], share, y.copy(), h, steps, every, states, largest[side])
 
     for c in chains:
         program.load_chain(c, none, none)
-    half(0, 0)  # compiled
-    threads = [threading.Thread(target=half, args=(side, steps)) for side in (0, 1)]
+    threads = [threading.Thread(target=half, args=(side,)) for side in (0, 1)]
     begun = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     elapsed = time.perf_counter() - begun
-    if min(results) < 0.0 or not np.isfinite(states).all():
+    if largest.min() < 0.0 or not np.isfinite(states).all():
         raise HilserverError(f"the run diverged with steps of {h:g} s, or a thread was starved of processor time.")
-    return ChainRun(_times(h * every, len(states)), states, max(results), elapsed, 4 * steps)
+    return ChainRun(_times(h * every, len(states)), states, float(largest.max()), elapsed, 4 * steps)
 
 
 def _times(step: float, count: int) -> Floats:

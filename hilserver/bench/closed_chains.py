@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from hilserver.bench.chain_runs import ChainRun, chain_program, run_bdf, run_fixed, run_halves
+from hilserver.bench.chain_runs import ChainRun, run_bdf, run_fixed, run_halves
 from hilserver.bench.generated_loop import generated_loop
+from hilserver.circuit.program import Program
+from hilserver.compiler import standard_program
 from hilserver.errors import HilserverError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -66,7 +67,7 @@ class Cost:
 
 def slider_crank(file: Path, durations: Sequence[int] = tuple(SOURCE)) -> Document:
     """Cost of the spatial slider-crank of a mechanism file over simulated time, compared with the source."""
-    program, tree = chain_program(), tree_of(read_mechanism(read_toml(file), str(file)))
+    program, tree = standard_program(), tree_of(read_mechanism(read_toml(file), str(file)))
     y = start_of(tree)
     steps = (1e-2, 1e-3)
     run_bdf(program, tree, y, 0.1, 1e-2, torque)  # loads scipy
@@ -114,7 +115,7 @@ def _accuracy(name: str, run: ChainRun, shaft: int, exact: float) -> tuple[str, 
 
 def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECONDS, bursts: int = BURSTS) -> Document:
     """Cost, accuracy, closure and speed-up by two threads of the generated loop over the number of its joints."""
-    program, numbers = chain_program(), sorted(set(joints))
+    program, numbers = standard_program(), sorted(set(joints))
     costs = {n: _costs(program, tree_of(generated_loop(n)), seconds) for n in numbers}
     per_second = {n: found[1].cpu / seconds for n, found in costs.items() if found[1] is not None}
     pairs = {n: one_and_two(program, tree_of(generated_loop(n)), bursts) for n in numbers}
@@ -144,7 +145,7 @@ def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECOND
     )
 
 
-def _costs(program: Any, tree: Tree, seconds: float) -> tuple[Cost | None, Cost | None, Cost | None]:
+def _costs(program: Program, tree: Tree, seconds: float) -> tuple[Cost | None, Cost | None, Cost | None]:
     """Costs of RK4 with steps of 10 ms and 1 ms, and of BDF; None if a run diverged or was not made."""
     y = start_of(tree)
 
@@ -166,7 +167,7 @@ def _costs(program: Any, tree: Tree, seconds: float) -> tuple[Cost | None, Cost 
     )
 
 
-def one_and_two(program: Any, tree: Tree, bursts: int) -> tuple[float, float]:
+def one_and_two(program: Program, tree: Tree, bursts: int) -> tuple[float, float]:
     """Seconds per evaluation with one thread, and with two."""
     y, h = start_of(tree), 1e-3
     once = run_fixed(program, tree, y, 20 * h, h, 20)

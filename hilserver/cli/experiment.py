@@ -55,7 +55,6 @@ def slider_crank(
     out: Folder = Path("reports"),
 ) -> None:
     """The spatial slider-crank of the article on closed chains: cost over simulated time, with steps of 10 and 1 ms."""
-    _needs_compiler()
     from hilserver.bench.closed_chains import SOURCE
     from hilserver.bench.closed_chains import slider_crank as run
     from hilserver.cli.examples import example
@@ -73,21 +72,9 @@ def loop(
     out: Folder = Path("reports"),
 ) -> None:
     """The generated loop of the article on closed chains: cost, closure, accuracy, gain by two threads over n."""
-    _needs_compiler()
     from hilserver.bench.closed_chains import JOINTS, generated_loops
 
     _publish(generated_loops(joints or JOINTS, seconds), out, "loop")
-
-
-def _needs_compiler() -> None:
-    """Raises HilserverError if Numba is not installed: these experiments compile integrators of their own."""
-    from importlib.util import find_spec
-
-    from hilserver.errors import HilserverError
-
-    if find_spec("numba") is None:
-        text = "compiles integrators of its own and needs Numba: pip install 'hilserver[own-components]'"
-        raise HilserverError(f"this experiment {text}.")
 
 
 def _publish(document: Document, out: Path, stem: str) -> None:

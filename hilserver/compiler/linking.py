@@ -12,16 +12,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numba
 
 from hilserver.circuit import dispatch, elimination, engine, equilibrium, integrators, linearisation, rosenbrock
-from hilserver.circuit.library import Library, standard_library
+from hilserver.circuit.library import Library
 from hilserver.compiler.lowering import register_marks
-from hilserver.mechanics import equations
+from hilserver.mechanics import chain_halves, chain_steps, equations
 from hilserver.tick import circuit, lockstep, plant, tick
 from hilserver.tick.program import OWN_KERNEL
 
@@ -42,7 +41,7 @@ CORE: tuple[ModuleType, ...] = (
     integrators,
     equilibrium,
 )
-LINKED: tuple[ModuleType, ...] = (*CORE, circuit, tick, plant, lockstep)
+LINKED: tuple[ModuleType, ...] = (*CORE, chain_steps, chain_halves, circuit, tick, plant, lockstep)
 """Modules whose functions are compiled as parts of a program: those that call ``evaluate``, and the mechanisms, whose
 functions are too large for a copy in each caller. They access functions of other modules by ordinary imports."""
 CIRCUIT_CODE = "hilserver_circuit_code"
@@ -64,9 +63,7 @@ def _run_code(ix, val, z, y, work, chambers, n_steps, h):  # type: ignore[no-unt
         raise ArithmeticError
 
 
-def linked(
-    library: Library, name: str, folder: Path, modules: Sequence[ModuleType] = (), options: Mapping[str, Any] = {}
-) -> dict[str, Any]:
+def linked(library: Library, name: str, folder: Path, options: Mapping[str, Any] = {}) -> dict[str, Any]:
     """The functions of all linked modules by name, each to be compiled by Numba at its first call.
 
     ``name`` must be unique in the process: it becomes part of the full names of the functions, by which Numba's linker
@@ -83,7 +80,7 @@ def linked(
         vars(generated).update(made)
         made["run_code"] = numba.njit(_run_code, **HEAPLESS, **options)
         given = {item: made[each] for each, item in vars(engine).items() if each in made}
-        return made | _link([*LINKED, *modules], given, name, options)
+        return made | _link(LINKED, given, name, options)
 
 
 def _link(
@@ -110,17 +107,6 @@ def _link(
     for scope in scopes.values():
         scope.update({name: made[item] for name, item in scope.items() if inspect.isfunction(item) and item in made})
     return found
-
-
-def just_in_time(modules: Sequence[ModuleType]) -> SimpleNamespace:
-    """The linked functions together with those of further modules, compiled by Numba at their first call.
-
-    For experiments whose functions are not part of the program. The machine code is not cached: it would be written
-    whenever a function is called for the first time, so that nobody could seal it (compiler/seal.py).
-    """
-    name = "_".join(module.__name__.rpartition(".")[2] for module in modules)
-    with TemporaryDirectory(prefix="hilserver-experiment-") as folder:
-        return SimpleNamespace(**linked(standard_library(), name, Path(folder), modules))
 
 
 @contextlib.contextmanager

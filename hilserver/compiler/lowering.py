@@ -44,6 +44,10 @@ def register_marks() -> None:
             _compile_as_matrix(mark.function)
         elif mark.how is Compile.CELLS:
             _compile_as_cells(mark.function)
+        elif mark.how is Compile.ACQUIRE:
+            _compile_as_acquire(mark.function)
+        elif mark.how is Compile.RELEASE:
+            _compile_as_release(mark.function)
         else:
             arrays = {"_nrt": True} if mark.how is Compile.ARRAYS else {}
             register: Any = register_jitable(no_cfunc_wrapper=True, **arrays)
@@ -98,6 +102,31 @@ def _compile_as_matrix(find: Any) -> None:
         made = context.make_array(array)(context, builder)
         populate_array(made, cells.data, [lines, columns], [builder.mul(columns, size), size], size, None)
         return made._getvalue()
+
+
+def _compile_as_acquire(find: Any) -> None:
+    """Compile ``find(array, place)`` as an atomic load."""
+    type_callable(find)(lambda context: lambda array, place: types.int64)
+
+    @lower_builtin(find, types.Array, types.Integer)
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load_atomic(_cell(context, builder, sig, args), ordering="acquire", align=CELL)
+
+
+def _compile_as_release(write: Any) -> None:
+    """Compile ``write(array, place, value)`` as an atomic store."""
+    type_callable(write)(lambda context: lambda array, place, value: types.none)
+
+    @lower_builtin(write, types.Array, types.Integer, types.Integer)
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], _cell(context, builder, sig, args), ordering="release", align=CELL)
+        return context.get_dummy_value()
+
+
+def _cell(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Address of a cell, of the array and the place that a call begins with."""
+    cells = context.make_array(sig.args[0])(context, builder, args[0])
+    return builder.gep(cells.data, [context.cast(builder, args[1], sig.args[1], types.intp)])
 
 
 @lower_cast(types.IntEnumMember, types.Float)

@@ -21,6 +21,8 @@ class Compile(Enum):
     ADDRESS = "as the address of a record, without a call"
     MATRIX = "as an array of two dimensions on the memory of another, without a call"
     CELLS = "as the cells of a record, without a copy"
+    ACQUIRE = "as an atomic load of a cell, after which others' writes are seen"
+    RELEASE = "as an atomic store to a cell, before which own writes are seen"
 
 
 @dataclass(frozen=True)

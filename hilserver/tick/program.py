@@ -10,6 +10,7 @@ import numpy as np
 from hilserver.circuit import engine, equilibrium, integrators
 from hilserver.circuit.integrators import work_size
 from hilserver.circuit.pack import PackedCircuit
+from hilserver.mechanics import chain_halves, chain_steps, recursion
 from hilserver.numerics import riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.tick import circuit, hybrid, lockstep, plant, tick, timed
@@ -41,6 +42,11 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     valve_record.spool_way,
     valve_record.shares_of,
     valve_record.mean_shares_of,
+    recursion.load_chain,
+    recursion.chain_rates,
+    chain_steps.advance_chain,
+    chain_steps.measure_all_gaps,
+    chain_halves.advance_half,
 )
 """The functions that can be called from Python, in compiled form, as functions of the program with the same name."""
 OWN_KERNEL, OWN_TABLE = "hilserver_own_kernel", "hilserver_own_kernels"

@@ -21,8 +21,7 @@ from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.library import Library, standard_library
 from hilserver.circuit.model import read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.compiler import compiled_program
-from hilserver.compiler.linking import linked
+from hilserver.compiler import compiled_program, linking
 from hilserver.compiler.own import fingerprint_of
 from hilserver.components.base import Component
 from hilserver.errors import ConfigurationError
@@ -393,8 +392,9 @@ def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest
     module.__file__ = str(file)
     monkeypatch.setitem(sys.modules, "other", module)
     loader.exec_module(module)
+    monkeypatch.setattr(linking, "LINKED", (*linking.LINKED, module))
     with pytest.raises(TypeError, match="other: another linked module has a function advance: rename one"):
-        linked(standard_library(), "test", tmp_path, [module])
+        linking.linked(standard_library(), "test", tmp_path)
 
 
 def test_a_program_has_only_its_own_functions() -> None:

@@ -11,11 +11,12 @@ from chain_bench import G, Pose, bar_chain, body, constraints, joint, mechanism,
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from hilserver.bench.chain_runs import chain_program
+from hilserver.compiler import standard_program
 from hilserver.mechanics.chain import ACCELERATION, PRISMATIC
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.geometry import extent, tensor
 from hilserver.mechanics.initial import start_of
+from hilserver.mechanics.kinematics import measure_actuators
 from hilserver.mechanics.model import (
     GROUND,
     Linear,
@@ -24,13 +25,14 @@ from hilserver.mechanics.model import (
     Spherical,
 )
 from hilserver.mechanics.position import close, closure_jacobian, displace, kinematics_of
+from hilserver.mechanics.recursion import chain_energy
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return chain_program()
+    return standard_program()
 
 
 def spatial_mechanism() -> Mechanism:
@@ -155,7 +157,7 @@ def test_actuator_power_is_force_times_measured_speed(program: Any, moving: tupl
     place, speed = np.zeros(2), np.zeros(2)
     with_force, _ = rates(program, tree, y, np.array([1.0, 0.0]))
     c = kinematics_of(tree, y)
-    program.measure_actuators(c, y, place, speed)
+    measure_actuators(c, y, place, speed)
     cylinder, pose, m = tree.mechanism.actuators["cylinder"], pose_of(tree, y), tree.mechanism
     assert isinstance(cylinder, Linear)
     later = [
@@ -181,7 +183,7 @@ def test_masses_at_the_actuators(program: Any, moving: tuple[Tree, Floats]) -> N
 
     def speeds(at: Floats) -> Floats:
         place, speed, c = np.zeros(2), np.zeros(2), kinematics_of(tree, at)
-        program.measure_actuators(c, at, place, speed)
+        measure_actuators(c, at, place, speed)
         return speed
 
     e = 1e-5
@@ -195,7 +197,7 @@ def test_masses_at_the_actuators(program: Any, moving: tuple[Tree, Floats]) -> N
 def test_spatial_loops_keep_their_energy_and_stay_closed(program: Any, moving: tuple[Tree, Floats]) -> None:
     tree, y = moving
     states, gap = run(program, tree, y, 2.0, every=100)
-    energies = [program.chain_energy(tree.chain(), at) for at in states]
+    energies = [chain_energy(tree.chain(), at) for at in states]
     assert gap < 1e-8
     assert np.ptp(energies) < 1e-5 * (max(energies) - min(0.0, *energies))
     quaternions = [at[tree.place(i) : tree.place(i) + 4] for at in states for i in balls(tree)]

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from chain_bench import bar_chain, mechanism
 
-from hilserver.bench.chain_runs import chain_program, run_bdf, run_fixed, run_halves
+from hilserver.bench.chain_runs import run_bdf, run_fixed, run_halves
 from hilserver.bench.closed_chains import generated_loops, slider_crank
 from hilserver.bench.generated_loop import generated_loop
+from hilserver.compiler import standard_program
 from hilserver.errors import HilserverError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -23,7 +24,7 @@ CRANK = Path(__file__).parents[2] / "config/mechanisms/spatial_slider_crank.toml
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return chain_program()
+    return standard_program()
 
 
 def test_two_threads_share_a_loop(program: Any) -> None:

@@ -10,8 +10,8 @@ import pytest
 from chain_bench import READY, G, body, constraints, joint, mechanism, pose_of, ring, run
 from scipy.spatial.transform import Rotation
 
-from hilserver.bench.chain_runs import chain_program
 from hilserver.bench.generated_loop import generated_loop, loop_table
+from hilserver.compiler import standard_program
 from hilserver.mechanics.chain import PRISMATIC
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.geometry import extent
@@ -21,13 +21,14 @@ from hilserver.mechanics.model import (
     Mechanism,
 )
 from hilserver.mechanics.position import closure_jacobian, poses
+from hilserver.mechanics.recursion import chain_energy
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return chain_program()
+    return standard_program()
 
 
 def hexapod() -> Mechanism:
@@ -61,7 +62,7 @@ def test_a_hexapod(program: Any) -> None:
     units = [extent(tree.mechanism) if link.kind == PRISMATIC else 1.0 for link in tree.links]
     y[tree.n_coordinates :] = 0.5 * np.linalg.svd(closure_jacobian(tree, y))[2][-1] * units
     states, gap = run(program, tree, y, 1.0, every=50)
-    energies = [program.chain_energy(tree.chain(), at) for at in states]
+    energies = [chain_energy(tree.chain(), at) for at in states]
     heights = [poses(tree, at)["platform"][1][2] for at in states]
     assert np.ptp(heights) * 20.0 * G > 50.0
     assert np.ptp(energies) < 1e-6
@@ -83,7 +84,7 @@ def test_generated_loops_at_1_ms(program: Any, n: int) -> None:
     assert coarse[:, : tree.n_coordinates] == pytest.approx(fine[:, : tree.n_coordinates], abs=1e-4)
     assert np.abs(fine[-1, tree.n_coordinates :]).max() > 0.1
     assert gap < 1e-6
-    energies = [program.chain_energy(tree.chain(), at) for at in coarse]
+    energies = [chain_energy(tree.chain(), at) for at in coarse]
     assert np.ptp(energies) < 1e-6
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from chain_bench import bar_chain, joint, mechanism, read, run
 
-from hilserver.bench.chain_runs import chain_program
 from hilserver.bench.generated_loop import loop_table
+from hilserver.compiler import standard_program
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -21,7 +21,7 @@ from hilserver.mechanics.model import (
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return chain_program()
+    return standard_program()
 
 
 def test_starts_are_reached(program: Any) -> None:

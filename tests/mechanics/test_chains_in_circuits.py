@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 from chain_bench import BALL
 from component_bench import Bench
-from numba.core.caching import FunctionCache
-from numba.core.dispatcher import Dispatcher
 from scipy.integrate import solve_ivp
 
-import hilserver
-from hilserver.bench.chain_runs import chain_program, run_fixed
+from hilserver.bench.chain_runs import run_fixed
+from hilserver.compiler import standard_program
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -125,7 +122,7 @@ def test_a_chain_in_space_by_a_circuit_and_by_itself() -> None:
         return np.full((len(times), 1), 0.01)
 
     tree = tree_of(read_mechanism(definition))
-    alone = run_fixed(chain_program(), tree, start_of(tree), 1.0, 1e-3, effort=course)
+    alone = run_fixed(standard_program(), tree, start_of(tree), 1.0, 1e-3, effort=course)
     shaft = tree.coordinate_names().index("shaft")
     assert angles["m.shaft.angle"] == pytest.approx(alone.states[1:, shaft], abs=1e-6)
     assert angles["crank_torque.phi"] == pytest.approx(angles["m.shaft.angle"], abs=1e-8)  # integrated by itself
@@ -163,16 +160,3 @@ def test_a_planar_linkage_with_its_pins_all_driven_is_refused() -> None:
     definition["actuators"] = {f"motor_{name}": {"type": "rotary", "joint": name} for name in definition["joints"]}
     with pytest.raises(ConfigurationError, match=r"actuators\.motor_.*\.joint: every joint of this loop is driven"):
         Bench(circuit(definition, {"substeps": 1}))
-
-
-def test_no_machine_code_of_experiments_is_kept() -> None:
-    """Neither beside the sources, where it would be used when a function in another file changes, nor unsealed."""
-    chain_program()
-    gc.unfreeze()  # what other modules have left is looked at too
-    dispatchers = [each for each in gc.get_objects() if issubclass(type(each), Dispatcher)]
-    experiments = {"recursive_rates", "chain_rates", "planar_rates", "advance"}
-    assert experiments <= {each.py_func.__name__ for each in dispatchers}
-    kept = {each.py_func.__name__: each._cache.cache_path for each in dispatchers if type(each._cache) is FunctionCache}
-    assert not experiments & kept.keys()
-    sources = Path(hilserver.__file__).parent
-    assert {name for name, path in kept.items() if Path(path).is_relative_to(sources)} == set()

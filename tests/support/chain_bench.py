@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from hilserver.circuit.program import Program
 from hilserver.mechanics.chain import MOTION, ORIGIN, ROTATION, VELOCITY
 from hilserver.mechanics.model import (
     GROUND,
@@ -84,7 +85,7 @@ def ring(n: int, side: float = 0.2) -> Mechanism:
 
 
 def run(
-    program: Any,
+    program: Program,
     tree: Tree,
     y: Floats,
     seconds: float,
@@ -95,14 +96,14 @@ def run(
     """States after each ``every`` steps, and the largest gap."""
     steps = round(seconds / h)
     states = np.zeros((steps // every + 1, len(y)))
-    none = np.zeros((1, len(tree.mechanism.actuators)))
-    gap = program.advance_chain(
-        tree.chain(), y.copy(), none if effort is None else effort, none[0], h, steps, every, states
+    none, gap = np.zeros((1, len(tree.mechanism.actuators))), np.zeros(1)
+    program.advance_chain(
+        tree.chain(), y.copy(), none if effort is None else effort, none[0], h, steps, every, states, gap
     )
-    return states, gap
+    return states, float(gap[0])
 
 
-def rates(program: Any, tree: Tree, y: Floats, effort: Floats, mass: Floats | None = None) -> tuple[Floats, Floats]:
+def rates(program: Program, tree: Tree, y: Floats, effort: Floats, mass: Floats | None = None) -> tuple[Floats, Floats]:
     """d/dt of the state, and the links' motion."""
     c, found = tree.chain(), np.zeros_like(y)
     program.load_chain(c, effort, np.zeros_like(effort) if mass is None else mass)

@@ -12,12 +12,7 @@ Source of the idea: [Closed chains] ch. 3 (two processors, messages).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numba
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from typing import NamedTuple
 
 from hilserver.mechanics.articulated import (
     accelerate_links,
@@ -45,7 +40,8 @@ from hilserver.mechanics.kinematics import (
     normalise_chain,
     place_links,
 )
-from hilserver.numerics.arrays import Floats, Integers, signed
+from hilserver.numerics.arrays import Floats, Integers, Matrix, signed
+from hilserver.numerics.shared_memory import load_acquire, store_release
 
 COUNTER = 16
 """Entries between the two threads' counters: two cache lines."""
@@ -66,37 +62,6 @@ class Half(NamedTuple):
     flags: Integers
     """The counters by which the threads synchronise."""
     exchange: Floats
-
-
-def _load_acquire(context: Any, array: Any, place: Any) -> Any:
-    """load_acquire(array, place): a value of another thread, with everything that it wrote before."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature, arguments)
-        return builder.load_atomic(pointer, ordering="acquire", align=8)
-
-    return numba.int64(array, numba.int64), generate
-
-
-def _store_release(context: Any, array: Any, place: Any, value: Any) -> Any:
-    """store_release(array, place, value): publish a value, with everything that was written before."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature, arguments)
-        builder.store_atomic(arguments[2], pointer, ordering="release", align=8)
-        return context.get_dummy_value()
-
-    return numba.void(array, numba.int64, numba.int64), generate
-
-
-def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    kind = signature.args[0]
-    array = make_array(kind)(context, builder, arguments[0])  # type: ignore[no-untyped-call]
-    return cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]])  # type: ignore[no-untyped-call]
-
-
-load_acquire: Any = intrinsic(_load_acquire)
-store_release: Any = intrinsic(_store_release)
 
 
 def synchronise(flags: Integers, side: int, count: int) -> bool:
@@ -185,9 +150,12 @@ def settle_half(c: Chain, half: Half, count: int, y: Floats) -> float:
     return gap
 
 
-def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every: int, states: Floats) -> float:
-    """``advance_chain`` of one branch under constant efforts; -1 where the other thread has given up."""
-    size, largest, count = len(y), 0.0, 0
+def advance_half(
+    c: Chain, half: Half, y: Floats, h: float, n_steps: int, every: int, states: Matrix, largest: Floats
+) -> None:
+    """``advance_chain`` of one branch under constant efforts; ``largest`` becomes -1 where the other thread gave up."""
+    size, count = len(y), 0
+    largest[0] = 0.0
     rate = c.d[c.stages : c.stages + size]
     total, state = c.d[c.stages + size : c.stages + 2 * size], c.d[c.stages + 2 * size : c.stages + 3 * size]
     for j in range(size):
@@ -197,7 +165,8 @@ def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every:
             total[j] = 0.0
         for stage in range(4):
             if not half_rates(c, half, count + 1, state, rate):
-                return -1.0
+                largest[0] = -1.0
+                return
             count += 2
             add_own(half.own, total, 1.0 if stage == 0 or stage == 3 else 2.0, rate, total)
             add_own(half.own, y, h if stage == 2 else 0.5 * h, rate, state)
@@ -205,13 +174,13 @@ def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every:
         normalise_chain(c, y, half.begin, half.end)
         gap = settle_half(c, half, count + 1, y)
         if gap < 0.0:
-            return -1.0
+            largest[0] = -1.0
+            return
         count += 2
-        largest = max(largest, gap)
+        largest[0] = max(largest[0], gap)
         add_own(half.own, y, 0.0, total, state)
         if (step + 1) % every == 0:
             add_own(half.own, y, 0.0, total, states[(step + 1) // every])
-    return largest
 
 
 def add_own(own: Integers, a: Floats, factor: float, b: Floats, result: Floats) -> None:

@@ -1,24 +1,33 @@
-"""Integrator of a chain by itself, compiled together with the equations of motion."""
+"""A chain by itself, without a circuit: an integrator with fixed steps, and the gaps of a run."""
 
 from __future__ import annotations
 
 from hilserver.mechanics.chain import Chain
 from hilserver.mechanics.closure import settle_chain
-from hilserver.mechanics.kinematics import normalise_chain
+from hilserver.mechanics.kinematics import measure_gaps, normalise_chain
 from hilserver.mechanics.recursion import chain_rates, load_chain
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Matrix
 
 
 def advance_chain(
-    c: Chain, y: Floats, effort: Floats, mass: Floats, h: float, n_steps: int, every: int, states: Floats
-) -> float:
-    """Integrate ``n_steps`` of ``h`` s by the classical Runge-Kutta method; returns the largest gap that a step opened.
+    c: Chain,
+    y: Floats,
+    effort: Matrix,
+    mass: Floats,
+    h: float,
+    n_steps: int,
+    every: int,
+    states: Matrix,
+    gap: Floats,
+) -> None:
+    """Integrate ``n_steps`` of ``h`` s by the classical Runge-Kutta method.
 
     ``effort``: one row of all actuators per half step, from the start; the last row holds to the end. ``mass``: of each
-    actuator. ``states``: receives y at the start and after each ``every`` steps.
+    actuator. ``states``: receives y at the start and after each ``every`` steps. ``gap``: receives the largest gap
+    that a step opened.
     """
-    largest, last = 0.0, len(effort) - 1
-    size = len(y)
+    size, last = len(y), len(effort) - 1
+    gap[0] = 0.0
     rate = c.d[c.stages : c.stages + size]
     total, state = c.d[c.stages + size : c.stages + 2 * size], c.d[c.stages + 2 * size : c.stages + 3 * size]
     for j in range(size):
@@ -37,9 +46,14 @@ def advance_chain(
         for j in range(size):
             y[j] += h / 6.0 * total[j]
         normalise_chain(c, y, 1, c.n)
-        largest = max(largest, settle_chain(c, y))
+        gap[0] = max(gap[0], settle_chain(c, y))
         for j in range(size):
             state[j] = y[j]
             if (step + 1) % every == 0:
                 states[(step + 1) // every, j] = y[j]
-    return largest
+
+
+def measure_all_gaps(c: Chain, states: Matrix, gaps: Floats) -> None:
+    """The largest gap of each state, one row per state."""
+    for k in range(len(states)):
+        gaps[k] = measure_gaps(c, states[k])
