@@ -296,6 +296,8 @@ class LockstepRun:
                 most = min(most, self._pacing.due())
             given, count = ([], most) if hold_commands else self._next_commands(most)
             count, goes_on = self._block(rows[done : done + count], given)
+            if not goes_on:
+                self._drop(sum(k >= count for k, _, _ in given))
             if count == 0:
                 break
             block, events = rows[done : done + count], {k: events for k, _, events in given if k < count}
@@ -306,9 +308,12 @@ class LockstepRun:
             if self._writer is not None:
                 self._writer.append(block, with_row_events(events, fired))
             done += count
-        if not goes_on:
-            self._queue.clear()
         return done
+
+    def _drop(self, handed: int) -> None:
+        """Drop all commands that wait, as if they had not been queued, and this number that a block did not take."""
+        self._sequence -= handed + len(self._queue)
+        self._queue.clear()
 
     def _next_commands(self, most: int) -> tuple[list[_Given], int]:
         """The commands of the next ticks, at most one for each, and how many ticks these are: up to the next switch."""
