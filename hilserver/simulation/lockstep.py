@@ -59,7 +59,7 @@ class _Command:
     about: Mapping[str, Any] | None = None
 
 
-_Given = tuple[int, _Command, list[Event]]
+Given = tuple[int, _Command, list[Event]]
 """A command that is taken: tick of a block, and its events."""
 
 
@@ -295,7 +295,11 @@ class LockstepRun:
             if self._pacing is not None:
                 most = min(most, self._pacing.due())
             given, count = ([], most) if hold_commands else self._next_commands(most)
-            count, goes_on = self._block(rows[done : done + count], given)
+            before = header(self.row).tick + self._late
+            self._block(rows[done : done + count], given)
+            ran = int(header(self.row).tick - before)
+            count, goes_on = ran, ran == count
+            self._ran += ran
             if not goes_on:
                 self._drop(sum(k >= count for k, _, _ in given))
             if count == 0:
@@ -315,9 +319,9 @@ class LockstepRun:
         self._sequence -= handed + len(self._queue)
         self._queue.clear()
 
-    def _next_commands(self, most: int) -> tuple[list[_Given], int]:
+    def _next_commands(self, most: int) -> tuple[list[Given], int]:
         """The commands of the next ticks, at most one for each, and how many ticks these are: up to the next switch."""
-        given = list[_Given]()
+        given = list[Given]()
         tick = 0
         while self._queue and (tick := max(tick, self._queue[0].due - self._ran)) < most:
             if self._queue[0].packed is not None and tick > 0:
@@ -338,9 +342,8 @@ class LockstepRun:
         self.packed = packed
         return swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))
 
-    def _block(self, rows: Floats, commands: list[_Given]) -> tuple[int, bool]:
-        """Run these ticks with these commands; returns how many were run, and whether these are all."""
-        before = header(self.row).tick + self._late
+    def _block(self, rows: Floats, commands: list[Given]) -> None:
+        """Run these ticks with these commands, or those up to a command that ends the run."""
         given = self._given(len(rows))
         block, value = self.rig.plan.block, self.packed.value
         command = commands_at((tick, each.mode, each.record) for tick, each, _ in commands) if commands else self._none
@@ -350,9 +353,6 @@ class LockstepRun:
                 self.program.run_bridged(*arguments, self._devices(len(rows)), rows)
             else:
                 self.program.run_recorded(*arguments, rows)
-        ran = int(header(self.row).tick - before)
-        self._ran += ran
-        return ran, ran == len(rows)
 
     def _devices(self, ticks: int) -> tuple[Attached, ...]:
         """The simulated devices, with room for their true values in these ticks, if they are traced."""
