@@ -18,21 +18,25 @@ from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
 from hilserver.sequences.room import missing_room
-from hilserver.service.loop_commands import refusal_text
+from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.loop_orders import loop_orders
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import channel_columns
-from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
 from hilserver.simulation.pacing import TickPace
-from hilserver.tick.codes import ResultCode
+from hilserver.tick.codes import Mode, ResultCode
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.records import RecordTable, Struct
 from hilserver.tick.row import header
 
 R = TypeVar("R", bound=Struct)
+TimedActions = list[tuple[Action, float]]
+"""Actions, each with the time, s, when the next one is due."""
+TOGETHER = 4000
+"""Ticks after which no further values of inputs are set in the same run."""
 GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
@@ -53,12 +57,11 @@ def simulate_sequence(
         bench = _Bench(rig, run, Collector(rig, sequence, also))
         bench.get_ready()
         play = Play(sequence)
-        ends = [action.at for action in sequence.actions[1:]]
-        for action, end in zip(sequence.actions, [*ends, sequence.length + bench.dt], strict=False):
-            bench.carry_out(action, play, end)
-            if play.ended:
-                break
-        else:
+        ends = [*(action.at for action in sequence.actions[1:]), sequence.length + bench.dt]
+        todo = list(zip(sequence.actions, ends, strict=False))
+        while todo and not play.ended:
+            del todo[: bench.carry_out(todo, play)]
+        if not play.ended:
             bench.run_until(sequence.length + bench.dt)
         bench.note_reactions(play)
         recorded = bench.collector.recorded(bench.first_tick, bench.dt)
@@ -78,9 +81,14 @@ class _Bench:
         self._whole: dict[tuple[str, str, int], np.void] = {}
 
     @property
+    def next_tick(self) -> int:
+        """Number of the next tick, from the start of the sequence."""
+        return int(header(self.run.row).tick + 1.0 - self.first_tick)
+
+    @property
     def now(self) -> float:
         """Time of the next tick, s from the start of the sequence."""
-        return float(header(self.run.row).tick + 1.0 - self.first_tick) * self.dt
+        return self.next_tick * self.dt
 
     @property
     def before(self) -> float:
@@ -98,7 +106,7 @@ class _Bench:
 
     def run_until(self, at: float) -> Floats:
         """Run until the next tick is the one at ``at``; returns the rows."""
-        rows = self.run.run(max(round((at - self.now) / self.dt), 0))
+        rows = self.run.run(self._ticks(self.next_tick, at))
         if len(rows):
             self.collector.add(self.run.packed.names, rows)
         return rows
@@ -109,27 +117,54 @@ class _Bench:
             play.note_event(event, (tick - self.first_tick) * self.dt)
         self._noted = len(self.run.reacted)
 
-    def carry_out(self, action: Action, play: Play, end: float) -> None:
-        """Carry out an action when it is due. ``end``: when the next one is due, to which the run may go on."""
+    def _ticks(self, tick: int, at: float) -> int:
+        """Number of ticks from the one of this number to the one at ``at``, s."""
+        return max(round((at - tick * self.dt) / self.dt), 0)
+
+    def carry_out(self, todo: TimedActions, play: Play) -> int:
+        """Carry out the first of these actions when it is due; of input values, also those that follow it.
+
+        Returns how many were carried out.
+        """
+        action = todo[0][0]
         self.run_until(action.at)
         self.note_reactions(play)
         if play.skips(action):
-            return
-        at = self.now
+            return 1
         if isinstance(action, Fault):
-            play.note_fault(action, at)
+            play.note_fault(action, self.now)
             self.fail(action)
         elif not isinstance(action, InputValue):
             refusal = self.execute(action.command)
             play.note(action, self.before, refusal)
-        elif action.command.input not in play.resting and (refusal := self.execute(action.command, end)):
-            play.rest(action, at, refusal)
+        elif action.command.input not in play.resting:
+            return self._set_inputs(todo, play)
+        return 1
 
-    def execute(self, command: Command, end: float = 0.0) -> str:
-        """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text.
+    def _set_inputs(self, todo: TimedActions, play: Play) -> int:
+        """Set the first values of inputs in one run, which ends before a value if the rig is not running any more."""
+        first = tick = self.next_tick
+        due = list[tuple[int, InputValue]]()
+        for action, end in todo:
+            one_by_one = bool(self.run.samples) or tick - first > TOGETHER
+            if not isinstance(action, InputValue) or action.command.input in play.resting or (due and one_by_one):
+                break
+            tick += self._ticks(tick, action.at)
+            due.append((tick, action))
+            order = loop_command(self.rig, action.command)
+            mode = ANY_MODE if tick == first else Mode.RUNNING
+            self.run.command(order.kind, order.first, order.second, after=tick - first, mode=mode)
+            tick += self._ticks(tick, max(tick * self.dt + self.dt, end))
+        rows = self.run_until(tick * self.dt)
+        taken = [(number, action) for number, action in due if number < self.next_tick]
+        for number, action in taken:
+            row = rows[number - first]
+            if (result := int(header(row).result)) != ResultCode.DONE:
+                play.rest(action, number * self.dt, refusal_text(action.command, "RUNNING", result, mode_of(row)))
+        return len(taken)
 
-        ``end``: time to which the run goes on in any case, s.
-        """
+    def execute(self, command: Command) -> str:
+        """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text."""
         run, needs, circuit, ticks = self.run, "", self.circuit, 1
         try:
             if isinstance(command, CircuitCommand):
@@ -147,7 +182,7 @@ class _Bench:
         except HilserverError as error:
             self.run_until(self.now + self.dt)
             return str(error)
-        row = self.run_until(max(self.now + ticks * self.dt, end))[ticks - 1]
+        row = self.run_until(self.now + ticks * self.dt)[ticks - 1]
         if (result := int(header(row).result)) != ResultCode.DONE:
             return refusal_text(command, needs, result, mode_of(row))
         self.circuit = circuit

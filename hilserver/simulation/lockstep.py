@@ -33,24 +33,34 @@ from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCod
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import Attached
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.program import command_record, no_command, work_array
+from hilserver.tick.program import command_record, commands_at, no_command, work_array
 from hilserver.tick.row import COLUMN, as_whole, command_in, header
 
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
+ANY_MODE = -1
 SUPPLY_WITHIN = 1.0
 """s: a simulated pump builds up its pressure, and a sensor with a delay reads 0 at first."""
 
 
 @dataclass
 class _Command:
-    """A command that waits for its tick; for a switch also the circuit."""
+    """A command that waits for its tick; for a switch also the circuit.
+
+    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, -1: in any.
+    """
 
     record: Floats
+    due: int = 0
+    mode: int = ANY_MODE
     circuit: Circuit | None = None
     packed: PackedCircuit | None = None
     about: Mapping[str, Any] | None = None
+
+
+Given = tuple[int, _Command, list[Event]]
+"""A command that is taken: tick of a block, and its events."""
 
 
 @dataclass
@@ -117,14 +127,13 @@ class LockstepRun:
         """The reactions that have fired so far: tick and event of the log."""
         self._reactions = RowEvents(rig.layout.names)
         self._queue: deque[_Command] = deque()
-        self._sequence = 0
-        self._late = 0
+        self._sequence = self._ran = self._late = 0
         self._attached: list[tuple[str, Attached]] = []
         self._players: list[_Player] = []
         self._connect()
         self._untraced = tuple(each for _, each in self._attached)
         self._work = work_array(self.packed, rig.plan)
-        self._command = no_command()
+        self._none = no_command()
         self._inputs = np.array(
             [COLUMN["tick"], COLUMN["missed"]] + [i for p in self._players for i in p.columns], dtype=np.int64
         )
@@ -187,9 +196,20 @@ class LockstepRun:
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def command(self, kind: int, *arguments: float, about: Mapping[str, Any] | None = None) -> None:
-        """Queue a command; kinds in `hilserver.tick.codes`. ``about``: what the log notes of it."""
-        self._queue.append(_Command(self._record(kind, *arguments), about=about))
+    def command(
+        self,
+        kind: int,
+        *arguments: float,
+        about: Mapping[str, Any] | None = None,
+        after: int = 0,
+        mode: int = ANY_MODE,
+    ) -> None:
+        """Queue a command; kinds in `hilserver.tick.codes`. ``about``: what the log notes of it.
+
+        ``after``: number of ticks from now on that come before it. ``mode``: the run ends before it if the rig is in
+        another mode, and those that wait are dropped.
+        """
+        self._queue.append(_Command(self._record(kind, *arguments), self._ran + after, mode, about=about))
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
@@ -206,7 +226,7 @@ class LockstepRun:
         before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
         version = header(self.row).circuit_version + len(waiting) + 1
         record = self._record(CommandKind.SWAP, version, float(new.names == before.names))
-        self._queue.append(_Command(record, circuit, new))
+        self._queue.append(_Command(record, circuit=circuit, packed=new))
 
     def miss(self, ticks: int) -> None:
         """Delay the next tick by this number of ticks."""
@@ -265,19 +285,26 @@ class LockstepRun:
     def run(self, ticks: int, *, hold_commands: bool = False) -> Floats:
         """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command."""
         rows = np.empty((ticks, self.rig.layout.width))
-        self._run_into(rows, hold_commands=hold_commands)
-        return rows
+        return rows[: self._run_into(rows, hold_commands=hold_commands)]
 
-    def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> None:
-        """Run as many ticks as there are rows, and fill these."""
-        done = 0
-        while done < len(rows):
-            events = {} if hold_commands else self._next_command()
-            count = 1 if self._late or (self._queue and not hold_commands) else min(len(rows) - done, BLOCK)
+    def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> int:
+        """Run as many ticks as there are rows, and fill these; returns how many were run, see `command`."""
+        done, goes_on = 0, True
+        while done < len(rows) and goes_on:
+            most = 1 if self._late else min(len(rows) - done, BLOCK)
             if self._pacing is not None:
-                count = min(count, self._pacing.due())
-            block = rows[done : done + count]
-            self._block(block)
+                most = min(most, self._pacing.due())
+            given, count = ([], most) if hold_commands else self._next_commands(most)
+            before = header(self.row).tick + self._late
+            self._block(rows[done : done + count], given)
+            ran = int(header(self.row).tick - before)
+            count, goes_on = ran, ran == count
+            self._ran += ran
+            if not goes_on:
+                self._drop(sum(k >= count for k, _, _ in given))
+            if count == 0:
+                break
+            block, events = rows[done : done + count], {k: events for k, _, events in given if k < count}
             fired = self._reactions.find(block, events)
             self.reacted += [(int(header(block[row]).tick), event) for row, event in fired]
             if self._pacing is not None:
@@ -285,27 +312,43 @@ class LockstepRun:
             if self._writer is not None:
                 self._writer.append(block, with_row_events(events, fired))
             done += count
+        return done
 
-    def _next_command(self) -> dict[int, list[Event]]:
-        """Hand the next waiting command to the next tick; returns its events."""
-        if not self._queue:
-            return {}
-        waiting = self._queue.popleft()
-        self._command[:] = waiting.record
+    def _drop(self, handed: int) -> None:
+        """Drop all commands that wait, as if they had not been queued, and this number that a block did not take."""
+        self._sequence -= handed + len(self._queue)
+        self._queue.clear()
+
+    def _next_commands(self, most: int) -> tuple[list[Given], int]:
+        """The commands of the next ticks, at most one for each, and how many ticks these are: up to the next switch."""
+        given = list[Given]()
+        tick = 0
+        while self._queue and (tick := max(tick, self._queue[0].due - self._ran)) < most:
+            if self._queue[0].packed is not None and tick > 0:
+                return given, tick
+            waiting = self._queue.popleft()
+            given.append((tick, waiting, self._events(waiting)))
+            tick += 1
+        return given, most
+
+    def _events(self, waiting: _Command) -> list[Event]:
+        """The events of a command that is taken; a switch is prepared."""
         if waiting.packed is None or waiting.circuit is None:
-            return {0: [command_event(waiting.record, waiting.about)]}
+            return [command_event(waiting.record, waiting.about)]
         packed = waiting.packed
         carried = packed.carried_from(self.packed)
         self._work = work_array(packed, self.rig.plan)
         self.program.swap(self.rig.plan.block, self.row, packed.index, packed.value, carried, self._work)
         self.packed = packed
-        return {0: swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))}
+        return swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))
 
-    def _block(self, rows: Floats) -> None:
+    def _block(self, rows: Floats, commands: list[Given]) -> None:
+        """Run these ticks with these commands, or those up to a command that ends the run."""
         given = self._given(len(rows))
         block, value = self.rig.plan.block, self.packed.value
+        command = commands_at((tick, each.mode, each.record) for tick, each, _ in commands) if commands else self._none
         with running(self.packed, self.program) as index:
-            arguments = (block, index, value, self.row, self._work, self._command, self._inputs, given)
+            arguments = (block, index, value, self.row, self._work, command, self._inputs, given)
             if self._attached:
                 self.program.run_bridged(*arguments, self._devices(len(rows)), rows)
             else:

@@ -24,17 +24,7 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.execution import (
-    AHEAD,
-    BATCH,
-    DIED,
-    FOREVER,
-    Evaluated,
-    Patience,
-    Pool,
-    Run,
-    evaluated_by,
-)
+from hilserver.studies.execution import AHEAD, BATCH, DIED, FOREVER, Evaluated, Patience, Pool, Run
 from hilserver.studies.subject import StudySubject
 
 LOCAL = "local"
@@ -110,9 +100,10 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Shared:
-    """The subject on a worker, prepared once by each of its threads, because its runs write into their own numbers.
+    """The subject on a worker, each of whose threads has a process that prepares it once and computes its runs.
 
-    A worker with several threads has a process for each, so that a run that hangs does not end those beside it.
+    So a run that hangs ends neither the worker nor the runs beside it, and Python of the user's that does not end while
+    the subject is prepared is found, as in the processes of a study without a cluster.
 
     ``software``: what must be installed there. A worker may have come after the study was begun. ``patience``: with a
     run that hangs.
@@ -131,19 +122,11 @@ class _Shared:
         if not hasattr(self._of_threads, "run"):
             if (here := software()) != self.software:
                 raise HilserverError(f"a worker has hilserver {here}, the study was begun with {self.software}.")
-            self._of_threads.run = self._made(figures)
+            # Dask's nanny makes its workers daemonic, which may not start processes. These end with this object.
+            multiprocessing.current_process().daemon = False
+            self._of_threads.run = Pool(self.subject, figures, 1, self.patience).__enter__().evaluated
         run: Run = self._of_threads.run
         return run
-
-    def _made(self, figures: int) -> Run:
-        from distributed import get_worker
-
-        if get_worker().state.nthreads > 1:
-            # Dask's nanny makes its workers daemonic, which may not start processes. These end with the worker.
-            multiprocessing.current_process().daemon = False
-            return Pool(self.subject, figures, 1, self.patience).__enter__().evaluated
-        prepared = self.subject.prepare()
-        return lambda values, first, batch: iter([evaluated_by(prepared, values, first, figures, self.patience)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"subject": self.subject, "software": self.software, "patience": self.patience}

@@ -19,14 +19,14 @@ from hilserver.compiler.circuit_code import running
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.plan import first_row
-from hilserver.simulation.lockstep import fault_name
+from hilserver.simulation.lockstep import ANY_MODE, fault_name
 from hilserver.simulation.packed_run import initial_values
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import Figure
 from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
-from hilserver.tick.program import no_command, work_array
+from hilserver.tick.program import commands_at, work_array
 from hilserver.tick.row import as_whole, is_whole
 
 BLOCK = 2000
@@ -85,7 +85,7 @@ class RunsOfLog:
         row, work = self._before(packed), work_array(packed, plan)
         given, rows = np.concatenate(given_columns(self.rig)), np.empty((BLOCK, self._circuit + len(packed.names)))
         for part in log.parts(BLOCK):
-            command = log.commands[part.start].copy() if part.start in log.commands else no_command()
+            command = commands_at((k - part.start, ANY_MODE, record) for k, record in log.commands_in(part))
             block = rows[: part.stop - part.start]
             with running(packed, self.program) as index:
                 self.program.run_recorded(

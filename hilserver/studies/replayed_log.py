@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +90,13 @@ class ReplayedLog:
         return rig.circuit if rig.circuit.source == self.table else rig.read_circuit(self.table, str(self.file))
 
     def parts(self, block: int) -> Iterator[slice]:
-        """The rows in parts of at most ``block``; of each, only the first one takes a command."""
-        cuts = sorted({*range(0, len(self.time), block), *self.commands, len(self.time)})
-        return (slice(start, stop) for start, stop in pairwise(cuts))
+        """The rows in parts of at most ``block``."""
+        n = len(self.time)
+        return (slice(start, min(start + block, n)) for start in range(0, n, block))
+
+    def commands_in(self, part: slice) -> Iterator[tuple[int, Floats]]:
+        """Place and record of the commands in a part, in their order."""
+        return ((k, record) for k, record in self.commands.items() if part.start <= k < part.stop)
 
     def recorded(self, names: Iterable[str]) -> dict[str, Floats]:
         """Columns of the log, and values of the circuit (``circuit.supply.p``), as recorded."""

@@ -12,6 +12,9 @@ from hilserver.tick.plant import PlantArrays, move, sample
 from hilserver.tick.row import MESSAGE_CELLS, header
 from hilserver.tick.tick import tick
 
+ENDED = -1
+"""In place of the next command that waits: the run ends before it."""
+
 
 class Attached(NamedTuple):
     """A simulated device in the loop.
@@ -43,11 +46,16 @@ def run_bridged(
     """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is stored in ``rows``.
 
     ``given[k, j]`` goes into column ``inputs[j]`` of tick k (including the tick's number). ``command`` is taken in the
-    first tick. During a missed tick the devices continue with their last command, and their sensors sample.
+    first tick, and others that wait behind it later, see `next_command`. During a missed tick the devices continue with
+    their last command, and their sensors sample.
     """
     plan, head = plan_on(block), header(row)
     dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
+    waiting = MESSAGE_CELLS
     for k in range(rows.shape[0]):
+        waiting = next_command(command, waiting, row, k)
+        if waiting == ENDED:
+            return
         take(row, inputs, given, k)
         for number in range(len(devices)):
             device = attached_at(devices, number)
@@ -85,9 +93,13 @@ def run_recorded(
 ) -> None:
     """Run the tick on recorded inputs: ``given[k, j]`` goes into column ``inputs[j]`` of tick k; rows go into ``rows``.
 
-    ``command`` is taken in the first tick.
+    ``command`` is taken in the first tick, and others that wait behind it later, see `next_command`.
     """
+    waiting = MESSAGE_CELLS
     for k in range(rows.shape[0]):
+        waiting = next_command(command, waiting, row, k)
+        if waiting == ENDED:
+            return
         take(row, inputs, given, k)
         tick(block, ix, val, row, work, command)
         clear(command)
@@ -114,6 +126,22 @@ def run_free(
         take(values, driven, given, k)
         advance(ix, val, values[:n], values[n:], work, steps, h)
         keep(values, rows, k)
+
+
+def next_command(command: Floats, waiting: int, row: Floats, k: int) -> int:
+    """Put the command that waits for tick ``k``, if one does, into the mailbox at the beginning of ``command``.
+
+    ``waiting``: place of the next one there: its tick, the mode in which it is given (-1: in any), and its record.
+    Returns that of the one after it, or `ENDED` where the rig is in another mode: then nothing happens in this tick.
+    """
+    if waiting >= command.shape[0] or command[waiting] != k:
+        return waiting
+    mode = command[waiting + 1]
+    if mode >= 0.0 and mode != header(row).mode:
+        return ENDED
+    for i in range(MESSAGE_CELLS):
+        command[i] = command[waiting + 2 + i]
+    return waiting + 2 + MESSAGE_CELLS
 
 
 def take(row: Floats, columns: Integers, given: Matrix, k: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,14 @@ def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
 def no_command() -> Floats:
     """An empty mailbox record."""
     return np.zeros(MESSAGE_CELLS)
+
+
+def commands_at(waiting: Iterable[tuple[int, int, Floats]]) -> Floats:
+    """An empty mailbox with commands that wait behind it for later ticks of a run.
+
+    Of each the tick, the mode in which it is given (-1: in any), and the record; in the order of the ticks.
+    """
+    return np.concatenate([no_command(), *([tick, mode, *record] for tick, mode, record in waiting)])
 
 
 def command_record(kind: int, *arguments: float) -> Floats:

@@ -13,8 +13,9 @@ from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.scale import Curve
-from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.lockstep import Given, LockstepRun
 from hilserver.tick.plant import PlantArrays
+from hilserver.tick.program import no_command
 from hilserver.tick.row import COLUMN, as_whole, header
 from hilserver.virtual_commissioning.stand_in import StandIn
 
@@ -69,15 +70,16 @@ class StandInRun(LockstepRun):
         """The stand-in at the end of every tick so far."""
         return np.concatenate(self._true)
 
-    def _block(self, rows: Floats) -> None:
+    def _block(self, rows: Floats, commands: list[Given]) -> None:
         trace = np.empty((len(rows), len(self._plant.values)))
+        due = {tick: each.record for tick, each, _ in commands}
         for k in range(len(rows)):
-            self._step(rows[k : k + 1])
+            self._step(rows[k : k + 1], due[k].copy() if k in due else no_command())
             trace[k] = self._plant.values
         self._true.append(trace)
 
-    def _step(self, row: Floats) -> None:
-        """One tick of the loop and of the machine."""
+    def _step(self, row: Floats, command: Floats) -> None:
+        """One tick of the loop and of the machine. (No command of these runs depends on the mode.)"""
         turn = int(header(self.row).tick) + 1
         self.program.sample(self._plant, self._readings)
         for channel in self._channels:
@@ -89,7 +91,7 @@ class StandInRun(LockstepRun):
         as_whole(given)[0, 0] = turn
         block, packed = self.rig.plan.block, self.packed
         self.program.run_recorded(
-            block, packed.index, packed.value, self.row, self._work, self._command, self._inputs, given, row
+            block, packed.index, packed.value, self.row, self._work, command, self._inputs, given, row
         )
         for number, (column, every) in enumerate(zip(self._outputs, self._periods, strict=True)):
             if turn % every == 0:

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from command_line import Command
-from study_bench import FunctionSubject, deadly, slow, written_study
+from study_bench import FunctionSubject, WatchedSubject, computing, deadly, slow, written_study
 
 from hilserver.errors import HilserverError
 from hilserver.studies import cluster as cluster_module
-from hilserver.studies import worst
+from hilserver.studies import own_calls, worst
 from hilserver.studies.cluster import Cluster, cluster
 from hilserver.studies.execution import DIED, evaluate
 from hilserver.studies.settings import load_study
@@ -85,16 +85,27 @@ def test_a_worker_that_is_killed_loses_no_variant_and_repeats_none(scheduler: Pa
     assert figures == [slow(row) for row in values]
 
 
-def test_a_variant_that_kills_its_worker_is_named(scheduler: Path) -> None:
+def test_a_variant_that_kills_its_process_is_named_and_costs_no_worker(scheduler: Path) -> None:
     values = np.arange(60.0)[:, None]
     values[30] = 8.5
     patience = (0.3, inf)
     with cluster(str(scheduler), 1) as found:
+        before = found.client.run(os.getpid)
         parts = list(found.evaluate(FunctionSubject(deadly), values, 1, batch=20, patience=patience))
+        assert found.client.run(os.getpid) == before
     here = list(evaluate(FunctionSubject(deadly), values, 1, workers=2, patience=patience))
     assert {k: reason for each in parts for k, reason in each.failures.items()} == {7: DIED, 30: DIED}
     there, expected = (np.concatenate([each.figures for each in found]) for found in (parts, here))
     np.testing.assert_array_equal(there, expected)
+
+
+def test_python_of_the_users_is_watched_while_a_worker_prepares_a_study(scheduler: Path) -> None:
+    """As in the processes of a study without a cluster; these end with the study."""
+    with cluster(str(scheduler), 1) as found:
+        (each,) = found.evaluate(WatchedSubject(), np.zeros((1, 1)), 1)
+        while any(found.client.run(computing).values()):
+            time.sleep(0.05)
+    assert each.figures == own_calls.LIMIT / own_calls.LOOKS
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -143,6 +145,21 @@ class FunctionSubject:
     def prepare(self) -> Callable[[Floats], Floats]:
         """The same as an array of one figure."""
         return lambda values: np.array([self.function(values)])
+
+
+@dataclass(frozen=True)
+class WatchedSubject:
+    """Its figure: every how many s it is looked at while it is prepared; 0: it is not watched."""
+
+    def prepare(self) -> Callable[[Floats], Floats]:
+        """In a thread that is not watched, there is no such timer."""
+        watched = signal.getitimer(signal.ITIMER_REAL)[1]
+        return lambda _values: np.array([watched])
+
+
+def computing() -> int:
+    """The number of processes that this one has started."""
+    return len(multiprocessing.active_children())
 
 
 def ishigami(x: Floats) -> float:
