@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hilserver.numerics.compilable import compilable
-from hilserver.numerics.flow import orifice_flow
+from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import step
 from hilserver.numerics.table import interpolate
 
@@ -45,7 +45,7 @@ def edge_flow(opening: float, dp: float, C_v: float, leak: float, p_tr: float) -
     >>> f"{edge_flow(1.0, 4e6, 1e-7, 0.0, 1e5):.3g}, {edge_flow(-1.0, 4e6, 1e-7, 1e-9, 1e5):.3g}"
     '0.0002, 2e-06'
     """
-    return orifice_flow(C_v * max(opening, 0.0) + leak, dp, p_tr)
+    return (C_v * max(opening, 0.0) + leak) * root_of_drop(dp, p_tr)
 
 
 @compilable
@@ -88,7 +88,7 @@ def curve_flow(table: Any, U: float, dp: float, C_v: float, leak: float, p_tr: f
     >>> f"{curve_flow(table, 0.6, 4e6, 1e-7, 1e-9, 1e5):.3g}, {curve_flow(table, 0.2, 4e6, 1e-7, 1e-9, 1e5):.3g}"
     '0.0001, 2e-06'
     """
-    return orifice_flow(max(C_v * interpolate(table, U), leak), dp, p_tr)
+    return max(C_v * interpolate(table, U), leak) * root_of_drop(dp, p_tr)
 
 
 @compilable
