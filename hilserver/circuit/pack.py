@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -163,10 +163,11 @@ class _Packer(CircuitLayout):
         found, read = behind(sums_at_ports, calls)
         tables[e.PORT_CALLS] = [cell for k in found for cell in tables[e.CALLS][4 * k : 4 * k + 4]]
         packed = self._assemble(tables, slots, curves, parameters, recorded)
-        packed.index[e.PORTS_MOVED] = any(read.intersection((*m.states, *m.speeds)) for m in mechanisms)
+        packed.index[e.PORTS_MOVED] = any(read.intersection((*each.states, *each.speeds)) for each in mechanisms)
         return packed
 
     def _moved_by_mechanisms(self) -> list[Moved]:
+        """What each mechanism has as states, and moves."""
         mechanisms = []
         for placed in self.circuit.mechanisms:
             names = [f"{placed.name}.{name}" for name, _, _ in self.mechanisms[placed.name].states]

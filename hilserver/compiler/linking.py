@@ -78,7 +78,8 @@ def linked(
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS, **UNWRAPPED)
     vars(generated)["own_kernel"] = _KERNEL
     with cached_in(folder):
-        names = [*(dispatch.call_name(contract.kind) for contract in library.built_in), *dispatch.CALLED.values(), *dispatch.TABLES]
+        calls = [dispatch.call_name(contract.kind) for contract in library.built_in]
+        names = [*calls, *dispatch.CALLED.values(), *dispatch.TABLES]
         made = {each: numba.njit(vars(generated)[each], **HEAPLESS, **options) for each in names}
         vars(generated).update(made)
         made["run_code"] = numba.njit(_run_code, **HEAPLESS, **options)

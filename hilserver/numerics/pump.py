@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import isinf
 
 from hilserver.numerics.compilable import compilable
 
@@ -53,4 +53,4 @@ def power_limit(P: float, dp: float) -> float:
     >>> power_limit(1e4, 1e7), power_limit(5.0, -1e5)
     (0.001, 5.0)
     """
-    return inf if P == inf else P / max(dp, 1.0)
+    return P if isinf(P) else P / max(dp, 1.0)
