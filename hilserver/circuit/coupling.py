@@ -40,6 +40,16 @@ class Moved:
     sums: Sequence[int]
 
 
+def behind(sums: Iterable[int], calls: Sequence[Call]) -> tuple[list[int], set[int]]:
+    """The numbers of the calls on which these entries of d depend, in their order; the places in z that they read."""
+    wanted, read, found = set(sums), set[int](), list[int]()
+    for number, call in reversed(list(enumerate(calls))):
+        if wanted.intersection(call.rates) or read.intersection(call.writes):
+            found.append(number)
+            read.update(call.reads)
+    return found[::-1], read
+
+
 class Coupling:
     """The states on which each value in z and each entry of d depends."""
 

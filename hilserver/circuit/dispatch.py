@@ -9,12 +9,18 @@ from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Libra
 
 ARRAYS = ("ix", "val", "z", "y", "d")
 """Arguments of ``evaluate``."""
-TABLES = {"evaluate": (e.N_CALLS, e.CALLS), "evaluate_sampled": (e.N_SAMPLED, e.SAMPLED)}
+TABLES = {
+    "evaluate": (e.N_CALLS, e.CALLS),
+    "evaluate_ports": (e.N_PORT_CALLS, e.PORT_CALLS),
+    "evaluate_sampled": (e.N_SAMPLED, e.SAMPLED),
+}
 """The generated functions, each with the table of the calls that it makes."""
+CALLED = {"evaluate": "make_calls", "evaluate_ports": "make_calls", "evaluate_sampled": "make_sampled_calls"}
+"""The generated function by which each of them makes its calls: all kernels are compiled into it."""
 
 
 def generate(library: Library) -> str:
-    """Source text of a module with ``evaluate``, ``evaluate_sampled``, and for each kernel one call (`call_name`).
+    """Source text of a module with the functions of TABLES and CALLED, and for each kernel one call (`call_name`).
 
     The kernels that these call are k0, k1, … in it; those of the user are called by their number with ``own_kernel``.
     """
@@ -28,20 +34,17 @@ def generate(library: Library) -> str:
         lines.append(f"k{contract.kind} = m{modules.index(function.__module__)}.{function.__name__}")
     for contract in contracts:
         lines += _definition(call_name(contract.kind), contract)
+    for name in dict.fromkeys(CALLED.values()):
+        sampled = name == CALLED["evaluate_sampled"]
+        lines += _make_calls(name, [contract for contract in contracts if contract.kernel.sampled is sampled])
+    arrays = ", ".join(ARRAYS)
     for name, (number, table) in TABLES.items():
-        called = [contract for contract in contracts if contract.kernel.sampled is (name == "evaluate_sampled")]
-        lines += _evaluate(name, number, table, called)
+        lines += ["", "", f"def {name}({arrays}):", f"    {CALLED[name]}({arrays}, ix[{table}], ix[{number}])"]
     return "\n".join(lines) + "\n"
 
 
-def _evaluate(name: str, number: int, table: int, called: Sequence[Contract]) -> list[str]:
-    lines = [
-        "",
-        "",
-        f"def {name}({', '.join(ARRAYS)}):",
-        f"    row = ix[{table}]",
-        f"    for _ in range(ix[{number}]):",
-    ]
+def _make_calls(name: str, called: Sequence[Contract]) -> list[str]:
+    lines = ["", "", f"def {name}({', '.join(ARRAYS)}, row, number):", "    for _ in range(number):"]
     lines += ["        kind, a, p, r = ix[row], ix[row + u1], ix[row + u2], ix[row + u3]", "        row += u4"]
     for contract in called:
         word = "if" if contract is called[0] else "elif"

@@ -32,8 +32,10 @@ N_CLEARED, HALVINGS = 30, 31  # of the sums: those at nodes; behind them the exp
 N_MEANS = 32  # of the flows: means over some steps; behind them accounts, which add up what has passed since the start
 N_GROUPED, GROUPED = 33, 34  # cells of the groups of states whose columns of the Jacobian are found together
 N_ELIMINATION, ELIMINATION = 35, 36  # cells of the structure of a step's matrix; none: eliminated as a whole
-CODE = 37  # address of the code that is compiled for this circuit alone, in the process that has loaded it; otherwise 0
-HEADER = 38
+N_PORT_CALLS, PORT_CALLS = 37, 38  # calls on which the flows into the machine's ports depend
+PORTS_MOVED = 39  # whether these read what mechanisms move
+CODE = 40  # address of the code that is compiled for this circuit alone, in the process that has loaded it; otherwise 0
+HEADER = 41
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 
@@ -57,13 +59,26 @@ def evaluate(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     raise NotImplementedError
 
 
+def evaluate_ports(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+    """Run only the kernels on which the flows into the machine's ports depend; the real one is generated, too."""
+    raise NotImplementedError
+
+
 def evaluate_sampled(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Run the circuit's sampled kernels; the real one is generated from the component library."""
     raise NotImplementedError
 
 
 def run_code(
-    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, n_steps: int, h: float
+    ix: Indices,
+    val: Floats,
+    z: Floats,
+    y: Floats,
+    work: Floats,
+    chambers: Floats,
+    n_steps: int,
+    h: float,
+    only_ports: int,
 ) -> None:
     """Integrate with the code at the address CODE, which is compiled for this circuit; the real one calls it."""
     raise NotImplementedError
@@ -83,9 +98,7 @@ def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> No
 def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, held: bool) -> None:
     """The same; ``held``: with the shared solution of a mechanism's equations of motion, if steps share one."""
     expose_pressures(ix, val, z)
-    n = ix[N_STATES]
-    for i in range(n, n + ix[N_CLEARED]):
-        d[i] = 0.0
+    clear_sums(ix, d)
     for k in range(ix[N_MECHANISMS]):
         move_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]))
     evaluate(ix, val, z, y, d)
@@ -110,6 +123,23 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
         if (z[i] <= val[lower + i] and d[i] < 0.0) or (z[i] >= val[upper + i] and d[i] > 0.0):
             d[i] = 0.0
         row += ONE
+
+
+def flows_into_ports(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+    """Fill the sums of flow at the machine's ports only; other sums, rates, signals and results are not valid then."""
+    expose_pressures(ix, val, z)
+    clear_sums(ix, d)
+    if ix[PORTS_MOVED] > 0:
+        for k in range(ix[N_MECHANISMS]):
+            move_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]))
+    evaluate_ports(ix, val, z, y, d)
+
+
+def clear_sums(ix: Indices, d: Floats) -> None:
+    """Set the sums at the nodes to 0."""
+    n = ix[N_STATES]
+    for i in range(n, n + ix[N_CLEARED]):
+        d[i] = 0.0
 
 
 def set_explicit_step(ix: Indices, d: Floats, h: float) -> None:

@@ -29,6 +29,7 @@ from hilserver.circuit.engine import (
     evaluate_sampled,
     expose_pressures,
     flow,
+    flows_into_ports,
     hold_voids,
     pass_volumes,
     rates_within_step,
@@ -45,26 +46,44 @@ from hilserver.numerics.linear import compressed_size
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
     """`advance_with` all boundary values held."""
-    advance_with(ix, val, z, y, work, work[:0], n_steps, h)
+    advance_with(ix, val, z, y, work, work[:0], n_steps, h, False)
 
 
 def advance_with(
-    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, n_steps: int, h: float
+    ix: Indices,
+    val: Floats,
+    z: Floats,
+    y: Floats,
+    work: Floats,
+    chambers: Floats,
+    n_steps: int,
+    h: float,
+    only_ports: bool,
 ) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the flows into the machine.
 
     These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are the present ones.
+    ``only_ports``: the states and these flows are all that is needed; signals and ``y`` are not refreshed.
     With ``chambers`` the method is Rosenbrock's; otherwise it is the circuit's. Code that is compiled for the circuit
     alone does the same in less time.
     """
     if ix[CODE] != 0:
-        run_code(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h)
+        run_code(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h, int(only_ports))
     else:
-        integrate(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h)  # compiled once, for this type
+        # compiled once, for these types
+        integrate(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h, int(only_ports))
 
 
 def integrate(
-    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, n_steps: int, h: float
+    ix: Indices,
+    val: Floats,
+    z: Floats,
+    y: Floats,
+    work: Floats,
+    chambers: Floats,
+    n_steps: int,
+    h: float,
+    only_ports: int,
 ) -> None:
     """`advance_with` by the circuit's index."""
     implicit = ix[INTEGRATOR] == Integrator.ROSENBROCK or chambers.shape[0] > 0
@@ -93,7 +112,10 @@ def integrate(
             euler(ix, val, z, y, work, h)
         clip_states(ix, val, z)
     if not known or ix[N_MECHANISMS] > 0:
-        rates_within_step(ix, val, z, y, work, False)
+        if only_ports:
+            flows_into_ports(ix, val, z, y, work)
+        else:
+            rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
     for _ in range(ix[N_MEANS]):
         z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, row)
@@ -127,7 +149,7 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
     n = np.int64(ix[N_STATES])
     m = n + np.int64(ix[N_SUMS])
     d, start, total = work, work[m:], work[m + n :]
-    t = z[n]
+    t, sixth = z[n], h / 6.0
     for stage in range(4):
         rates_within_step(ix, val, z, y, d, True)
         if stage == 0:
@@ -136,14 +158,14 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
                 start[i] = z[i]
                 total[i] = 0.0
         weight = 1.0 if stage == 0 or stage == 3 else 2.0
-        pass_volumes(ix, z, d, weight * h / 6.0)
+        pass_volumes(ix, z, d, weight * sixth)
         reach = h if stage == 2 else 0.5 * h
         for i in range(n):
             total[i] += weight * d[i]
             z[i] = start[i] + reach * d[i]
         z[n] = t + reach
     for i in range(n):
-        z[i] = start[i] + h / 6.0 * total[i]
+        z[i] = start[i] + sixth * total[i]
     z[n] = t + h
     count_voids(ix, val, z, d)
 

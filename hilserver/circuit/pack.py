@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.coupling import Call, Coupling, Moved
+from hilserver.circuit.coupling import Call, Coupling, Moved, behind
 from hilserver.circuit.integrators import work_size
 from hilserver.circuit.layout import CircuitLayout
 from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role
@@ -29,6 +29,7 @@ TABLE_WIDTHS = {
     e.BOUND: 2,
     e.PORTS: 3,
     e.LIMITED: 1,
+    e.PORT_CALLS: 4,
     e.MECHANISMS: 1,
     e.GROUPED: 1,
     e.ELIMINATION: 1,
@@ -152,14 +153,21 @@ class _Packer(CircuitLayout):
             ]
             recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
         self._write_nodes(tables)
-        coupling = self._coupling(order, tables)
+        calls = [self._call(*self.calls[number]) for number in order if not self.calls[number][1].kernel.sampled]
+        mechanisms = self._moved_by_mechanisms()
+        coupling = Coupling(self.n_states, calls, mechanisms, tables)
         tables[e.GROUPED] = coupling.table()
         if INTEGRATORS[self.circuit.solver.integrator] is e.Integrator.ROSENBROCK:
             tables[e.ELIMINATION] = coupling.elimination()
-        return self._assemble(tables, slots, curves, parameters, recorded)
+        sums_at_ports = tables[e.FLOWS][1 : 3 * self.kinds.count("flow") : 3]
+        found, read = behind(sums_at_ports, calls)
+        tables[e.PORT_CALLS] = [cell for k in found for cell in tables[e.CALLS][4 * k : 4 * k + 4]]
+        packed = self._assemble(tables, slots, curves, parameters, recorded)
+        packed.index[e.PORTS_MOVED] = any(read.intersection((*each.states, *each.speeds)) for each in mechanisms)
+        return packed
 
-    def _coupling(self, order: Sequence[int], tables: dict[int, list[int]]) -> Coupling:
-        """Which rates depend on which states."""
+    def _moved_by_mechanisms(self) -> list[Moved]:
+        """What each mechanism has as states, and moves."""
         mechanisms = []
         for placed in self.circuit.mechanisms:
             names = [f"{placed.name}.{name}" for name, _, _ in self.mechanisms[placed.name].states]
@@ -167,8 +175,7 @@ class _Packer(CircuitLayout):
             states = [self.place[name] for name in (*names, *(f"{node}.{motion.place}" for node, motion in moved))]
             speeds = [self.place[f"{node}.{motion.speed}"] for node, motion in moved]
             mechanisms.append(Moved(states, speeds, [self.n_states + self.sums[node] for node, _ in moved]))
-        calls = [self._call(*self.calls[number]) for number in order if not self.calls[number][1].kernel.sampled]
-        return Coupling(self.n_states, calls, mechanisms, tables)
+        return mechanisms
 
     def _call(self, placed: Placed, contract: Contract) -> Call:
         """What a kernel reads and writes."""
@@ -229,7 +236,7 @@ class _Packer(CircuitLayout):
             offset += len(section)
         for row in range(0, len(tables[e.HYDRAULIC]), TABLE_WIDTHS[e.HYDRAULIC]):
             tables[e.HYDRAULIC][row + 4] += index[e.VAPOUR]
-        for calls in (tables[e.CALLS], tables[e.SAMPLED]):
+        for calls in (tables[e.CALLS], tables[e.PORT_CALLS], tables[e.SAMPLED]):
             for start in range(0, len(calls), 4):
                 calls[start + 1] += e.HEADER
                 calls[start + 2] += offset

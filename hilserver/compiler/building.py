@@ -188,7 +188,7 @@ define i32 @{OWN_KERNEL}(i64 %kind, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i
   ret i32 %status
 }}
 """
-_GIVEN = "ptr %val, ptr %z, ptr %y, ptr %work, ptr %chambers, i64 %cells, i64 %steps, double %h"
+_GIVEN = "ptr %val, ptr %z, ptr %y, ptr %work, ptr %chambers, i64 %cells, i64 %steps, double %h, i64 %ports"
 CIRCUIT_CALL = f"""
 define i32 @{CIRCUIT_CODE}(ptr %code, {_GIVEN}) {{
   %status = call i32 %code({_GIVEN})

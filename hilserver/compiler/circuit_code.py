@@ -102,7 +102,7 @@ def address(index: Indices, program: Program, file: Path) -> int:
     """Load the code in a file into this process; its address. Raises HilserverError if it is another circuit's."""
     if file.parent.name != _name(index):
         raise HilserverError(f"{file}: is the code of another circuit, or of another version of hilserver.")
-    own = max(_kinds(index), default=0) >= FIRST_OWN_KIND
+    own = max(kinds_of(index), default=0) >= FIRST_OWN_KIND
     library = _loaded(file, program.fingerprint if own else "")
     if own:
         table = (ctypes.c_uint64 * MAX_OWN_KINDS).in_dll(library, OWN_TABLE)
@@ -120,7 +120,7 @@ def _loaded(file: Path, program: str) -> ctypes.CDLL:
     return ctypes.CDLL(f"/proc/self/fd/{memory}")
 
 
-def _kinds(index: Indices) -> list[int]:
+def kinds_of(index: Indices) -> list[int]:
     """The numbers of the kernels that a circuit calls."""
     tables = ((N_CALLS, CALLS), (N_SAMPLED, SAMPLED))
     return [int(index[int(index[first]) + 4 * k]) for count, first in tables for k in range(int(index[count]))]

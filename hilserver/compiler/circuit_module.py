@@ -110,11 +110,11 @@ def _integrate(symbol: str) -> str:
     taken = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS)
     given = ", ".join(_given(array, "%cells" if array == "chambers" else LONGEST) for array in ENTRY_ARRAYS)
     return f"""
-declare i32 @"{symbol}"(ptr, ptr, {", ".join(map(_taken, ENTRY_ARRAYS))}, i64, double)
-define i32 @{INTEGRATE}({taken}, i64 %cells, i64 %steps, double %h) alwaysinline {{
+declare i32 @"{symbol}"(ptr, ptr, {", ".join(map(_taken, ENTRY_ARRAYS))}, i64, double, i64)
+define i32 @{INTEGRATE}({taken}, i64 %cells, i64 %steps, double %h, i64 %ports) alwaysinline {{
   %result = alloca ptr
   %error = alloca ptr
-  %status = call i32 @"{symbol}"(ptr %result, ptr %error, {given}, i64 %steps, double %h)
+  %status = call i32 @"{symbol}"(ptr %result, ptr %error, {given}, i64 %steps, double %h, i64 %ports)
   ret i32 %status
 }}
 """

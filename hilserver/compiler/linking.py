@@ -52,14 +52,14 @@ OWN_SIGNATURE: Any = numba.types.void(_INDEX, _CELLS, _CELLS, _CELLS, _CELLS, *[
 """Of such a kernel: index, values, values of the circuit, results, derivatives; places of its arguments in them."""
 _STATUS: Any = numba.types.int32
 _KERNEL: Any = numba.types.ExternalFunction(OWN_KERNEL, _STATUS(numba.types.uint64, *OWN_SIGNATURE.args))
-_LENGTHS = (numba.types.int64, numba.types.int64, numba.types.float64)
-_CODE: Any = numba.types.ExternalFunction(CIRCUIT_CODE, _STATUS(numba.types.uint64, *[_CELLS] * 5, *_LENGTHS))
+_NUMBERS = (numba.types.int64, numba.types.int64, numba.types.float64, numba.types.int64)
+_CODE: Any = numba.types.ExternalFunction(CIRCUIT_CODE, _STATUS(numba.types.uint64, *[_CELLS] * 5, *_NUMBERS))
 
 
-def _run_code(ix, val, z, y, work, chambers, n_steps, h):  # type: ignore[no-untyped-def]
+def _run_code(ix, val, z, y, work, chambers, n_steps, h, only_ports):  # type: ignore[no-untyped-def]
     """Compiled form of `hilserver.circuit.engine.run_code`."""
     arrays = val.ctypes, z.ctypes, y.ctypes, work.ctypes, chambers.ctypes
-    if _CODE(ix[engine.CODE], *arrays, chambers.shape[0], n_steps, h) != 0:
+    if _CODE(ix[engine.CODE], *arrays, chambers.shape[0], n_steps, h, only_ports) != 0:
         raise ArithmeticError
 
 
@@ -75,7 +75,8 @@ def linked(library: Library, name: str, folder: Path, options: Mapping[str, Any]
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS, **UNWRAPPED)
     vars(generated)["own_kernel"] = _KERNEL
     with cached_in(folder):
-        names = [*(dispatch.call_name(contract.kind) for contract in library.built_in), *dispatch.TABLES]
+        calls = [dispatch.call_name(contract.kind) for contract in library.built_in]
+        names = [*calls, *dispatch.CALLED.values(), *dispatch.TABLES]
         made = {each: numba.njit(vars(generated)[each], **HEAPLESS, **options) for each in names}
         vars(generated).update(made)
         made["run_code"] = numba.njit(_run_code, **HEAPLESS, **options)

@@ -21,7 +21,7 @@ import numpy as np
 from hilserver.circuit.dispatch import ARRAYS, TABLES
 from hilserver.circuit.engine import INTEGRATOR, Integrator
 from hilserver.circuit.library import FIRST_OWN_KIND
-from hilserver.compiler.circuit_code import BESIDE_A_LOOP, ENTRY, FILE, PREFIX, folder_of, without_code
+from hilserver.compiler.circuit_code import BESIDE_A_LOOP, ENTRY, FILE, PREFIX, folder_of, kinds_of, without_code
 from hilserver.compiler.loading import circuit_bitcode, level_used
 from hilserver.compiler.machine_code import link, linker, write_object
 from hilserver.compiler.seal import fill_once
@@ -31,12 +31,13 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.tick.program import OWN_KERNEL, OWN_TABLE
 
-EVALUATE = {"evaluate": "circuit_evaluate", "evaluate_sampled": "circuit_evaluate_sampled"}
+EVALUATE = {name: f"circuit_{name}" for name in TABLES}
 """Functions of the engine that call the kernels, and their symbols in the module."""
 KERNEL, INTEGRATE = "circuit_kernel_", "circuit_integrate"
 """Symbols in the module: one call of a kernel, with its number behind; the integrators."""
 ENTRY_ARRAYS = ("ix", "val", "z", "y", "work", "chambers")
-"""Arguments of the integrators that are arrays; the length of the last one, number of steps and step follow."""
+"""Arguments of the integrators that are arrays; the length of the last one, number of steps, step and whether only the
+flows into the ports are needed follow."""
 LOWEST_PRIORITY = 19
 INLINED = ("evaluate", "rates_within_step", "call_")
 """Parts of the names of functions that become a part of an explicit method. In the L-stable one, which calls them from
@@ -65,14 +66,17 @@ def _text(index: Indices) -> Iterator[str]:
     cells = ", ".join(f"i64 {int(cell)}" for cell in index)
     yield f"@circuit_index = internal constant [{len(index)} x i64] [{cells}], align 64"
     yield f"declare i32 @{OWN_KERNEL}(i64, {', '.join(['ptr'] * len(ARRAYS))}, i64, i64, i64)"
+    for kind in sorted({kind for kind in kinds_of(index) if kind < FIRST_OWN_KIND}):
+        yield f"declare i32 @{KERNEL}{kind}({', '.join(['ptr'] * len(ARRAYS))}, i64, i64, i64)"
     for name, symbol in EVALUATE.items():
         yield from _evaluate(index, symbol, *TABLES[name])
     yield from elimination(index)
     given = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS[1:])
-    yield f"declare i32 @{INTEGRATE}(ptr, {given}, i64, i64, double)"
+    yield f"declare i32 @{INTEGRATE}(ptr, {given}, i64, i64, double, i64)"
     apart = given.replace("ptr ", "ptr noalias ").replace("noalias %chambers", "%chambers")  # those are a part of work
-    yield f"define i32 @{ENTRY}({apart}, i64 %cells, i64 %steps, double %h) {{"
-    yield f"  %status = call i32 @{INTEGRATE}(ptr @circuit_index, {given}, i64 %cells, i64 %steps, double %h)"
+    numbers = "i64 %cells, i64 %steps, double %h, i64 %ports"
+    yield f"define i32 @{ENTRY}({apart}, {numbers}) {{"
+    yield f"  %status = call i32 @{INTEGRATE}(ptr @circuit_index, {given}, {numbers})"
     yield "  ret i32 %status\n}"
 
 
@@ -81,8 +85,6 @@ def _evaluate(index: Indices, symbol: str, number: int, table: int) -> Iterator[
     arrays = ", ".join(f"ptr %{array}" for array in ARRAYS[1:])
     first = int(index[table])
     calls = index[first : first + 4 * int(index[number])].reshape(-1, 4).tolist()
-    for kind in sorted({kind for kind, *_ in calls if kind < FIRST_OWN_KIND}):
-        yield f"declare i32 @{KERNEL}{kind}(ptr, {arrays}, i64, i64, i64)"
     yield f"define i32 @{symbol}(ptr %ix, {arrays.replace('ptr', 'ptr noalias')}) {{"
     for k, (kind, *places) in enumerate(calls):
         own = kind >= FIRST_OWN_KIND

@@ -59,7 +59,7 @@ class ReliefValve(ValveWithReliefCurve):
 @kernel(ReliefValve)
 def relief_valve(p_P, p_T, K, p_ref, C_1, C_2, C_dyn):
     dp = p_P - p_T
-    q_T = K * sqrt(max(dp, 0.0))
+    q_T = K * sqrt(max(dp, 0.0)) if K != 0.0 else 0.0  # closed most of the time: it takes no root then
     q_P = -q_T
     dK = ((dp - p_ref) - (C_1 + C_2 * dp) * K) / C_dyn
     return q_P, q_T, dK

@@ -28,3 +28,13 @@ def root_of_drop(dp: float, p_tr: float) -> float:
         return -sqrt(-dp)
     r = dp / p_tr
     return sqrt(p_tr) * r * (3.0 - abs(r)) * 0.5
+
+
+@compilable
+def orifice_flow(C: float, dp: float, p_tr: float) -> float:
+    """C·g(dp), the flow of an orifice. Of one that is shut, no root is taken; its 0 has the sign of the drop, too.
+
+    >>> orifice_flow(2.0, 4e6, 1e5), orifice_flow(0.0, -4e6, 1e5)
+    (4000.0, -0.0)
+    """
+    return C * dp if C == 0.0 else C * root_of_drop(dp, p_tr)

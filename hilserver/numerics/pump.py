@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isinf
+
 from hilserver.numerics.compilable import compilable
 
 
@@ -17,11 +19,10 @@ def controlled_flow(Q: float, target: float, Q_lim: float, tau: float) -> tuple[
     >>> controlled_flow(4e-3, 9e-3, 4e-3, 0.5), controlled_flow(4e-3, 9e-3, 2e-3, 0.5)
     ((0.004, 0.0), (0.002, -0.004))
     """
-    dQ = (target - Q) / tau
-    room = Q_lim - Q
+    missing, room = target - Q, Q_lim - Q
     if room <= 0.0:
-        dQ = min(dQ, room / tau)
-    return min(Q, Q_lim), dQ
+        missing = min(missing, room)
+    return min(Q, Q_lim), missing / tau
 
 
 @compilable
@@ -52,4 +53,4 @@ def power_limit(P: float, dp: float) -> float:
     >>> power_limit(1e4, 1e7), power_limit(5.0, -1e5)
     (0.001, 5.0)
     """
-    return P / max(dp, 1.0)
+    return P if isinf(P) else P / max(dp, 1.0)

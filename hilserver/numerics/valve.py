@@ -19,7 +19,7 @@ def leakage_fade(opening: float, gone: float) -> float:
     >>> leakage_fade(0.0, 0.1), leakage_fade(0.05, 0.1), leakage_fade(0.1, 0.1), leakage_fade(1.0, 0.1)
     (1.0, 0.5, 0.0, 0.0)
     """
-    return step(opening, 0.0, 1.0, gone, 0.0)
+    return 0.0 if opening >= gone else step(opening, 0.0, 1.0, gone, 0.0)
 
 
 @compilable

@@ -65,7 +65,8 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
                 bind(ix, row, values[:n])
             number = coupled_chambers(plan, ix, values[:n], work, stage, steps)
             chambers = work[first : first + CHAMBER_CELLS * number]
-            advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h)
+            only_ports = is_ahead(stage) and not ends_first_tick(ix, stage, exchanges, call)
+            advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h, only_ports)
             if is_ahead(stage):
                 note_ahead(plan, ix, row, values[:n], machine, work, stage, exchanges, call, tick, steps)
             else:

@@ -17,7 +17,7 @@ from math import floor, isfinite
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
-from hilserver.numerics.flow import root_of_drop
+from hilserver.numerics.flow import orifice_flow, root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
 from hilserver.tick.codes import Saturation
@@ -33,23 +33,18 @@ UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 @compilable
 def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
-    opening, root_PA, root_AT = (
-        opening_past_overlap(U, overlap_of(b, v)),
-        root_of_drop(p_S - p, v.p_tr),
-        root_of_drop(p - p_T, v.p_tr),
-    )
-    return characteristic(opening, abs(U), root_PA, root_AT, b, v)
+    return characteristic(opening_past_overlap(U, overlap_of(b, v)), abs(U), p_S - p, p - p_T, b, v)
 
 
 @compilable
-def characteristic(w: float, travel: float, root_PA: float, root_AT: float, b: ValveState, v: ValveRecord) -> float:
+def characteristic(w: float, travel: float, drop_PA: float, drop_AT: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port at opening ``w``, with the leakage at this ``travel`` of the spool from its centre.
 
-    ``root_PA``, ``root_AT``: the orifice law of the drops from the supply to the port, and from there to the tank.
+    ``drop_PA``, ``drop_AT``: the pressure drops from the supply to the port, and from there to the tank.
     """
     share = leakage_fade(travel, v.leak_gone)
-    to_port = (v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share) * root_PA
-    to_tank = (v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share) * root_AT
+    to_port = orifice_flow(v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share, drop_PA, v.p_tr)
+    to_tank = orifice_flow(v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share, drop_AT, v.p_tr)
     return float(to_port - to_tank)
 
 
@@ -101,13 +96,14 @@ def travel_below(
     m³/s. The first estimate is that with all of the leakage in the eased part, and with none of it beyond.
     """
     near, far, step, knee = 0.0, end, 2.0 * end, overlap + v.null_band
+    fading = 6.0 * leak / v.leak_gone
     travel = min((q - leak) / (full * eased_slope(0.0, overlap, v.null_band)), end)
     if travel > knee:
         travel = max(unleaky, knee)
     for _ in range(50):
         s = min(travel / v.leak_gone, 1.0)
         excess = full * eased_opening(travel, overlap, v.null_band) + leak * leakage_fade(travel, v.leak_gone) - q
-        slope = full * eased_slope(travel, overlap, v.null_band) - leak * 6.0 * s * (1.0 - s) / v.leak_gone
+        slope = full * eased_slope(travel, overlap, v.null_band) - fading * s * (1.0 - s)
         if (excess < 0.0) == (full > 0.0):
             near = travel
         else:

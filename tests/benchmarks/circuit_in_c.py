@@ -20,7 +20,16 @@ from hilserver.circuit.pack import PackedCircuit
 
 OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.And: "&&", ast.Or: "||"}
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
-OF_C = {"max": "fmax", "min": "fmin", "abs": "fabs", "sqrt": "sqrt", "tanh": "tanh", "exp": "exp", "float": ""}
+OF_C = {
+    "isinf": "isinf",
+    "max": "fmax",
+    "min": "fmin",
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "tanh": "tanh",
+    "exp": "exp",
+    "float": "",
+}
 INTERPOLATE = """
 static inline double interpolate(const double *table, double x) {
     int n = (int)table[0], low = 1, high = n;
