@@ -182,6 +182,11 @@ class CylinderState(Struct):
     flow_B: float = value("m^3/s", "flow into B")
     volume_A: float = value("m^3", "oil that has entered A since the start")
     volume_B: float = value("m^3", "oil that has entered B since the start")
+    stiffness: float = value("N/m", "by which F rises with the position; 0 while the piston moves freely")
+    slow_x: float = value("m", "position, low-pass filtered")
+    slow_F: float = value("N", "F, low-pass filtered")
+    yielded: float = value("", "sum of squares of recent movements of the piston and the oil, see hilserver.tick.held")
+    held: float = value("", "the same of the part that only the oil has yielded")
 
 
 class ReactionMemory(Struct):
