@@ -74,7 +74,7 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
 
 @compilable
 def contact_damping(k: CylinderState, m: CylinderRecord) -> float:
-    """Damping of what holds the piston, N·s/m: that at which it does not oscillate alone."""
+    """Damping of a contact, N·s/m: the least at which it does not oscillate together with the mass."""
     return 2.0 * sqrt(k.stiffness * m.mass)
 
 
@@ -148,7 +148,7 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylind
     cells_of(k)[:] = 0.0
     k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
     k.F = m.area_A * p_A - m.area_B * p_B
-    k.slow_x, k.slow_F = k.x, k.F
+    k.slow_x, k.slow_F, k.free_F = k.x, k.F, k.F
 
 
 @compilable

@@ -13,6 +13,7 @@ from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.bridge.learning import note_volume, reset_nonfinite_learning, slopes_of_edges
+from hilserver.tick.contact import note_stiffness
 from hilserver.tick.cylinder import (
     add_volumes,
     chamber_A,
@@ -31,7 +32,6 @@ from hilserver.tick.cylinder import (
     taken_B,
     volume_into,
 )
-from hilserver.tick.held import note_stiffness
 from hilserver.tick.plan import (
     DEVIATION_A,
     DEVIATION_B,

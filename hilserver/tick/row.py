@@ -185,8 +185,9 @@ class CylinderState(Struct):
     stiffness: float = value("N/m", "by which F rises with the position; 0 while the piston moves freely")
     slow_x: float = value("m", "position, low-pass filtered")
     slow_F: float = value("N", "F, low-pass filtered")
-    yielded: float = value("", "sum of squares of recent movements of the piston and the oil, see hilserver.tick.held")
-    held: float = value("", "the same of the part that only the oil has yielded")
+    free_F: float = value("N", "the same when the piston last moved freely")
+    moved: float = value("", "sum of the squares of recent movements, see hilserver.tick.contact")
+    taken_up: float = value("", "sum of their products with the part that the oil has taken up")
 
 
 class ReactionMemory(Struct):
