@@ -37,11 +37,17 @@ FREE, HELD = 0.2, 0.3
 that the rig file does not state look like soft springs."""
 LARGEST = 0.75
 """Fraction above which nothing is distinguished: three times as stiff as the oil."""
+FASTEST = 1.5
+"""Radians per tick: a contact with which the mass would oscillate faster, against oil and contact, counts as softer.
+With the stiffer one, the filter would be unstable if its sensors are late."""
 
 
 @compilable
-def note_stiffness(k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
-    """Update the stiffness by the estimated force and position of this tick. Without a position sensor it stays 0."""
+def note_stiffness(k: CylinderState, m: CylinderRecord, elapsed: float, dt: float) -> None:
+    """Update the stiffness by this tick's estimate. Without a position sensor it stays 0.
+
+    ``elapsed``: time since the last tick, s; ``dt``: duration of a tick.
+    """
     if m.sensor_x < 0 or not is_known(k):
         return
     oil = m.area_A**2 / chamber_A(k.x, k.p_A, m) + m.area_B**2 / chamber_B(k.x, k.p_B, m)
@@ -57,4 +63,5 @@ def note_stiffness(k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
     if share < 0.5 * FREE:
         k.free_F = k.slow_F
     loaded = min(abs(k.F - k.free_F) / smallest, 1.0)
-    k.stiffness = loaded * clip((share - FREE) / (HELD - FREE), 0.0, 1.0) * oil * share / (1.0 - share)
+    stiffness = loaded * clip((share - FREE) / (HELD - FREE), 0.0, 1.0) * oil * share / (1.0 - share)
+    k.stiffness = min(stiffness, max(m.mass * (FASTEST / dt) ** 2 - oil, 0.0))

@@ -95,7 +95,7 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
             note_cylinder(plan, row, c)
     for c in range(plan.cylinder.shape[0]):
         correct(plan, row, work, c)
-        note_stiffness(cylinder_state(plan, row, c), plan.cylinder[c], elapsed)
+        note_stiffness(cylinder_state(plan, row, c), plan.cylinder[c], elapsed, dt)
     for i in range(plan.port.shape[0]):
         see_pressure(plan, row, i, elapsed)
     for i in range(plan.valve.shape[0]):

@@ -434,12 +434,7 @@ SECTIONS = {
     ),
     "channel": _one("channels", "channel", "SI", "value of the channel"),
     "stale": _one("channels", "stale", "s", "age of its last valid sample"),
-    "interval": _one(
-        "channels",
-        "interval",
-        "s",
-        "time from the previous sample to this one; 0 if no sample has arrived since the last tick",
-    ),
+    "interval": _one("channels", "interval", "s", "time since the previous sample; 0: none since the last tick"),
     "change": _one("channels", "change", "SI/s", "rate of change of the channel"),
     "input": _one("inputs", "input", "", "operator input"),
     "trend": _records("inputs", "input_<field>.*", InputTrend),
