@@ -15,7 +15,8 @@ much of the earlier ones as it is larger, so that nothing is forgotten at rest, 
 motion.
 
 A contact is no stiffer than it is loaded: its stiffness vanishes with the force that has been built up since the piston
-last moved freely. ``k`` is the cylinder's block of the row, ``m`` its line of the plan. Compiled into the tick.
+last moved freely, and there is none where friction alone could hold the piston. ``k`` is the cylinder's block of the
+row, ``m`` its line of the plan. Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SLOW_TIME = 0.01
 """s: filter from whose output movements are counted."""
 SMALLEST = 5e5
 """Pa, on the piston's area: change of the force that counts as a movement. Smaller ones are noise and friction."""
+FRICTION = 1e6
+"""Pa, on the piston's area: load up to which it may be friction that holds the piston, until it suddenly does not."""
 MEMORY = 10.0
 """Sum of squared movements, in units of the smallest one, that is remembered."""
 FREE, HELD = 0.2, 0.3
@@ -62,6 +65,6 @@ def note_stiffness(k: CylinderState, m: CylinderRecord, elapsed: float, dt: floa
     share = clip(k.taken_up / (1.0 + k.moved), 0.0, LARGEST)
     if share < 0.5 * FREE:
         k.free_F = k.slow_F
-    loaded = min(abs(k.F - k.free_F) / smallest, 1.0)
+    loaded = clip((abs(k.F - k.free_F) - FRICTION * m.area_A) / smallest, 0.0, 1.0)
     stiffness = loaded * clip((share - FREE) / (HELD - FREE), 0.0, 1.0) * oil * share / (1.0 - share)
     k.stiffness = min(stiffness, max(m.mass * (FASTEST / dt) ** 2 - oil, 0.0))

@@ -2,13 +2,15 @@ r"""The bridge's model of the machine: a cylinder, the mass it moves, and a forc
 
 .. math::
    C_A \dot p_A = Q_A - A_A v - Q_l, \quad C_B \dot p_B = Q_B + A_B v + Q_l, \quad
-   \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F
+   \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F - 2\sqrt{k m}\,v, \quad \dot F = k v
 
 C is the capacitance of a chamber (volume divided by effective bulk modulus), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
 past the piston. A restriction between a port, where the pressure is measured, and the piston counts in this leakage and
-in the compressed volume. F contains load, gravity and friction; Q is the flow that the real valve should pass plus a
-bias. F and bias are random walks that a Kalman filter estimates from the measured pressures, position and flows. So a
-flow is estimated without a flow sensor, and the present pressures are known although their sensors have delays.
+in the compressed volume. F contains load, gravity and friction; k is the stiffness of what the piston presses against,
+with the damping at which it does not oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is
+the flow that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from
+the measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
+known although their sensors have delays.
 
 An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
