@@ -14,6 +14,9 @@ still (0) counts as much as one movement by `SMALLEST`. What is recent is not a 
 much of the earlier ones as it is larger, so that nothing is forgotten at rest, and everything within a tick of free
 motion.
 
+A load lighter than the rig file states, which oscillates on the oil, looks like a spring in F. But the force of the
+pressures is then opposed to the movement, and a contact that opposes it does not count.
+
 A contact is no stiffer than it is loaded: its stiffness vanishes with the force that has been built up since the piston
 last moved freely, and there is none where friction alone could hold the piston. ``k`` is the cylinder's block of the
 row, ``m`` its line of the plan. Compiled into the tick.
@@ -57,14 +60,17 @@ def note_stiffness(k: CylinderState, m: CylinderRecord, elapsed: float, dt: floa
     smallest, slowly = SMALLEST * m.area_A, elapsed / (SLOW_TIME + elapsed)
     k.slow_x += (k.x - k.slow_x) * slowly
     k.slow_F += (k.F - k.slow_F) * slowly
-    in_oil = (k.F - k.slow_F) / smallest
-    in_all = in_oil + (k.x - k.slow_x) * oil / smallest
-    moved, taken_up = k.moved + in_all * in_all, k.taken_up + in_all * in_oil
+    pressed = m.area_A * k.p_A - m.area_B * k.p_B
+    k.slow_pressed += (pressed - k.slow_pressed) * slowly
+    in_oil, by_piston = (k.F - k.slow_F) / smallest, (k.x - k.slow_x) * oil / smallest
+    moved, taken_up = k.moved + (in_oil + by_piston) ** 2, k.taken_up + (in_oil + by_piston) * in_oil
+    together = k.together + by_piston * (pressed - k.slow_pressed) / smallest
     keep = min(MEMORY / moved, 1.0) if moved > 0.0 else 1.0
-    k.moved, k.taken_up = keep * moved, keep * taken_up
+    k.moved, k.taken_up, k.together = keep * moved, keep * taken_up, keep * together
     share = clip(k.taken_up / (1.0 + k.moved), 0.0, LARGEST)
     if share < 0.5 * FREE:
         k.free_F = k.slow_F
     loaded = clip((abs(k.F - k.free_F) - FRICTION * m.area_A) / smallest, 0.0, 1.0)
+    loaded *= clip(1.0 + k.together, 0.0, 1.0)
     stiffness = loaded * clip((share - FREE) / (HELD - FREE), 0.0, 1.0) * oil * share / (1.0 - share)
     k.stiffness = min(stiffness, max(m.mass * (FASTEST / dt) ** 2 - oil, 0.0))

@@ -150,7 +150,7 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylind
     cells_of(k)[:] = 0.0
     k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
     k.F = m.area_A * p_A - m.area_B * p_B
-    k.slow_x, k.slow_F, k.free_F = k.x, k.F, k.F
+    k.slow_x, k.slow_F, k.slow_pressed, k.free_F = k.x, k.F, k.F, k.F
 
 
 @compilable

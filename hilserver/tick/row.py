@@ -185,8 +185,10 @@ class CylinderState(Struct):
     stiffness: float = value("N/m", "by which F rises with the position; 0 while the piston moves freely")
     slow_x: float = value("m", "position, low-pass filtered")
     slow_F: float = value("N", "F, low-pass filtered")
+    slow_pressed: float = value("N", "force of the pressures, low-pass filtered")
     free_F: float = value("N", "the same when the piston last moved freely")
     moved: float = value("", "sum of the squares of recent movements, see hilserver.tick.contact")
+    together: float = value("", "sum of the products of the piston's movements and the force of the pressures")
     taken_up: float = value("", "sum of their products with the part that the oil has taken up")
 
 

@@ -48,7 +48,7 @@ def oil_of(m: CylinderRecord) -> float:
 def follow(k: CylinderState, m: CylinderRecord, forces: Floats, positions: Floats) -> float:
     """The stiffness learned from an estimate with these forces and positions, one per tick."""
     for F, x in zip(forces, positions, strict=True):
-        k.F, k.x = float(F), float(x)
+        k.F, k.x, k.p_A = float(F), float(x), float((F + m.area_B * k.p_B) / m.area_A)
         note_stiffness(k, m, DT, DT)
     return k.stiffness
 
