@@ -2,13 +2,15 @@ r"""The bridge's model of the machine: a cylinder, the mass it moves, and a forc
 
 .. math::
    C_A \dot p_A = Q_A - A_A v - Q_l, \quad C_B \dot p_B = Q_B + A_B v + Q_l, \quad
-   \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F
+   \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F - 2\sqrt{k m}\,v, \quad \dot F = k v
 
 C is the capacitance of a chamber (volume divided by effective bulk modulus), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
 past the piston. A restriction between a port, where the pressure is measured, and the piston counts in this leakage and
-in the compressed volume. F contains load, gravity and friction; Q is the flow that the real valve should pass plus a
-bias. F and bias are random walks that a Kalman filter estimates from the measured pressures, position and flows. So a
-flow is estimated without a flow sensor, and the present pressures are known although their sensors have delays.
+in the compressed volume. F contains load, gravity and friction; k is the stiffness of what the piston presses against,
+with the damping at which it does not oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is
+the flow that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from
+the measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
+known although their sensors have delays.
 
 An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
@@ -19,7 +21,7 @@ rates (:mod:`hilserver.rig.kalman`): with those of closed valves it would be uns
 
 from __future__ import annotations
 
-from math import ceil, exp, floor, isfinite, nan
+from math import ceil, exp, floor, isfinite, nan, sqrt
 
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.compilable import compilable
@@ -54,19 +56,28 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     At the ends of the stroke the piston is at rest.
     """
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
+    damping = contact_damping(k, m)
     half, past = 0.5 * h, leakage(p_A, p_B, v, m)
     mid_A = p_A + half * (q_A - m.area_A * v - past) / chamber_A(x, p_A, m)
     mid_B = p_B + half * (q_B + m.area_B * v + past) / chamber_B(x, p_B, m)
-    mid_v = v + half * (m.area_A * p_A - m.area_B * p_B - k.F) / m.mass
+    mid_v = v + half * (m.area_A * p_A - m.area_B * p_B - k.F - damping * v) / m.mass
     mid_x = x + half * v
     past = leakage(mid_A, mid_B, mid_v, m)
     more_A = h * (q_A - m.area_A * mid_v - past) / chamber_A(mid_x, mid_A, m)
     more_B = h * (q_B + m.area_B * mid_v + past) / chamber_B(mid_x, mid_B, m)
     k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
-    k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - k.F) / m.mass
+    mid_F = k.F + half * k.stiffness * v
+    k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - mid_F - damping * mid_v) / m.mass
     k.x = x + h * mid_v
+    k.F += h * k.stiffness * mid_v
     if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):
         k.x, k.v = clip(k.x, 0.0, m.stroke), 0.0
+
+
+@compilable
+def contact_damping(k: CylinderState, m: CylinderRecord) -> float:
+    """Damping of a contact, N·s/m: the least at which it does not oscillate together with the mass."""
+    return 2.0 * sqrt(k.stiffness * m.mass)
 
 
 @compilable
@@ -139,6 +150,7 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylind
     cells_of(k)[:] = 0.0
     k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
     k.F = m.area_A * p_A - m.area_B * p_B
+    k.slow_x, k.slow_F, k.slow_pressed, k.free_F = k.x, k.F, k.F, k.F
 
 
 @compilable
@@ -288,16 +300,19 @@ def move_change(
     d, h = change, time / SUBSTEPS_OF_MACHINE
     C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
     slope_A, slope_B = -rates[0] * C_A, -rates[1] * C_B
+    damping = contact_damping(k, m)
     for _ in range(SUBSTEPS_OF_MACHINE):
         q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
         q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)
         past = m.leakage * (d.p_A - d.p_B)
         mid_A = d.p_A + 0.5 * h * (q_A - m.area_A * d.v - past) / C_A
         mid_B = d.p_B + 0.5 * h * (q_B + m.area_B * d.v + past) / C_B
-        mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F) / m.mass
+        mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F - damping * d.v) / m.mass
         d.p_A += h * (q_A - m.area_A * mid_v - past) / C_A
         d.p_B += h * (q_B + m.area_B * mid_v + past) / C_B
-        d.v += h * (m.area_A * mid_A - m.area_B * mid_B - d.F) / m.mass
+        mid_F = d.F + 0.5 * h * k.stiffness * d.v
+        d.v += h * (m.area_A * mid_A - m.area_B * mid_B - mid_F - damping * mid_v) / m.mass
+        d.F += h * k.stiffness * mid_v
         d.x += h * mid_v
 
 

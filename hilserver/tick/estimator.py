@@ -13,6 +13,7 @@ from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.bridge.learning import note_volume, reset_nonfinite_learning, slopes_of_edges
+from hilserver.tick.contact import note_stiffness
 from hilserver.tick.cylinder import (
     add_volumes,
     chamber_A,
@@ -94,6 +95,7 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
             note_cylinder(plan, row, c)
     for c in range(plan.cylinder.shape[0]):
         correct(plan, row, work, c)
+        note_stiffness(cylinder_state(plan, row, c), plan.cylinder[c], elapsed, dt)
     for i in range(plan.port.shape[0]):
         see_pressure(plan, row, i, elapsed)
     for i in range(plan.valve.shape[0]):

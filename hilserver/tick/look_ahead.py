@@ -49,6 +49,7 @@ from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import (
     chamber_A,
     chamber_B,
+    contact_damping,
     is_known,
     leakage,
     move_cylinder,
@@ -275,7 +276,8 @@ def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, 
         if is_filled(plan, row, machine, port):
             ahead, is_B = ahead_of(plan, work, port), plan.port[port].is_B
             k, m = cylinder_copy(machine, plan.port[port].cylinder), plan.cylinder[plan.port[port].cylinder]
-            v = k.v + 0.5 * h * (m.area_A * k.p_A - m.area_B * k.p_B - k.F) / m.mass
+            force = m.area_A * k.p_A - m.area_B * k.p_B - k.F - contact_damping(k, m) * k.v
+            v = k.v + 0.5 * h * force / m.mass
             x = k.x + 0.5 * h * k.v
             ahead.p = k.p_B if is_B else k.p_A
             ahead.C = chamber_B(x, ahead.p, m) if is_B else chamber_A(x, ahead.p, m)

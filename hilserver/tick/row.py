@@ -182,6 +182,14 @@ class CylinderState(Struct):
     flow_B: float = value("m^3/s", "flow into B")
     volume_A: float = value("m^3", "oil that has entered A since the start")
     volume_B: float = value("m^3", "oil that has entered B since the start")
+    stiffness: float = value("N/m", "by which F rises with the position; 0 while the piston moves freely")
+    slow_x: float = value("m", "position, low-pass filtered")
+    slow_F: float = value("N", "F, low-pass filtered")
+    slow_pressed: float = value("N", "force of the pressures, low-pass filtered")
+    free_F: float = value("N", "the same when the piston last moved freely")
+    moved: float = value("", "sum of the squares of recent movements, see hilserver.tick.contact")
+    together: float = value("", "sum of the products of the piston's movements and the force of the pressures")
+    taken_up: float = value("", "sum of their products with the part that the oil has taken up")
 
 
 class ReactionMemory(Struct):
@@ -428,12 +436,7 @@ SECTIONS = {
     ),
     "channel": _one("channels", "channel", "SI", "value of the channel"),
     "stale": _one("channels", "stale", "s", "age of its last valid sample"),
-    "interval": _one(
-        "channels",
-        "interval",
-        "s",
-        "time from the previous sample to this one; 0 if no sample has arrived since the last tick",
-    ),
+    "interval": _one("channels", "interval", "s", "time since the previous sample; 0: none since the last tick"),
     "change": _one("channels", "change", "SI/s", "rate of change of the channel"),
     "input": _one("inputs", "input", "", "operator input"),
     "trend": _records("inputs", "input_<field>.*", InputTrend),

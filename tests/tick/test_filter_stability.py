@@ -49,14 +49,20 @@ def rig_plan(delay: str, dead_volume: str, mass: str, flow_drift: float = 0.02) 
     return bench_rig(changes).plan
 
 
-def transition(m: CylinderRecord, x: float, rates: Rates, past: int, dt: float) -> Floats:
-    """Errors of the states and of the past values, a tick later."""
+def transition(m: CylinderRecord, x: float, rates: Rates, past: int, dt: float, held: float = 0.0) -> Floats:
+    """Errors of the states and of the past values, a tick later.
+
+    ``held``: stiffness of what the piston presses against, as a multiple of the oil's.
+    """
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
     motion = np.zeros((STATES, STATES))
     motion[P_A, [P_A, V, BIAS_A]] = -rates[0], -m.area_A / C_A, 1.0 / C_A
     motion[P_B, [P_B, V, BIAS_B]] = -rates[1], m.area_B / C_B, 1.0 / C_B
     motion[X, V] = 1.0
-    motion[V, [P_A, P_B, FORCE]] = m.area_A / m.mass, -m.area_B / m.mass, -1.0 / m.mass
+    stiffness = held * (m.area_A**2 / C_A + m.area_B**2 / C_B)
+    damping = 2.0 * np.sqrt(stiffness * m.mass)
+    motion[V, [P_A, P_B, V, FORCE]] = m.area_A / m.mass, -m.area_B / m.mass, -damping / m.mass, -1.0 / m.mass
+    motion[FORCE, V] = stiffness
     size = STATES + SENSED * past
     whole = np.zeros((size, size))
     whole[:STATES, :STATES] = expm(motion * dt)
@@ -82,7 +88,7 @@ def corrections(plan: Plan, x: float, rates: Rates, past: int) -> Floats:
     return np.array(columns).T
 
 
-def largest_eigenvalue(plan: Plan) -> float:
+def largest_eigenvalue(plan: Plan, held: float = 0.0) -> float:
     """Of the error of the estimate from tick to tick, anywhere in the stroke, whatever the valves pass."""
     m, dt, past = plan.cylinder[0], float(plan.loop[0].dt), int(plan.layout[0].cylinder_past_ticks) - 1
     seen = np.zeros((SENSED, STATES + SENSED * past))
@@ -93,7 +99,9 @@ def largest_eigenvalue(plan: Plan) -> float:
     worst = 0.0
     for place, *rates in itertools.product(np.linspace(0.0, 1.0, 5), OPEN, OPEN):
         x, pair = place * m.stroke, (rates[0], rates[1])
-        error = (np.eye(seen.shape[1]) - corrections(plan, x, pair, past) @ seen) @ transition(m, x, pair, past, dt)
+        error = (np.eye(seen.shape[1]) - corrections(plan, x, pair, past) @ seen) @ transition(
+            m, x, pair, past, dt, held
+        )
         worst = max(worst, float(np.abs(np.linalg.eigvals(error)).max()))
     return worst
 
@@ -107,3 +115,10 @@ def test_errors_of_the_estimate_decay_whatever_the_valves_pass(delay: str, dead_
 @pytest.mark.parametrize("flow_drift", [1e-4, 0.3])
 def test_so_they_do_however_far_the_valves_are_trusted(flow_drift: float) -> None:
     assert largest_eigenvalue(rig_plan("1 ms", "0.5 l", "230 kg", flow_drift)) < 1.0
+
+
+@pytest.mark.parametrize("held", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("mass", ["230 kg", "5000 kg"])
+def test_so_they_do_when_the_piston_presses_against_something(held: float, mass: str) -> None:
+    """The gains are those of a free piston; the model between the samples contains the stiffness."""
+    assert largest_eigenvalue(rig_plan("1 ms", "0.5 l", mass), held) < 1.0
