@@ -40,6 +40,7 @@ BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
 ANY_MODE = -1
+"""In place of a mode: the command is given in whatever mode the rig is."""
 SUPPLY_WITHIN = 1.0
 """s: a simulated pump builds up its pressure, and a sensor with a delay reads 0 at first."""
 
@@ -48,7 +49,7 @@ SUPPLY_WITHIN = 1.0
 class _Command:
     """A command that waits for its tick; for a switch also the circuit.
 
-    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, -1: in any.
+    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, or `ANY_MODE`.
     """
 
     record: Floats

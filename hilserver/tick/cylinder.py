@@ -77,7 +77,7 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
 @compilable
 def contact_damping(k: CylinderState, m: CylinderRecord) -> float:
     """Damping of a contact, N·s/m: the least at which it does not oscillate together with the mass."""
-    return 2.0 * sqrt(k.stiffness * m.mass)
+    return 0.0 if k.stiffness == 0.0 else 2.0 * sqrt(k.stiffness * m.mass)
 
 
 @compilable

@@ -49,19 +49,6 @@ def characteristic(w: float, travel: float, drop_PA: float, drop_AT: float, b: V
 
 
 @compilable
-def eased_opening(U: float, overlap: float, band: float) -> float:
-    """Opening past the overlap, with a small slope within the overlap, so that the inverse crosses it without a jump.
-
-    Otherwise even small noise would cause jumps across the overlap. Within overlap + ``band`` the opening increases
-    linearly to that of the true edge at this point; beyond, it is the true one.
-    """
-    knee = overlap + band
-    if abs(U) < knee:
-        return U / knee * opening_past_overlap(knee, overlap)
-    return opening_past_overlap(U, overlap)
-
-
-@compilable
 def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
     """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can.
 
@@ -89,21 +76,28 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
 def travel_below(
     end: float, unleaky: float, q: float, full: float, leak: float, overlap: float, v: ValveRecord
 ) -> float:
-    """Travel between 0 and ``end`` at which the valve passes ``q``: by Newton's method, in bounds that become narrower.
+    """Travel between 0 and ``end`` at which the valve passes ``q``, with the overlap eased.
 
-    Where it leaves them, or converges slowly, they are bisected: Press et al., Numerical Recipes, 3rd ed. 2007, 9.4
-    (rtsafe). ``unleaky``: travel without easing and leakage; ``full``: flow at full opening, ``leak``: leakage at null,
-    m³/s. The first estimate is that with all of the leakage in the eased part, and with none of it beyond.
+    Within overlap + ``null_band`` the opening increases linearly to that of the true edge at this point; beyond, it is
+    the true one. With the true one throughout, even small noise would cause jumps across the overlap.
+
+    By Newton's method, in bounds that become narrower. Where it leaves them, or converges slowly, they are bisected:
+    Press et al., Numerical Recipes, 3rd ed. 2007, 9.4 (rtsafe). ``unleaky``: travel without easing and leakage;
+    ``full``: flow at full opening, ``leak``: leakage at null, m³/s. The first estimate is that with all of the leakage
+    in the eased part, and with none of it beyond.
     """
     near, far, step, knee = 0.0, end, 2.0 * end, overlap + v.null_band
-    fading = 6.0 * leak / v.leak_gone
-    travel = min((q - leak) / (full * eased_slope(0.0, overlap, v.null_band)), end)
+    beyond, faded = 1.0 / (1.0 - overlap), 1.0 / v.leak_gone  # each division takes as long as ten multiplications
+    eased = v.null_band * beyond / knee
+    fading = 6.0 * leak * faded
+    travel = min((q - leak) / (full * eased), end)
     if travel > knee:
         travel = max(unleaky, knee)
     for _ in range(50):
-        s = min(travel / v.leak_gone, 1.0)
-        excess = full * eased_opening(travel, overlap, v.null_band) + leak * leakage_fade(travel, v.leak_gone) - q
-        slope = full * eased_slope(travel, overlap, v.null_band) - fading * s * (1.0 - s)
+        opening, steepness = (eased * travel, eased) if travel < knee else ((travel - overlap) * beyond, beyond)
+        s = min(travel * faded, 1.0)
+        excess = full * opening + leak * (1.0 - s * s * (3.0 - 2.0 * s)) - q
+        slope = full * steepness - fading * s * (1.0 - s)
         if (excess < 0.0) == (full > 0.0):
             near = travel
         else:
@@ -115,13 +109,6 @@ def travel_below(
         if abs(step) < CLOSE:
             break
     return travel
-
-
-@compilable
-def eased_slope(travel: float, overlap: float, band: float) -> float:
-    """Change of `eased_opening` with the travel of the spool from its centre."""
-    knee = overlap + band
-    return opening_past_overlap(knee, overlap) / knee if travel < knee else 1.0 / (1.0 - overlap)
 
 
 @compilable
