@@ -43,9 +43,9 @@ FREE, HELD = 0.2, 0.3
 that the rig file does not state look like soft springs."""
 LARGEST = 0.75
 """Fraction above which nothing is distinguished: three times as stiff as the oil."""
-FASTEST = 1.5
+FASTEST = 1.0
 """Radians per tick: a contact with which the mass would oscillate faster, against oil and contact, counts as softer.
-With the stiffer one, the filter would be unstable if its sensors are late."""
+With the stiffer one, the filter would be unstable if its sensors are late: from 1.2 on if they are 2.4 ms late."""
 
 
 @compilable
