@@ -20,6 +20,8 @@ from hilserver.studies.catalogue import CatalogueValve, load_catalogue
 from hilserver.studies.sizing import LIMITS, Sizing, size_valves
 from hilserver.studies.varied_rig import RigValues
 
+pytestmark = pytest.mark.slow
+
 CATALOGUE = """
 [valves."small"]
 source = "test bench"

@@ -33,6 +33,8 @@ from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.varied_rig import RigValues
 from hilserver.studies.worst import worst_case
 
+pytestmark = pytest.mark.slow
+
 BAR = 1e5
 STUDY = """
 rig = "rigs/lift.toml"
