@@ -158,8 +158,8 @@ python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "$$($(PYTHON) --version) is too old: hilserver needs 3.11. Choose one: make PYTHON=python3.11 ..." >&2; exit 1; }
 
-# uv downloads and installs in a tenth of the time that pip takes. Where it can't do it, pip can: for instance, with an
-# index that only pip is configured for. Tests of libraries are not imported: they need no bytecode.
+# uv downloads and installs in an eighth of the time that pip takes. Where it fails, for instance because only pip is
+# configured for an index, pip does it. Tests of libraries are not imported: they need no bytecode.
 $(STAMP): requirements.lock pyproject.toml | python
 	$(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.lock

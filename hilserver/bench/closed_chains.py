@@ -110,7 +110,7 @@ def slider_crank(file: Path, durations: Sequence[int] = tuple(SOURCE)) -> Docume
 
 def _accuracy(name: str, run: ChainRun, shaft: int, exact: float) -> tuple[str, ...]:
     angle = float(run.states[-1, shaft])
-    return name, f"{angle:.6f}", f"{abs(angle - exact):.1e}", f"{run.gap:.1e}", f"{run.cpu:.3f}"
+    return name, f"{angle:.6f}", f"{abs(angle - exact):.1e}", f"{run.gap:.1e}", _seconds(run.cpu)
 
 
 def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECONDS, bursts: int = BURSTS) -> Document:
@@ -216,7 +216,7 @@ def _figure(per_second: dict[int, float], pairs: dict[int, tuple[float, float]])
 
 
 def _cpu(cost: Cost | None) -> str:
-    return "–" if cost is None else f"{cost.cpu:.3f}"
+    return "–" if cost is None else _seconds(cost.cpu)
 
 
 def _quality(cost: Cost | None) -> tuple[str, str]:
@@ -226,4 +226,9 @@ def _quality(cost: Cost | None) -> tuple[str, str]:
 
 
 def _texts(values: Iterable[float | None]) -> list[str]:
-    return ["–" if value is None else f"{value:.3f}" for value in values]
+    return ["–" if value is None else _seconds(value) for value in values]
+
+
+def _seconds(value: float) -> str:
+    """To the millisecond; less than 10 ms with two significant digits."""
+    return f"{value:.3f}" if value >= 0.01 else f"{value:.2g}"

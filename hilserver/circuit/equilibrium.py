@@ -13,8 +13,8 @@ SETTLED = 1e-6
 MAX_STEPS = 10_000
 FIRST_STEP, SHORTEST_STEP, LONGEST_STEP = 1e-4, 1e-6, 1e5
 LONGEST_TIME = 1e7
-"""Seconds that are simulated at most: a circuit that still moves after months does so for ever, such as a chamber that
-loses oil although it is void."""
+"""Seconds that are simulated at most: a circuit that still moves after months does so forever; such is one with a void
+chamber that loses oil."""
 TOLERANCE = 1e-3
 """Of a step: the largest difference from two half steps, as a part of typical size and value."""
 

@@ -40,7 +40,7 @@ Progress = Callable[[str, float], None]
 """Called with the present activity and the fraction of the work that is done."""
 FMI_SOURCES = Path(__file__).parent / "fmi"
 """Folder with the functions of FMI, in C."""
-ABOUT = 480
+ABOUT = 800
 """Number of functions that Numba compiles."""
 LAST_SHARE = 0.85
 """Fraction of the time that Numba takes; the rest is LLVM's."""

@@ -41,7 +41,7 @@ from hilserver.mechanics.kinematics import (
     place_links,
 )
 from hilserver.numerics.arrays import Floats, Integers, Matrix, signed
-from hilserver.numerics.shared_memory import load_acquire, store_release
+from hilserver.numerics.atomic import load_acquire, store_release
 
 COUNTER = 16
 """Entries between the two threads' counters: two cache lines."""

@@ -328,12 +328,12 @@ class LockstepRun:
             if self._queue[0].packed is not None and tick > 0:
                 return given, tick
             waiting = self._queue.popleft()
-            given.append((tick, waiting, self._events(waiting)))
+            given.append((tick, waiting, self._taken(waiting)))
             tick += 1
         return given, most
 
-    def _events(self, waiting: _Command) -> list[Event]:
-        """The events of a command that is taken; a switch is prepared."""
+    def _taken(self, waiting: _Command) -> list[Event]:
+        """Take a command, which for a switch puts the circuit in; its events."""
         if waiting.packed is None or waiting.circuit is None:
             return [command_event(waiting.record, waiting.about)]
         packed = waiting.packed

@@ -1,7 +1,4 @@
-"""Memory that two threads of compiled code share, read and written in an order that both rely on.
-
-In Python itself they are ordinary accesses.
-"""
+"""Atomic accesses to memory that two threads of compiled code share. In Python itself they are ordinary ones."""
 
 from __future__ import annotations
 
