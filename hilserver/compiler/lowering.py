@@ -40,6 +40,8 @@ def register_marks() -> None:
         _registered.append(mark)
         if mark.how is Compile.ADDRESS:
             _compile_as_address(mark.function, *mark.details)
+        elif mark.how is Compile.RECORDS:
+            _compile_as_records(mark.function, *mark.details)
         elif mark.how is Compile.MATRIX:
             _compile_as_matrix(mark.function)
         elif mark.how is Compile.CELLS:
@@ -84,6 +86,24 @@ def _compile_as_cells(find: Any) -> None:
         made = context.make_array(array)(context, builder)
         length, width = (context.get_constant(types.intp, n) for n in (len(sig.args[0].fields), CELL))
         populate_array(made, builder.bitcast(args[0], made.data.type), [length], [width], width, None)
+        return made._getvalue()
+
+
+def _compile_as_records(find: Any, dtype: np.dtype[Any]) -> None:
+    """Compile ``find(cells, first, last)`` as an array of records that shares the memory of these cells."""
+    kind: Any = numba.from_dtype(dtype)
+    array = types.Array(kind, 1, "C")
+    type_callable(find)(lambda context: lambda cells, first, last: array if isinstance(cells, types.Array) else None)
+
+    @lower_builtin(find, types.Array, types.Integer, types.Integer)
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        cells = context.make_array(sig.args[0])(context, builder, args[0])
+        first, last = (context.cast(builder, args[n], sig.args[n], types.intp) for n in (1, 2))
+        length = builder.sdiv(builder.sub(last, first), context.get_constant(types.intp, dtype.itemsize // CELL))
+        made = context.make_array(array)(context, builder)
+        start = builder.bitcast(builder.gep(cells.data, [first]), made.data.type)
+        size = context.get_constant(types.intp, dtype.itemsize)
+        populate_array(made, start, [length], [size], size, None)
         return made._getvalue()
 
 

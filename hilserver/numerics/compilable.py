@@ -19,6 +19,7 @@ class Compile(Enum):
     CALL = "as a function"
     ARRAYS = "as a function that returns parts of its arrays"
     ADDRESS = "as the address of a record, without a call"
+    RECORDS = "as an array of records on the memory of another, without a call"
     MATRIX = "as an array of two dimensions on the memory of another, without a call"
     CELLS = "as the cells of a record, without a copy"
     ACQUIRE = "as an atomic load of a cell, after which others' writes are seen"

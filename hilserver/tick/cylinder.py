@@ -57,17 +57,18 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     """
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
     damping = contact_damping(k, m)
-    half, past = 0.5 * h, leakage(p_A, p_B, v, m)
-    mid_A = p_A + half * (q_A - m.area_A * v - past) / chamber_A(x, p_A, m)
-    mid_B = p_B + half * (q_B + m.area_B * v + past) / chamber_B(x, p_B, m)
-    mid_v = v + half * (m.area_A * p_A - m.area_B * p_B - k.F - damping * v) / m.mass
+    half, per_mass = 0.5 * h, h / m.mass
+    past = leakage(p_A, p_B, v, m)
+    mid_A = p_A + (q_A - (m.area_A * v + past)) * (half / chamber_A(x, p_A, m))
+    mid_B = p_B + (q_B + (m.area_B * v + past)) * (half / chamber_B(x, p_B, m))
+    mid_v = v + 0.5 * per_mass * (m.area_A * p_A - m.area_B * p_B - k.F - damping * v)
     mid_x = x + half * v
     past = leakage(mid_A, mid_B, mid_v, m)
-    more_A = h * (q_A - m.area_A * mid_v - past) / chamber_A(mid_x, mid_A, m)
-    more_B = h * (q_B + m.area_B * mid_v + past) / chamber_B(mid_x, mid_B, m)
+    more_A = (q_A - (m.area_A * mid_v + past)) * (h / chamber_A(mid_x, mid_A, m))
+    more_B = (q_B + (m.area_B * mid_v + past)) * (h / chamber_B(mid_x, mid_B, m))
     k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
     mid_F = k.F + half * k.stiffness * v
-    k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - mid_F - damping * mid_v) / m.mass
+    k.v = v + per_mass * (m.area_A * mid_A - m.area_B * mid_B - mid_F - damping * mid_v)
     k.x = x + h * mid_v
     k.F += h * k.stiffness * mid_v
     if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):
@@ -86,7 +87,8 @@ def mean_flow(q: float, slope: float, swept: float, C: float, h: float) -> float
 
     Exact for a constant slope, so that it is stable for a chamber of any size. ``swept``: what the piston takes up.
     """
-    return q + slope * (q - swept) * h / C * share_of_rise(-slope * h / C)
+    a = -slope * h / C
+    return q - a * share_of_rise(a) * (q - swept)
 
 
 @compilable
@@ -99,7 +101,8 @@ def share_of_rise(a: float) -> float:
     """
     if a < NEGLIGIBLE:
         return 0.5
-    return float((1.0 - (1.0 - exp(-a)) / a) / a)
+    constant = 1.0 / a  # the time constant, in steps
+    return float((1.0 - (1.0 - exp(-a)) * constant) * constant)
 
 
 @compilable

@@ -92,6 +92,7 @@ class PortAhead(Struct):
     passed: float = value("m^3/s", "mean of its flow over the last step")
     C: float = value("m^3/Pa", "capacitance of its chamber, if this is a state of the circuit, else 0")
     swept: float = value("m^3/s", "flow that the piston takes up in this step, and what leaks past it")
+    spool: float = value("", "position of the spool that passes this flow, if it serves another port, too")
 
 
 AHEAD_CELLS = PortAhead.cells()
@@ -371,6 +372,8 @@ def note_ahead(
         else:
             dip = -DIP if plan.port[port].is_B else DIP
             ahead.slope = min((q - ahead.flow) / dip, 0.0)
+        if stage == Stage.PREDICTED and (steps > 0 or call == 0):
+            ahead.spool = spool_ahead(plan, row, work, port)
     if stage == Stage.PREDICTED and steps > 0:
         for c in range(plan.cylinder.shape[0]):
             k, m = cylinder_copy(machine, c), plan.cylinder[c]
@@ -403,8 +406,8 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
     C = chamber_B(k.x, p, m) if is_B else chamber_A(k.x, p, m)
     taken = taken_B(k, m) if is_B else taken_A(k, m)
     slope = ahead_of(plan, work, port).slope if follows_circuit(plan, row, port) else 0.0
-    filling = flow_into(plan, row, work, port, p, flow) - taken
-    return float(p + filling * h / C * share_of_rise(-slope * h / C))
+    filling, rise = flow_into(plan, row, work, port, p, flow) - taken, h / C
+    return float(p + filling * (rise * share_of_rise(-slope * rise)))
 
 
 @compilable
@@ -438,6 +441,14 @@ def flow_into(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: f
     if turned < 0 or header(row).mode != Mode.RUNNING:
         return now
     b, v = valve_state(plan, row, turned), plan.valve[turned]
-    driven, p_S, p_T = ahead_of(plan, work, v.port), row[v.column_S], row[v.column_T]
-    U = opening_for(driven.flow, driven.p, p_S, p_T, overlap_of(b, v), b, v)
-    return valve_flow(-U, p, p_S, p_T, b, v)
+    return valve_flow(-ahead_of(plan, work, v.port).spool, p, row[v.column_S], row[v.column_T], b, v)
+
+
+@compilable
+def spool_ahead(plan: Plan, row: Floats, work: Floats, port: int) -> float:
+    """Position of the spool of a port's valve, at the port's flow and pressure, if it serves another port, too."""
+    i = plan.port[port].valve
+    if i < 0 or plan.valve[i].other_port < 0 or not follows_circuit(plan, row, port):
+        return 0.0
+    ahead, b, v = ahead_of(plan, work, port), valve_state(plan, row, i), plan.valve[i]
+    return opening_for(ahead.flow, ahead.p, row[v.column_S], row[v.column_T], overlap_of(b, v), b, v)

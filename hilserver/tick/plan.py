@@ -14,7 +14,7 @@ import numpy as np
 from hilserver.numerics.arrays import Floats, Matrix, as_matrix
 from hilserver.numerics.compilable import gives_arrays
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
-from hilserver.tick.records import RecordTable, Struct, dtype_of, value
+from hilserver.tick.records import RecordTable, Struct, dtype_of, records_in, value
 
 SUBSTEPS_OF_MACHINE = 4
 """Sub-steps per tick for the simulation of spools and cylinders."""
@@ -302,7 +302,9 @@ TABLES: dict[str, type[Struct]] = {
     "cycle": CyclePoint,
 }
 """The record of each table, in the order of the block, which starts with the places of the tables."""
-LOOP, LAYOUT, CHANNEL, CURVE, LIMIT, END, INPUT, PORT, VALVE, OUTPUT, CYLINDER, CYCLE = map(dtype_of, TABLES.values())
+_loop, _layout, _channel, _curve, _limit, _end, _input, _port, _valve, _output, _cylinder, _cycle = map(
+    records_in, TABLES.values()
+)
 CYLINDER_CELLS = CylinderRecord.cells()
 PLACES = len(TABLES) + 2
 """Number of places at the start of the block: of each table, of the Kalman gains and of the end."""
@@ -315,18 +317,18 @@ def plan_on(block: Floats) -> Plan:
     n = (at[11] - at[10]) // CYLINDER_CELLS * LINES
     return Plan(
         block,
-        block[at[0] : at[1]].view(LOOP),
-        block[at[1] : at[2]].view(LAYOUT),
-        block[at[2] : at[3]].view(CHANNEL),
-        block[at[3] : at[4]].view(CURVE),
-        block[at[4] : at[5]].view(LIMIT),
-        block[at[5] : at[6]].view(END),
-        block[at[6] : at[7]].view(INPUT),
-        block[at[7] : at[8]].view(PORT),
-        block[at[8] : at[9]].view(VALVE),
-        block[at[9] : at[10]].view(OUTPUT),
-        block[at[10] : at[11]].view(CYLINDER),
-        block[at[11] : at[12]].view(CYCLE),
+        _loop(block, at[0], at[1]),
+        _layout(block, at[1], at[2]),
+        _channel(block, at[2], at[3]),
+        _curve(block, at[3], at[4]),
+        _limit(block, at[4], at[5]),
+        _end(block, at[5], at[6]),
+        _input(block, at[6], at[7]),
+        _port(block, at[7], at[8]),
+        _valve(block, at[8], at[9]),
+        _output(block, at[9], at[10]),
+        _cylinder(block, at[10], at[11]),
+        _cycle(block, at[11], at[12]),
         as_matrix(block[at[12] : at[13]], n),
     )
 

@@ -19,13 +19,13 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import orifice_flow, root_of_drop
 from hilserver.numerics.shape import clip
-from hilserver.numerics.valve import leakage_fade, opening_past_overlap
+from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 
-CLOSE = 1e-7
-"""Of the travel: the last step of Newton's method, after which the error is about its square."""
+CLOSE = 5e-10
+"""Of the travel: error to which the inverse is iterated."""
 UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 """The virtual flow is not achievable."""
 
@@ -42,10 +42,17 @@ def characteristic(w: float, travel: float, drop_PA: float, drop_AT: float, b: V
 
     ``drop_PA``, ``drop_AT``: the pressure drops from the supply to the port, and from there to the tank.
     """
-    share = leakage_fade(travel, v.leak_gone)
+    share = remaining(travel * (1.0 / v.leak_gone))
     to_port = orifice_flow(v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share, drop_PA, v.p_tr)
     to_tank = orifice_flow(v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share, drop_AT, v.p_tr)
     return float(to_port - to_tank)
+
+
+@compilable
+def remaining(travel: float) -> float:
+    """Fraction of the leakage that remains at a ``travel`` in units of that at which it is gone (`leakage_fade`)."""
+    s = min(travel, 1.0)
+    return 1.0 - s * s * (3.0 - 2.0 * s)
 
 
 @compilable
@@ -81,32 +88,37 @@ def travel_below(
     Within overlap + ``null_band`` the opening increases linearly to that of the true edge at this point; beyond, it is
     the true one. With the true one throughout, even small noise would cause jumps across the overlap.
 
-    By Newton's method, in bounds that become narrower. Where it leaves them, or converges slowly, they are bisected:
-    Press et al., Numerical Recipes, 3rd ed. 2007, 9.4 (rtsafe). ``unleaky``: travel without easing and leakage;
-    ``full``: flow at full opening, ``leak``: leakage at null, m³/s. The first estimate is that with all of the leakage
-    in the eased part, and with none of it beyond.
+    By Newton's method in one of these two parts, in bounds that become narrower. Where it leaves them, or converges
+    slowly, they are bisected: Press et al., Numerical Recipes, 3rd ed. 2007, 9.4 (rtsafe). The error after a step is
+    its square times half of bend over slope of the flow; ``bend`` is the largest one. ``unleaky``: travel without
+    easing and leakage; ``full``: flow at full opening, ``leak``: leakage at null, m³/s. The first estimate is that with
+    all of the leakage in the eased part, and with none of it beyond.
     """
-    near, far, step, knee = 0.0, end, 2.0 * end, overlap + v.null_band
-    beyond, faded = 1.0 / (1.0 - overlap), 1.0 / v.leak_gone  # each division takes as long as ten multiplications
-    eased = v.null_band * beyond / knee
-    fading = 6.0 * leak * faded
-    travel = min((q - leak) / (full * eased), end)
-    if travel > knee:
-        travel = max(unleaky, knee)
+    knee, per_gone = overlap + v.null_band, 1.0 / v.leak_gone  # a division takes as long as ten multiplications
+    steepness = full * (1.0 / (1.0 - overlap))
+    at_knee = steepness * v.null_band + leak * remaining(knee * per_gone)
+    if (at_knee < q) == (full > 0.0):
+        near, far, closed, travel = knee, end, overlap, max(unleaky, knee)
+    else:
+        near, far, closed = 0.0, knee, 0.0
+        steepness *= v.null_band / knee
+        travel = min((q - leak) / steepness, knee)
+    step, fading = 2.0 * end, 6.0 * leak * per_gone
+    bend = abs(fading) * per_gone
     for _ in range(50):
-        opening, steepness = (eased * travel, eased) if travel < knee else ((travel - overlap) * beyond, beyond)
-        s = min(travel * faded, 1.0)
-        excess = full * opening + leak * (1.0 - s * s * (3.0 - 2.0 * s)) - q
-        slope = full * steepness - fading * s * (1.0 - s)
+        s = min(travel * per_gone, 1.0)
+        excess = steepness * (travel - closed) + leak * remaining(s) - q
+        slope = steepness - fading * s * (1.0 - s)
         if (excess < 0.0) == (full > 0.0):
             near = travel
         else:
             far = travel
         last, step = step, -excess / slope
-        if abs(step) >= CLOSE and (abs(step) > 0.5 * abs(last) or not near < travel + step < far):
+        close = bend * step * step < CLOSE * abs(slope)
+        if not close and (abs(step) > 0.5 * abs(last) or not near < travel + step < far):
             step = 0.5 * (near + far) - travel
         travel += step
-        if abs(step) < CLOSE:
+        if close:
             break
     return travel
 

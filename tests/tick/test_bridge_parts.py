@@ -94,6 +94,7 @@ def cylinder_plan(**channels: Any) -> Plan:
 # --- the valve's characteristic and its inverse ----------------------------------------------------------------------
 
 drops = st.floats(2 * BAR, 150 * BAR)
+small_drops = st.floats(0.01 * BAR, 2 * BAR) | drops
 
 
 @given(q=st.floats(-60 * L_MIN, 60 * L_MIN), up=drops, down=drops, overlap=st.sampled_from([0.0, 0.03, 0.2]))
@@ -121,21 +122,29 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
 
 @given(
     q=st.floats(-6 * L_MIN, 6 * L_MIN),
-    up=drops,
-    down=drops,
+    up=small_drops,
+    down=small_drops,
     overlap=st.sampled_from([0.0, 0.03, 0.2]),
     leak=st.sampled_from([0.05, 1.0, 5.0]),
-    band=st.sampled_from([1e-4, 0.005]),
+    gone=st.sampled_from([0.02, 0.1, 1.0]),
+    band=st.sampled_from([1e-4, 0.005, 0.2]),
 )
 def test_the_inverse_is_exact_within_easing_and_leakage(
-    q: float, up: float, down: float, overlap: float, leak: float, band: float
+    q: float, up: float, down: float, overlap: float, leak: float, gone: float, band: float
 ) -> None:
-    """To 1e-9 of the nominal flow; the characteristic is that of `valve_flow`, with the overlap eased."""
-    leakage = {"flow": f"{leak} l/min", "drop": "70 bar", "per": "edge", "gone_at": 0.1}
+    """To 1e-9 of the nominal flow; the characteristic is that of `valve_flow`, with the overlap eased.
+
+    Also where it is not monotonic, because much leakage fades within a small opening.
+    """
+    leakage = {"flow": f"{leak} l/min", "drop": "70 bar", "per": "edge", "gone_at": gone}
     v, memory = valve(leakage=leakage, overlap=overlap, bridge={"null_band": band}), block()
     U = opening_for(q, down, up + down, 0.0, overlap, memory, v)
     passed = characteristic(eased_opening(U, overlap, v.null_band), abs(U), up, down, memory, v)
-    assert passed == pytest.approx(q, abs=1e-9 * v.Q_nominal)
+    if int(memory.saturation) & Saturation.CAPACITY:
+        assert abs(U) == 1.0
+        assert abs(passed) < abs(q)
+    else:
+        assert passed == pytest.approx(q, abs=1e-9 * v.Q_nominal)
 
 
 def test_the_inverse_reports_impossible_flows() -> None:

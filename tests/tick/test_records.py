@@ -15,7 +15,7 @@ from hilserver.tick import plan as plan_module
 from hilserver.tick import row as row_module
 from hilserver.tick.codes import Mode
 from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
-from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, value
+from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, records_in, value
 from hilserver.tick.row import (
     COLUMN,
     RowHeader,
@@ -75,6 +75,30 @@ def test_a_record_is_a_view_in_python_and_in_compiled_code() -> None:
         assert (pair(row, 1).a, pair(row, 1).b, pair(row, 1).n) == (3.0, 2.0, 7)
         assert row[[0, 1, 2, 3, 7]].tolist() == [0.0] * 5
         assert row.view(np.int64)[6] == 7
+
+
+pairs = records_in(Pair)
+
+
+def test_records_in_a_range_of_cells_are_a_view_in_python_and_in_compiled_code() -> None:
+    """Two of three records, behind one other cell."""
+    row = np.zeros(11)
+
+    def change(row, first, last):  # type: ignore[no-untyped-def]
+        found = pairs(row, first, last)
+        for i in range(found.shape[0]):
+            found[i].a, found[i].n = 1.5 * found[i].b, 7 + i
+        return found.shape[0]
+
+    register_marks()
+    for change_it in (change, njit(change)):
+        row[:] = 0.0
+        row[5], row[8] = 2.0, 4.0
+        assert change_it(row, 4, 10) == 2
+        assert row[:4].tolist() == [0.0] * 4
+        assert (row[4], row[5], row[7], row[8], row[10]) == (3.0, 2.0, 6.0, 4.0, 0.0)
+        assert row.view(np.int64)[[6, 9]].tolist() == [7, 8]
+        assert change_it(row, 4, 4) == 0
 
 
 def test_the_cells_of_a_record_are_its_memory() -> None:
