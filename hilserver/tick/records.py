@@ -102,11 +102,11 @@ def table_on(cells: NDArray[Any], record: type[R]) -> RecordTable[R]:
     return found
 
 
-def records_in(record: type[R]) -> Callable[[Floats, int, int], RecordTable[R]]:
+def records_in(record: type[Struct]) -> Callable[[Floats, int, int], RecordTable[Any]]:
     """A function that gives the records in a range of cells, as a view; in compiled code, almost without computing."""
     dtype = dtype_of(record)
 
-    def find(cells: Floats, first: int, last: int) -> RecordTable[R]:
+    def find(cells: Floats, first: int, last: int) -> RecordTable[Any]:
         return table_on(cells[first:last], record)
 
     mark(find, Compile.RECORDS, dtype)
