@@ -17,7 +17,6 @@ from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 
 from hilserver.errors import HilserverError
 from hilserver.identify.chamber import Chamber, ChamberSignals, laws
@@ -25,6 +24,7 @@ from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
     ACCURACY,
     CorrectedChannels,
+    ahead,
     relative_delay,
     sensor_influences,
     uniform,
@@ -264,7 +264,4 @@ class Experiment:
         )
 
     def _late(self, signal: Floats, delay: float) -> Floats:
-        if delay == 0.0:
-            return signal
-        time = np.arange(len(signal)) * self.dt
-        return np.asarray(CubicSpline(time, signal)(np.maximum(time - delay, 0.0)), dtype=np.float64)
+        return ahead(signal, -delay / self.dt) if delay != 0.0 else signal
