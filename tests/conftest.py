@@ -15,12 +15,10 @@ import pytest
 from command_line import Command, command_line
 from fake_nidaqmx import FakeNi
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from modbus_bench import TcpBench
     from ni_bench import Opened
-    from xdist.remote import Producer
 
 # A shared machine steals time: no deadline per example.
 # The same examples in every run: a failure in CI is the same failure here.
@@ -93,27 +91,6 @@ LONGEST = (
 """The modules that take 40 s or more, the longest first: those that compute in turn with those in real time, which
 mostly wait. All of the latter at once would disturb one another.
 """
-
-
-TOGETHER = {
-    f"tests/mechanics/test_{name}.py": "tests/docs/test_offline_commands.py"
-    for name in ("chain_dynamics", "chain_experiments", "chain_loops", "chain_starts", "chains_in_circuits")
-}
-"""Modules that one worker runs together with another one, because each would compile the same for ten seconds."""
-
-
-class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """A file is run by one worker, those that belong together by the same one."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        return TOGETHER.get(file, file)
-
-
-@pytest.hookimpl(optionalhook=True)  # where tests are run by several workers
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesTogether:
-    """How the tests are shared out."""
-    return FilesTogether(config, log)
 
 
 @pytest.hookimpl(trylast=True)

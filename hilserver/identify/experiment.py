@@ -17,7 +17,6 @@ from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 
 from hilserver.errors import HilserverError
 from hilserver.identify.chamber import Chamber, ChamberSignals, laws
@@ -25,12 +24,22 @@ from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
     ACCURACY,
     CorrectedChannels,
+    ahead,
     relative_delay,
     sensor_influences,
     uniform,
     unseen_delay,
 )
-from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_of, mean_shares, shares_now
+from hilserver.identify.model import (
+    Spool,
+    SpoolMotion,
+    delay_of,
+    follow,
+    lag_of,
+    mean_openings,
+    mean_shares,
+    shares_now,
+)
 from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -84,6 +93,7 @@ class Experiment:
         self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
         self.signals = self._signals()
         self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
+        self._openings = functools.lru_cache(maxsize=4)(self._openings_now)
         self._shares = functools.lru_cache(maxsize=4)(self._shares_now)
 
     # --- signals -----------------------------------------------------------------------------------------------------
@@ -211,12 +221,16 @@ class Experiment:
         frequency, damping, delay, null, hysteresis = key
         return follow(self.command, self.dt, SpoolMotion(frequency, damping, delay), null, hysteresis)
 
+    def _openings_now(self, turn: float, key: tuple[float, ...], overlap: float, gone_at: float) -> Floats:
+        return mean_openings(self._follow(key), turn, overlap, gone_at)
+
     def _shares_now(
         self, number: int, key: tuple[float, ...], errors: tuple[float, ...], overlap: float, gone_at: float
     ) -> Floats:
         now = self._measured(errors).chambers[number]
-        turn = self.chambers[number].turn
-        return mean_shares(self._follow(key), turn, now.law_port, now.law_tank, overlap, gone_at)
+        return mean_shares(
+            self._openings(self.chambers[number].turn, key, overlap, gone_at), now.law_port, now.law_tank
+        )
 
     # --- influences of the sensors ------------------------------------------------------------------------------------
 
@@ -250,7 +264,4 @@ class Experiment:
         )
 
     def _late(self, signal: Floats, delay: float) -> Floats:
-        if delay == 0.0:
-            return signal
-        time = np.arange(len(signal)) * self.dt
-        return np.asarray(CubicSpline(time, signal)(np.maximum(time - delay, 0.0)), dtype=np.float64)
+        return ahead(signal, -delay / self.dt) if delay != 0.0 else signal

@@ -114,7 +114,9 @@ class Whitener:
 
     def __call__(self, residual: Floats, used: NDArray[np.bool_]) -> Floats:
         """The filtered residual, 0 if it is not used."""
-        filtered: Floats = lfilter(self.model, [1.0, -self.pole], np.where(used, residual, 0.0)) / self.deviation
+        filtered = np.convolve(np.where(used, residual, 0.0), self.model)[: len(residual)] / self.deviation
+        if self.pole > 0.0:
+            filtered = lfilter([1.0], [1.0, -self.pole], filtered)
         return np.where(used, filtered, 0.0)
 
     def for_model(self, signal: Signal) -> Whitener:

@@ -11,6 +11,7 @@ information as additional data).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import hypot, inf, sqrt
@@ -106,6 +107,7 @@ class CorrectedChannels:
     def __init__(self, recording: Recording, pressures: Iterable[str]) -> None:
         self._recording, ticks = recording, round(SMOOTH_PRESSURE / recording.dt)
         self._smooth = {name: smoothed(recording.channels[name], ticks) for name in pressures}
+        self._shifted = functools.lru_cache(maxsize=2 * len(self._smooth))(self._shifted_now)
 
     def less(self, errors: Values) -> Mapping[str, Floats]:
         """The channels without these errors (``zero``, ``gain``, ``delay`` and ``more delay`` of a channel)."""
@@ -115,13 +117,16 @@ class CorrectedChannels:
             zero, gain, late, more = (errors.get(f"{word} {name}", 0.0) for word in words)
             if zero == gain == late == more == 0.0:
                 continue
-            signal, smooth = found[name], self._smooth[name]
-            if late != 0.0:
-                signal, smooth = (ahead(s, late / self._recording.dt) for s in (signal, smooth))
-            if more != 0.0:
-                signal = signal + more / self._recording.dt * np.gradient(smooth)
-            found[name] = signal - zero - gain * smooth
+            signal, smooth, slope = self._shifted(name, late)
+            found[name] = signal + more / self._recording.dt * slope - zero - gain * smooth
         return found
+
+    def _shifted_now(self, name: str, late: float) -> tuple[Floats, Floats, Floats]:
+        """A channel, and its smoothed signal with the change of this per tick, ``late`` s later."""
+        signal, smooth = self._recording.channels[name], self._smooth[name]
+        if late != 0.0:
+            signal, smooth = (ahead(s, late / self._recording.dt) for s in (signal, smooth))
+        return signal, smooth, np.gradient(smooth)
 
 
 def ahead(signal: Floats, ticks: float) -> Floats:

@@ -82,15 +82,24 @@ def shares_now(U: Floats, to_port: Floats, to_tank: Floats, overlap: float, gone
     return shares
 
 
-def mean_shares(spool: Spool, turn: float, to_port: Floats, to_tank: Floats, overlap: float, gone_at: float) -> Floats:
-    """The same as means over each tick except the last: float64[3, ticks - 1]. ``turn``: -1 at the other edges.
+def mean_openings(spool: Spool, turn: float, overlap: float, gone_at: float) -> Floats:
+    """Means of the openings over each tick except the last: float64[3, 2, ticks - 1]. ``turn``: -1 at the other edges.
 
-    The pressure drops change linearly from tick to tick.
+    The edges of C_PA, C_AT (not positive) and the leakage, each weighted by what is left of the tick, and by what has
+    passed of it.
     """
-    mean = np.zeros((3, len(to_port) - 1))
-    drops = (np.ascontiguousarray(array) for array in (to_port, to_tank))
-    standard_program().mean_shares_of(*spool, turn, *drops, overlap, gone_at, mean)
-    return mean
+    mean = np.zeros((6, len(spool.way) - 1))
+    standard_program().mean_openings_of(*spool, turn, overlap, gone_at, mean)
+    return mean.reshape(3, 2, -1)
+
+
+def mean_shares(openings: Floats, to_port: Floats, to_tank: Floats) -> Floats:
+    """The same as `shares_now`, as means over each tick except the last: float64[3, ticks - 1].
+
+    The orifice laws change linearly from tick to tick: they count at both ends of a tick, each with its weight.
+    """
+    laws = (to_port, to_tank, to_port - to_tank)
+    return np.array([begin * law[:-1] + end * law[1:] for (begin, end), law in zip(openings, laws, strict=True)])
 
 
 def orifice_law(drop: Floats, p_tr: float) -> Floats:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.signal import coherence, csd
 
 from hilserver.identify.identification import Identified
-from hilserver.identify.model import SpoolMotion, delay_of, follow, mean_shares, shares_now
+from hilserver.identify.model import SpoolMotion, delay_of, follow, mean_openings, mean_shares, shares_now
 from hilserver.identify.servo import ServoTuning
 from hilserver.margins.servo_loop import frequencies
 from hilserver.numerics.arrays import Floats
@@ -64,7 +64,7 @@ def _flows(found: Identified) -> list[_Flow]:
         volume = c.into(now, values)
         laws = now.law_port, now.law_tank
         middle = 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
-        modelled, at_once = (C @ mean_shares(spool, c.turn, *laws, *edges) for spool in (way, instant))
+        modelled, at_once = (C @ mean_shares(mean_openings(spool, c.turn, *edges), *laws) for spool in (way, instant))
         law = np.where(c.turn * middle > 0.0, laws[0][:-1], laws[1][:-1])
         flows.append(
             _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), signal.used)

@@ -13,9 +13,10 @@ FAST_SPOOL = 2e-3
 
 
 @compilable
-def _shares(U: float, to_port: float, to_tank: float, overlap: float, gone_at: float) -> tuple[float, float, float]:
+def _openings(U: float, overlap: float, gone_at: float) -> tuple[float, float, float]:
+    """Opening to the port, that to the tank (not positive), and the fraction of the leakage."""
     w = opening_past_overlap(U, overlap)
-    return max(w, 0.0) * to_port, min(w, 0.0) * to_tank, leakage_fade(abs(U), gone_at) * (to_port - to_tank)
+    return max(w, 0.0), min(w, 0.0), leakage_fade(abs(U), gone_at)
 
 
 @compilable
@@ -50,39 +51,38 @@ def spool_way(target: Floats, late: int, before: Floats, after: Floats, way: Mat
 def shares_of(U: Floats, to_port: Floats, to_tank: Floats, overlap: float, gone_at: float, shares: Matrix) -> None:
     """The shares of the flow at each position, one line of ``shares`` each."""
     for k in range(len(U)):
-        shares[0, k], shares[1, k], shares[2, k] = _shares(U[k], to_port[k], to_tank[k], overlap, gone_at)
+        to_P, to_T, fade = _openings(U[k], overlap, gone_at)
+        shares[0, k], shares[1, k], shares[2, k] = (
+            to_P * to_port[k],
+            to_T * to_tank[k],
+            fade * (to_port[k] - to_tank[k]),
+        )
 
 
 @compilable
-def mean_shares_of(
-    way: Matrix,
-    share: float,
-    turn: float,
-    to_port: Floats,
-    to_tank: Floats,
-    overlap: float,
-    gone_at: float,
-    mean: Matrix,
-) -> None:
-    """The same as means over each tick, added to ``mean``.
+def mean_openings_of(way: Matrix, share: float, turn: float, overlap: float, gone_at: float, mean: Matrix) -> None:
+    """The openings as means over each tick, added to ``mean``, float64[6, ticks].
+
+    Each is weighted by the part of the tick that is left, and in the next line by that which has passed.
 
     Simpson's rule over both parts of each tick, on its three positions or on many along the parabola through them.
-
     Many where the spool is quick, since it may cross corners of the characteristic.
     """
-    n = len(to_port) - 1
-    for k in range(n):
-        step_P, step_T = to_port[k + 1] - to_port[k], to_tank[k + 1] - to_tank[k]
+    for k in range(mean.shape[1]):
         for part in range(2):
             begin, length = (0.0, share) if part == 0 else (share, 1.0 - share)
             U_0, U_1, U_2 = turn * way[k, 2 * part], turn * way[k, 2 * part + 1], turn * way[k, 2 * part + 2]
-            pieces = 16 if abs(U_1 - U_0) + abs(U_2 - U_1) > FAST_SPOOL else 2
+            pieces, width = (16, 1.0 / 16.0) if abs(U_1 - U_0) + abs(U_2 - U_1) > FAST_SPOOL else (2, 0.5)
+            slope, bend = 4.0 * U_1 - 3.0 * U_0 - U_2, 2.0 * (U_0 - 2.0 * U_1 + U_2)
             for j in range(pieces + 1):
-                s = j / pieces
-                U = U_0 + s * (4.0 * U_1 - 3.0 * U_0 - U_2) + 2.0 * s * s * (U_0 - 2.0 * U_1 + U_2)
-                at = begin + s * length
-                weight = length / (3.0 * pieces) * (1.0 if j in (0, pieces) else (4.0 if j % 2 == 1 else 2.0))
-                a, b, c = _shares(U, to_port[k] + at * step_P, to_tank[k] + at * step_T, overlap, gone_at)
-                mean[0, k] += weight * a
-                mean[1, k] += weight * b
-                mean[2, k] += weight * c
+                s = j * width
+                weight = length * width / 3.0 * (1.0 if j in (0, pieces) else (4.0 if j % 2 == 1 else 2.0))
+                passed = weight * (begin + s * length)
+                left = weight - passed
+                to_port, to_tank, fade = _openings(U_0 + s * (slope + s * bend), overlap, gone_at)
+                mean[0, k] += left * to_port
+                mean[1, k] += passed * to_port
+                mean[2, k] += left * to_tank
+                mean[3, k] += passed * to_tank
+                mean[4, k] += left * fade
+                mean[5, k] += passed * fade

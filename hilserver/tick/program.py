@@ -41,7 +41,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     valve_record.through_play,
     valve_record.spool_way,
     valve_record.shares_of,
-    valve_record.mean_shares_of,
+    valve_record.mean_openings_of,
     recursion.load_chain,
     recursion.chain_rates,
     chain_steps.advance_chain,

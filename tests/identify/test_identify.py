@@ -49,7 +49,7 @@ def assert_found(found: Identified) -> None:
 @pytest.fixture(scope="module")
 def sequence() -> tuple[Rig, Recording, Identified]:
     rig = wrong_rig()
-    recording = recorded_sequence(rig, ["A"], 60.0, 0.6)
+    recording = recorded_sequence(rig, ["A"], 30.0, 0.6)
     return rig, recording, identify_valve(rig, recording, "A")
 
 

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 FEEDBACK = "feedback"
 POSITION, PRESSURE, NOISE, DRIFT, ACCOUNT = 1e-3, 0.03, 0.015, 1e-3, 1e-3
 """As in `test_port_family`."""
-TRANSITIONS = ("1 bar", "0.1 bar", "0.01 bar", "0.001 bar")
+TRANSITIONS = ("0.1 bar", "0.01 bar", "0.001 bar")
+"""Transition pressures; those of the family are 1 bar."""
 EXPLICIT = {"integrator": "rk4", "substeps": 20}
 """Stable for the circuits without a small volume."""
 
@@ -131,7 +132,7 @@ def test_it_may_be_armed(case: Case) -> None:
     assert not examined(rig_with(case, "orifice", laminar_below("0.01 bar")), [FEEDBACK]).refusals
 
 
-@pytest.mark.parametrize("transition", TRANSITIONS[:3])
+@pytest.mark.parametrize("transition", ["1 bar", "0.1 bar", "0.01 bar"])
 def test_a_source_that_holds_a_small_chamber_leaves_the_command_quiet(transition: str) -> None:
     """Chambers of 50 ml and more behind hardly any resistance, a servo valve of 100 Hz, ticks of 1 ms."""
     case = Case("pressure_source", "small", "light")
