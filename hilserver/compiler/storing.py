@@ -17,8 +17,8 @@ from hilserver.compiler.sources import fingerprint, only_one
 
 def fill(folder: Path) -> None:
     """Copy the program of the present sources into this folder, or build it there if there is none yet."""
+    folder.mkdir(parents=True, exist_ok=True)
     if (found := found_file()) is not None:
-        folder.mkdir(parents=True, exist_ok=True)
         if found.parent.resolve() != folder.resolve():
             for path in (*all_files_in(found.parent).values(), found.parent / FINGERPRINT_FILE):
                 shutil.copy(path, folder)

@@ -120,6 +120,23 @@ def test_a_package_is_filled_from_what_is_built(where: str, tmp_path: Path, monk
     assert all(path.read_text() == path.name for path in all_files_in(tmp_path / where).values())
 
 
+def test_a_package_is_built_where_there_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by `pip install` of a source archive: its folder is made, too."""
+
+    def build(parts: Mapping[str, Path], report: Any) -> None:
+        for name, path in parts.items():
+            path.write_text(name)
+
+    monkeypatch.setattr(loading, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))
+    monkeypatch.setattr(storing, "build", build)
+    storing.fill(folder := tmp_path / "package" / "built")
+    assert {name: path.read_text() for name, path in all_files_in(folder).items()} == {
+        name: name for name in all_files_in(folder)
+    }
+    assert (folder / FINGERPRINT_FILE).read_text() == fingerprint()
+
+
 def functions_of(function: Callable[..., Any], found: dict[str, Callable[..., Any]]) -> None:
     """Add a function and those that it calls."""
     function = inspect.unwrap(function)
