@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hilserver.circuit.model import read_circuit, read_part
+from hilserver.circuit.model import read_part
+from hilserver.circuit.variant import read_variant
 from hilserver.errors import HilserverError
 from hilserver.rig.build import PLANT_FILES, Device, Rig, assemble, beside, driver_settings, plant_of, raw_slots
 from hilserver.rig.plan import build_plan
@@ -36,8 +37,8 @@ def _variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:
         raise _AnotherRigError
     circuit, packed, file = rig.circuit, rig.packed, beside(rig.file, rig.settings.circuit)
     if sources["circuit"] != rig.sources["circuit"]:
-        circuit = read_circuit(sources["circuit"], rig.library, file)
-        packed = rig.pack(circuit, file)
+        circuit = read_variant(rig.circuit, sources["circuit"], rig.library, file)
+        packed = rig.pack(circuit, file, rig.packed)
     layout = rig.layout.with_space_for(packed)
     devices = tuple(_devices(rig, sources["rig"]["devices"]))
     settings = rig.settings.model_copy(update={"devices": sources["rig"]["devices"]})
@@ -98,7 +99,7 @@ def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCi
     circuit, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
     is_same = all(tables[key] == own[key] for key in PLANT_FILES)
     if not is_same:
-        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts)
+        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts, before=circuit)
     elif device in rig.devices:
         return circuit, rig.first_plants[device.name]
     return circuit, plant_of(device, circuit, 1.0 / rig.settings.loop.rate)

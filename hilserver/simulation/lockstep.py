@@ -31,14 +31,16 @@ from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
 from hilserver.tick.codes import fault_text as text_of_fault
-from hilserver.tick.lockstep import Attached
+from hilserver.tick.lockstep import GOES_ON, Attached, is_unwanted
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import command_record, commands_at, no_command, work_array
-from hilserver.tick.row import COLUMN, as_whole, command_in, header
+from hilserver.tick.row import COLUMN, CommandRecord, as_whole, header
 
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
+SEQUENCE = CommandRecord.names().index("sequence")
+"""Cell of a command's number in its record."""
 ANY_MODE = -1
 """In place of a mode: the command is given in whatever mode the rig is."""
 SUPPLY_WITHIN = 1.0
@@ -49,12 +51,14 @@ SUPPLY_WITHIN = 1.0
 class _Command:
     """A command that waits for its tick; for a switch also the circuit.
 
-    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, or `ANY_MODE`.
+    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, or `ANY_MODE`; ``wanted``: on
+    which result the run goes on.
     """
 
     record: Floats
     due: int = 0
     mode: int = ANY_MODE
+    wanted: int = GOES_ON
     circuit: Circuit | None = None
     packed: PackedCircuit | None = None
     about: Mapping[str, Any] | None = None
@@ -204,13 +208,15 @@ class LockstepRun:
         about: Mapping[str, Any] | None = None,
         after: int = 0,
         mode: int = ANY_MODE,
+        wanted: int = GOES_ON,
     ) -> None:
         """Queue a command; kinds in `hilserver.tick.codes`. ``about``: what the log notes of it.
 
         ``after``: number of ticks from now on that come before it. ``mode``: the run ends before it if the rig is in
-        another mode, and those that wait are dropped.
+        another mode, and those that wait are dropped. ``wanted``: likewise, it ends with it if the result is another
+        one (`hilserver.tick.lockstep`: IF_DONE, IF_REFUSED).
         """
-        self._queue.append(_Command(self._record(kind, *arguments), self._ran + after, mode, about=about))
+        self._queue.append(_Command(self._record(kind, *arguments), self._ran + after, mode, wanted, about=about))
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
@@ -221,22 +227,30 @@ class LockstepRun:
         number = _index(strategy, list(STRATEGY_NAMES), "a strategy")
         self.command(CommandKind.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
 
-    def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
-        """Queue a switch to another circuit, packed or not. Raises ConfigurationError if the rig can't run it."""
+    def swap(self, circuit: Circuit, packed: PackedCircuit | None = None, wanted: int = GOES_ON) -> None:
+        """Queue a switch to another circuit, packed or not; ``wanted``: see `command`.
+
+        Raises ConfigurationError if the rig can't run it.
+        """
         waiting = [command.packed for command in self._queue if command.packed is not None]
         before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
         version = header(self.row).circuit_version + len(waiting) + 1
         record = self._record(CommandKind.SWAP, version, float(new.names == before.names))
-        self._queue.append(_Command(record, circuit=circuit, packed=new))
+        self._queue.append(_Command(record, wanted=wanted, circuit=circuit, packed=new))
 
     def miss(self, ticks: int) -> None:
         """Delay the next tick by this number of ticks."""
         self._late = ticks
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the next tick is delayed."""
+        return self._late > 0
+
     def _record(self, kind: int, *arguments: float) -> Floats:
         self._sequence += 1
         record = command_record(kind, *arguments)
-        command_in(record).sequence = self._sequence
+        as_whole(record)[SEQUENCE] = self._sequence
         return record
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -299,7 +313,8 @@ class LockstepRun:
             before = header(self.row).tick + self._late
             self._block(rows[done : done + count], given)
             ran = int(header(self.row).tick - before)
-            count, goes_on = ran, ran == count
+            ended = bool(given) and given[-1][0] == ran - 1 and is_unwanted(self.row, given[-1][1].wanted)
+            count, goes_on = ran, ran == count and not ended
             self._ran += ran
             if not goes_on:
                 self._drop(sum(k >= count for k, _, _ in given))
@@ -347,7 +362,8 @@ class LockstepRun:
         """Run these ticks with these commands, or those up to a command that ends the run."""
         given = self._given(len(rows))
         block, value = self.rig.plan.block, self.packed.value
-        command = commands_at((tick, each.mode, each.record) for tick, each, _ in commands) if commands else self._none
+        waiting = [(tick, each.mode, each.wanted, each.record) for tick, each, _ in commands]
+        command = commands_at(waiting) if commands else self._none
         with running(self.packed, self.program) as index:
             arguments = (block, index, value, self.row, self._work, command, self._inputs, given)
             if self._attached:

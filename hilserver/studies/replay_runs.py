@@ -26,6 +26,7 @@ from hilserver.studies.figures import Figure
 from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
+from hilserver.tick.lockstep import GOES_ON
 from hilserver.tick.program import commands_at, work_array
 from hilserver.tick.row import as_whole, is_whole
 
@@ -85,7 +86,7 @@ class RunsOfLog:
         row, work = self._before(packed), work_array(packed, plan)
         given, rows = np.concatenate(given_columns(self.rig)), np.empty((BLOCK, self._circuit + len(packed.names)))
         for part in log.parts(BLOCK):
-            command = commands_at((k - part.start, ANY_MODE, record) for k, record in log.commands_in(part))
+            command = commands_at([(k - part.start, ANY_MODE, GOES_ON, record) for k, record in log.commands_in(part)])
             block = rows[: part.stop - part.start]
             with running(packed, self.program) as index:
                 self.program.run_recorded(

@@ -1,0 +1,91 @@
+"""A circuit that differs from one that was read before in tables of components: only these are read.
+
+Studies read thousands of such circuits, and a running server or a test sequence one with every switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import Circuit, Placed, read_circuit, read_part, wrong_connections
+from hilserver.circuit.subcircuits import Expanded
+from hilserver.errors import ConfigurationError
+from hilserver.toml import copied
+
+
+def read_variant(
+    before: Circuit, raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None
+) -> Circuit:
+    """The same as `read_circuit` gives, and the same errors; faster where little differs from ``before``.
+
+    ``before``: read with the same library, in the same folder.
+    """
+    circuit = _like(before, raw, library, file, folder)
+    if circuit is None:
+        return read_circuit(raw, library, file, folder)
+    if problems := list(wrong_connections(circuit, file)):
+        raise ConfigurationError(problems)
+    return circuit
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two values of a file are read as the same: ``1``, ``1.0`` and ``true`` are equal, but not the same."""
+    return one is other or repr(one) == repr(other)
+
+
+def changed_tables(before: Mapping[str, Any], raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The tables of components that differ between two circuits as written; None if anything else does."""
+    others, own = ({k: v for k, v in each.items() if k not in ("components", "library")} for each in (before, raw))
+    old, new = before.get("components"), raw.get("components")
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or list(old) != list(new):
+        return None
+    return {name: new[name] for name in new if not is_same(old[name], new[name])} if is_same(others, own) else None
+
+
+def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, folder: Path | None) -> Circuit | None:
+    """The circuit, its connections not yet checked; None if it has other parts. Raises ConfigurationError."""
+    changed = changed_tables(before.written, raw) if isinstance(raw, Mapping) else None
+    if changed is None:
+        return None
+    written = {key: value for key, value in raw.items() if key != "library"}
+    if not changed:
+        return replace(before, written=copied(written), known={})
+    shared = {key: value for key, value in raw.items() if key not in ("components", "nodes", "mechanisms", "drawing")}
+    part = read_part({**shared, "components": changed}, library, file, folder)
+    old = [_connections(placed) for placed in before.placed if _is_of(placed.name, changed)]
+    if part.starts or part.mechanisms or old != [_connections(placed) for placed in part.placed]:
+        return None  # of sub-circuits, or components of another type
+    new = {placed.name: placed for placed in part.placed}
+    return replace(
+        before,
+        placed=tuple(new.get(placed.name, placed) for placed in before.placed),
+        source=_with_components(before.source, part.source),
+        written=copied(_with_components(written, part.written)),
+        known={},
+        origin=_joined(before.origin, part.origin, changed),
+    )
+
+
+def _is_of(name: str, components: Iterable[str]) -> bool:
+    """Whether a component of the circuit is one of these as written, or in one that is a sub-circuit."""
+    return any(name == each or name.startswith(f"{each}.") for each in components)
+
+
+def _connections(placed: Placed) -> object:
+    return placed.name, type(placed.component), list(placed.ports.items()), list(placed.signals)
+
+
+def _with_components(table: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    return {**table, "components": {**table["components"], **part["components"]}}
+
+
+def _joined(before: Expanded, part: Expanded, changed: Iterable[str]) -> Expanded:
+    """Where the parts of the circuit are written."""
+    keys = [f"components.{name}" for name in changed]
+    kept = {key: text for key, text in before.expressions.items() if not _is_of(key, keys)}
+    table = _with_components(before.table, part.table)
+    return Expanded(table, {**before.places, **part.places}, {**kept, **part.expressions})
