@@ -177,8 +177,12 @@ class Analysis:
         """The same at several ``values``, without the names of states, which take most of the time."""
         if self.n == 0:
             return [self.stiffness() for _ in points]
-        found = np.linalg.eigvals(self._scaled(points, step))
-        return [_stiffness(each[np.argsort(-np.abs(each))]) for each in found]
+        return [_stiffness(each[np.argsort(-np.abs(each))]) for each in self.eigenvalues_at(points, step)]
+
+    def eigenvalues_at(self, points: Sequence[Floats], step: float) -> Complexes:
+        """Those of the linearised circuit at several ``values``, 1/s, [points, n], in any order; ``step``: as there."""
+        found: Any = np.linalg.eigvals(self._scaled(points, step))
+        return np.asarray(found, dtype=complex)
 
     def _scaled(self, points: Sequence[Floats], step: float) -> Floats:
         """The Jacobians at these values, of states in their typical sizes, float64[points, n, n]."""
@@ -263,14 +267,13 @@ class Stiffness:
         unstable = int(last if stable.all() else first + np.argmin(stable))
         return float(_STEPS[max(unstable - 1, 0)]) if unstable < len(_STEPS) else float("inf")
 
-    def allows(self, step: float, integrator: str) -> bool:
-        """Whether a step, s, is not longer than the longest stable one, which is mostly seen without looking for it."""
-        if (
-            integrator != "rosenbrock"
-            and step * np.abs(self.eigenvalues).max(initial=0.0) < 0.99 * _UNCERTAIN[integrator][0]
-        ):
-            return True  # _STEPS are closer to each other than 1 %
-        return step <= self.longest_step(integrator)
+
+def is_surely_stable(eigenvalues: Complexes, step: float, integrator: str) -> bool:
+    """Whether a step, s, is shorter than the longest stable one for all these motions, which it need not be known for.
+
+    Then all of them are within `_UNCERTAIN`; the steps between which `longest_step` decides are less than 1 % apart.
+    """
+    return step * float(np.abs(eigenvalues).max(initial=0.0)) < 0.99 * _UNCERTAIN[integrator][0]
 
 
 def _stiffness(eigenvalues: Floats, state: str = "") -> Stiffness:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hilserver.circuit.analysis import Analysis, Stiffness, too_long
+from hilserver.circuit.analysis import Analysis, Stiffness, is_surely_stable, too_long
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
@@ -43,10 +43,11 @@ def unsuitable(
         return None
     step = tick / substeps
     points = [there for values in starts for _, there in regimes(circuit, packed, values)]
-    if all(each.allows(step, integrator) for each in Analysis(program, packed).stiffness_at(points, step)):
+    if is_surely_stable(Analysis(program, packed).eigenvalues_at(points, step), step, integrator):
         return None
     found = (stiffest(program, circuit, packed, step, values) for values in starts)
-    return next(text for each in found if (text := too_long(each, integrator, tick, substeps)))
+    texts = (too_long(each, integrator, tick, substeps) for each in found)
+    return next((text for text in texts if text), None)
 
 
 def regimes(circuit: Circuit, packed: PackedCircuit, values: Floats) -> Iterator[tuple[str, Floats]]:

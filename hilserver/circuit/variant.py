@@ -32,6 +32,18 @@ def read_variant(
     return circuit
 
 
+def source_of_part(
+    before: Mapping[str, Any], raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None
+) -> Mapping[str, Any]:
+    """The same as the source of `read_part`, and the same errors; ``before``: that of a part read before."""
+    changed = changed_tables(before, raw)
+    if changed and all(_ports(before["components"][name]) == _ports(table) for name, table in changed.items()):
+        part = _read(_only(raw, changed), library, file, folder)
+        if list(part.source["components"]) == list(changed):  # no sub-circuit
+            return _with_components(before, part.source)
+    return read_part(raw, library, file, folder).source
+
+
 def is_same(one: object, other: object) -> bool:
     """Whether two values of a file are read as the same: ``1``, ``1.0`` and ``true`` are equal, but not the same."""
     return one is other or repr(one) == repr(other)
@@ -54,8 +66,7 @@ def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, 
     written = {key: value for key, value in raw.items() if key != "library"}
     if not changed:
         return replace(before, written=copied(written), known={})
-    shared = {key: value for key, value in raw.items() if key not in ("components", "nodes", "mechanisms", "drawing")}
-    part = read_part({**shared, "components": changed}, library, file, folder)
+    part = _read(_only(raw, changed), library, file, folder)
     old = [_connections(placed) for placed in before.placed if _is_of(placed.name, changed)]
     if part.starts or part.mechanisms or old != [_connections(placed) for placed in part.placed]:
         return None  # of sub-circuits, or components of another type
@@ -64,15 +75,55 @@ def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, 
         before,
         placed=tuple(new.get(placed.name, placed) for placed in before.placed),
         source=_with_components(before.source, part.source),
-        written=copied(_with_components(written, part.written)),
+        written=copied(written if _is_embedded(part, changed) else _with_components(written, part.written)),
         known={},
         origin=_joined(before.origin, part.origin, changed),
     )
 
 
+_known: dict[object, Circuit | ConfigurationError] = {}
+"""What was read of components lately, by their tables: many variants are switched to the same values."""
+_MOST_KNOWN = 64
+
+
+def _read(raw: Mapping[str, Any], library: Library, file: str, folder: Path | None) -> Circuit:
+    """The same as `read_part` gives; what was read once is known. Raises ConfigurationError."""
+    key = (repr(raw), library, file, folder)
+    if key not in _known:
+        try:
+            found: Circuit | ConfigurationError = read_part(raw, library, file, folder)
+        except ConfigurationError as error:
+            found = error
+        if isinstance(found, Circuit) and not _is_embedded(found, raw["components"]):
+            return found  # its files may change
+        while len(_known) >= _MOST_KNOWN:
+            del _known[next(iter(_known))]
+        _known[key] = found
+    found = _known[key]
+    if isinstance(found, ConfigurationError):
+        raise ConfigurationError(found.problems)
+    return found
+
+
+def _is_embedded(part: Circuit, raw: Mapping[str, Any]) -> bool:
+    """Whether components, as they were given, named no files."""
+    return is_same(part.written["components"], raw)
+
+
+def _only(raw: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    """The circuit with these components only."""
+    shared = {key: value for key, value in raw.items() if key not in ("components", "nodes", "mechanisms", "drawing")}
+    return {**shared, "components": components}
+
+
 def _is_of(name: str, components: Iterable[str]) -> bool:
     """Whether a component of the circuit is one of these as written, or in one that is a sub-circuit."""
     return any(name == each or name.startswith(f"{each}.") for each in components)
+
+
+def _ports(table: object) -> object:
+    """What a component is connected to: a drawing shows it, too."""
+    return table.get("ports") if isinstance(table, Mapping) else None
 
 
 def _connections(placed: Placed) -> object:

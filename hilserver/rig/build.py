@@ -132,7 +132,10 @@ class Rig:
 
     def plants(self) -> dict[str, PlantArrays]:
         """Fresh plants of the simulated devices, by device name: arrays of their own, at their initial values."""
-        return {name: PlantArrays._make(array.copy() for array in plant) for name, plant in self.first_plants.items()}
+        return {
+            name: PlantArrays._make(array.copy() for array in plant)._replace(noise=plant.noise)  # only read
+            for name, plant in self.first_plants.items()
+        }
 
     def read_circuit(self, source: Mapping[str, Any], file: str = "", before: Circuit | None = None) -> Circuit:
         """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit.

@@ -132,7 +132,7 @@ def build_plant(
         sensor=np.asarray(sensor).view(np.float64),
         actuator=np.asarray(actuator).view(np.float64),
         line=np.zeros((len(sensors), int(sensor["delay"].max(initial=0)) + 1)),
-        noise=_noise(settings.seed).copy(),
+        noise=_noise(settings.seed),
         taken=np.zeros(1, dtype=np.int64),
         under_way=np.repeat(actuator["safe"][:, None], latest + 1, axis=1),
     )
@@ -141,7 +141,9 @@ def build_plant(
 @lru_cache(maxsize=4)
 def _noise(seed: int) -> Floats:
     """The noise of all sensors, drawn once: a study builds thousands of plants with the same."""
-    return np.random.default_rng(seed).standard_normal(NOISE_SAMPLES)
+    found = np.random.default_rng(seed).standard_normal(NOISE_SAMPLES)
+    found.flags.writeable = False  # shared by all plants
+    return found
 
 
 def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:

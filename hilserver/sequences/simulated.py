@@ -32,7 +32,7 @@ from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.records import RecordTable, Struct
-from hilserver.tick.row import header
+from hilserver.tick.row import header, headers
 
 R = TypeVar("R", bound=Struct)
 TimedActions = list[tuple[Action, float]]
@@ -44,19 +44,25 @@ GETTING_READY = 1.0
 
 
 def simulate_sequence(
-    sequence: Sequence, rig: Rig, log: Path | None = None, *, also: Iterable[str] = (), pace: TickPace | None = None
+    sequence: Sequence,
+    rig: Rig,
+    log: Path | None = None,
+    *,
+    also: Iterable[str] = (),
+    only_required: bool = False,
+    pace: TickPace | None = None,
 ) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
 
-    ``also``: values of the circuit that are collected in addition to those expected, such as ``circuit.supply.p``;
-    ``pace``: see `LockstepRun`.
+    ``also``, ``only_required``: what is collected, such as ``circuit.supply.p``, see `Collector`; ``pace``: see
+    `LockstepRun`.
 
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
     began = time.perf_counter()
     check_sequence(sequence, rig)
     with LockstepRun(rig, log, pacing=pace) as run:
-        bench = _Bench(rig, run, Collector(rig, sequence, also))
+        bench = _Bench(rig, run, Collector(rig, sequence, also, only_required))
         bench.get_ready()
         play = Play(sequence)
         ends = [*(action.at for action in sequence.actions[1:]), sequence.length + bench.dt]
@@ -73,7 +79,7 @@ def simulate_sequence(
 
 @dataclass(frozen=True)
 class _Given:
-    """A command given in a tick: the mode that it needs; why it was refused beforehand; to which circuit it switches."""
+    """A command given in a tick: the mode it needs; why it was refused beforehand; to which circuit it switches."""
 
     action: Step | InputValue
     tick: int
@@ -169,9 +175,14 @@ class _Bench:
                 break
             tick += self._ticks(tick, max(tick * self.dt, end))
         rows = self.run_until(tick * self.dt)
-        taken = [each for each in given if each.tick < self.next_tick]
-        for each in taken:
-            self._note(each, rows[each.tick - first], play)
+        last = first + len(rows)
+        taken = [each for each in given if each.tick < last]
+        results = headers(rows)["result"][[each.tick - first for each in taken]]
+        for each, result in zip(taken, results.tolist(), strict=True):
+            refusal = each.refusal
+            if not refusal and result != ResultCode.DONE:
+                refusal = refusal_text(each.action.command, each.needs, result, mode_of(rows[each.tick - first]))
+            self._note(each, refusal, play)
         return len(taken)
 
     def _can_follow(self, action: Action, play: Play) -> bool:
@@ -204,11 +215,9 @@ class _Bench:
             )  # fmt: skip
         return _Given(action, tick + len(orders) - 1, orders[0].needs)
 
-    def _note(self, given: _Given, row: Floats, play: Play) -> None:
-        """Note the result of a command, in the row of its tick."""
-        action, refusal, at = given.action, given.refusal, given.tick * self.dt
-        if not refusal and (result := int(header(row).result)) != ResultCode.DONE:
-            refusal = refusal_text(action.command, given.needs, result, mode_of(row))
+    def _note(self, given: _Given, refusal: str, play: Play) -> None:
+        """Note that a command was carried out, or refused."""
+        action, at = given.action, given.tick * self.dt
         if isinstance(action, Step):
             play.note(action, at, refusal)
         elif refusal:

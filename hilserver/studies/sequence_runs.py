@@ -42,7 +42,11 @@ class SequenceRuns(RunsOfRig):
         wanted = [figure.quantity for figure in self.subject.figures if figure.reduction != SHARE_PASSED]
         try:
             found = simulate_sequence(
-                self.subject.sequence, with_strategy(rig, strategy), also=wanted, pace=within(limit)
+                self.subject.sequence,
+                with_strategy(rig, strategy),
+                also=wanted,
+                only_required=True,
+                pace=within(limit),
             )
         except HilserverError as error:
             raise VariantFailedError(str(error).removeprefix(f"{Path(rig.file)}: ").removesuffix(".")) from None

@@ -76,10 +76,8 @@ def commands_at(waiting: Sequence[tuple[int, int, int, Floats]]) -> Floats:
     (`hilserver.tick.lockstep`), and the record; in the order of the ticks.
     """
     cells = np.zeros(MESSAGE_CELLS + WAITING_CELLS * len(waiting))
-    for line, (tick, mode, wanted, record) in zip(
-        cells[MESSAGE_CELLS:].reshape(-1, WAITING_CELLS), waiting, strict=True
-    ):
-        line[0], line[1], line[2], line[3:] = tick, mode, wanted, record
+    for line, (k, mode, wanted, record) in zip(cells[MESSAGE_CELLS:].reshape(-1, WAITING_CELLS), waiting, strict=True):
+        line[0], line[1], line[2], line[3:] = k, mode, wanted, record
     return cells
 
 

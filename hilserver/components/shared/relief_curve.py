@@ -10,7 +10,6 @@ from hilserver.components.base import Component
 from hilserver.components.shared.fitting import MIN_SHARE, PressureFlowPoint, fit_relief
 from hilserver.units import Pressure
 
-
 fitted_relief = functools.lru_cache(maxsize=64)(fit_relief)
 """The same, calculated once: its valve is validated with it, and has parameters from it."""
 
