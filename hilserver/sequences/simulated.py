@@ -32,7 +32,7 @@ from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.records import RecordTable, Struct
-from hilserver.tick.row import header, headers
+from hilserver.tick.row import headers
 
 R = TypeVar("R", bound=Struct)
 TimedActions = list[tuple[Action, float]]
@@ -106,7 +106,7 @@ class _Bench:
     @property
     def next_tick(self) -> int:
         """Number of the next tick, from the start of the sequence."""
-        return int(header(self.run.row).tick + 1.0 - self.first_tick)
+        return int(self.run.tick + 1.0 - self.first_tick)
 
     @property
     def now(self) -> float:
@@ -118,7 +118,7 @@ class _Bench:
         for _ in range(round(GETTING_READY / self.dt)):
             self.run.run(1)
             if mode_of(self.run.row) == "SAFE":
-                self.first_tick = float(header(self.run.row).tick) + 1.0
+                self.first_tick = self.run.tick + 1.0
                 return
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
@@ -180,6 +180,8 @@ class _Bench:
         results = headers(rows)["result"][[each.tick - first for each in taken]]
         for each, result in zip(taken, results.tolist(), strict=True):
             refusal = each.refusal
+            if not refusal and result == ResultCode.DONE and isinstance(each.action, InputValue):
+                continue  # as most of them
             if not refusal and result != ResultCode.DONE:
                 refusal = refusal_text(each.action.command, each.needs, result, mode_of(rows[each.tick - first]))
             self._note(each, refusal, play)

@@ -176,6 +176,11 @@ class LockstepRun:
         return float(self.rig.plan.loop[0].dt)
 
     @property
+    def tick(self) -> int:
+        """Number of the last tick; -1 before the first."""
+        return int(as_whole(self.row)[COLUMN["tick"]])
+
+    @property
     def mode(self) -> str:
         """SAFE, ARMED, …"""
         return Mode(int(header(self.row).mode)).name
@@ -310,9 +315,9 @@ class LockstepRun:
             if self._pacing is not None:
                 most = min(most, self._pacing.due())
             given, count = ([], most) if hold_commands else self._next_commands(most)
-            before = header(self.row).tick + self._late
+            before = self.tick + self._late
             self._block(rows[done : done + count], given)
-            ran = int(header(self.row).tick - before)
+            ran = self.tick - before
             ended = bool(given) and given[-1][0] == ran - 1 and is_unwanted(self.row, given[-1][1].wanted)
             count, goes_on = ran, ran == count and not ended
             self._ran += ran
@@ -348,14 +353,16 @@ class LockstepRun:
         return given, most
 
     def _taken(self, waiting: _Command) -> list[Event]:
-        """Take a command, which for a switch puts the circuit in; its events."""
+        """Take a command, which for a switch puts the circuit in; its events, as far as anybody needs them."""
         if waiting.packed is None or waiting.circuit is None:
-            return [command_event(waiting.record, waiting.about)]
+            return [command_event(waiting.record, waiting.about)] if self._writer is not None or waiting.about else []
         packed = waiting.packed
         carried = packed.carried_from(self.packed)
         self._work = work_array(packed, self.rig.plan)
         self.program.swap(self.rig.plan.block, self.row, packed.index, packed.value, carried, self._work)
         self.packed = packed
+        if self._writer is None:
+            return []
         return swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))
 
     def _block(self, rows: Floats, commands: list[Given]) -> None:
@@ -381,7 +388,7 @@ class LockstepRun:
         """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""
         given = np.zeros((ticks, len(self._inputs)))
         whole = as_whole(given)
-        whole[:, 0] = header(self.row).tick + self._late + np.arange(1, ticks + 1)
+        whole[:, 0] = self.tick + self._late + np.arange(1, ticks + 1)
         whole[0, 1], self._late = self._late, 0
         first = 2
         for player in self._players:
