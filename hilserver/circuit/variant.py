@@ -61,8 +61,8 @@ def changed_tables(before: Mapping[str, Any], raw: Mapping[str, Any]) -> dict[st
 def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, folder: Path | None) -> Circuit | None:
     """The circuit, its connections not yet checked; None if it has other parts. Raises ConfigurationError."""
     changed = changed_tables(before.written, raw) if isinstance(raw, Mapping) else None
-    if changed is None:
-        return None
+    if changed is None or any(place.file != file for place in before.origin.places.values()):
+        return None  # sub-circuits have their contents now instead of files, which problems would name
     written = {key: value for key, value in raw.items() if key != "library"}
     if not changed:
         return replace(before, written=copied(written), known={})

@@ -76,6 +76,7 @@ class RunsOfLog:
     def __init__(self, log: ReplayedLog, library: Library) -> None:
         self.log, self.rig, self.program = log, log.rig(library), compiled_program(library)
         self._circuit = len(self.rig.layout.names)
+        self._first = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
 
     def blocks(self, packed: PackedCircuit, limit: float = np.inf) -> Iterator[tuple[slice, Floats]]:
         """The rows with this circuit, block by block, in an array that is used again.
@@ -118,12 +119,12 @@ class RunsOfLog:
     def _before(self, packed: PackedCircuit) -> Floats:
         """The row before the first one: values of the same name continue, as in a switch; others are initial ones."""
         log = self.log
-        if log.began is None:
-            return first_row(self.rig.layout, self.rig.plan, packed)
-        row, old = log.before.copy(), log.before[self._circuit :]
+        row, old = (self._first if log.began is None else log.before).copy(), log.before[self._circuit :]
         new, n = row[self._circuit :], len(packed.values)
         new[:] = 0.0
         new[:n] = initial_values(packed)
+        if log.began is None:
+            return row
         carried = packed.carried_from(log.began)
         new[:n][carried >= 0] = old[carried[carried >= 0]]
         places = {name: k for k, name in enumerate(log.began.names)}
