@@ -25,7 +25,7 @@ from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import channel_columns
-from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
+from hilserver.simulation.lockstep import ANY_MODE, LockstepRun, RowMemory
 from hilserver.simulation.pacing import TickPace
 from hilserver.tick.codes import Mode, ResultCode
 from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
@@ -51,18 +51,19 @@ def simulate_sequence(
     also: Iterable[str] = (),
     only_required: bool = False,
     pace: TickPace | None = None,
+    memory: RowMemory | None = None,
 ) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
 
-    ``also``, ``only_required``: what is collected, such as ``circuit.supply.p``, see `Collector`; ``pace``: see
-    `LockstepRun`.
+    ``also``, ``only_required``: what is collected, such as ``circuit.supply.p``, see `Collector`; ``pace``,
+    ``memory``: see `LockstepRun`.
 
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
     began = time.perf_counter()
     check_sequence(sequence, rig)
     with LockstepRun(rig, log, pacing=pace) as run:
-        bench = _Bench(rig, run, Collector(rig, sequence, also, only_required))
+        bench = _Bench(rig, run, Collector(rig, sequence, also, only_required), memory or RowMemory())
         bench.get_ready()
         play = Play(sequence)
         ends = [*(action.at for action in sequence.actions[1:]), sequence.length + bench.dt]
@@ -95,8 +96,9 @@ def _may_be_refused(action: Action) -> bool:
 class _Bench:
     """A rig run without a clock that executes the MQTT commands."""
 
-    def __init__(self, rig: Rig, run: LockstepRun, collector: Collector) -> None:
+    def __init__(self, rig: Rig, run: LockstepRun, collector: Collector, memory: RowMemory) -> None:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
+        self._memory = memory
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
         self._tables = ReactionTable(rig, channel_columns(rig)), PlayoutTable(rig, channel_columns(rig))
@@ -123,8 +125,8 @@ class _Bench:
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
     def run_until(self, at: float) -> Floats:
-        """Run until the next tick is the one at ``at``; returns the rows."""
-        rows = self.run.run(self._ticks(self.next_tick, at))
+        """Run until the next tick is the one at ``at``; returns the rows, which are valid until the next call."""
+        rows = self.run.run(self._ticks(self.next_tick, at), memory=self._memory)
         if len(rows):
             self.collector.add(self.run.packed.names, rows)
         return rows

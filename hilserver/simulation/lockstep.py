@@ -78,6 +78,19 @@ class _Player:
     ages: Floats
 
 
+class RowMemory:
+    """Memory for rows that is used again: to get new memory takes as long as many ticks."""
+
+    def __init__(self) -> None:
+        self._cells = np.empty(0)
+
+    def rows(self, ticks: int, width: int) -> Floats:
+        """Room for this number of rows."""
+        if ticks * width > len(self._cells):
+            self._cells = np.empty(ticks * width)
+        return self._cells[: ticks * width].reshape(ticks, width)
+
+
 class _Trace:
     """The true values of a simulated device, float64[ticks, values], with room for those that are ``expected``."""
 
@@ -302,9 +315,12 @@ class LockstepRun:
         self._run_into(rows[len(first) :])
         return rows
 
-    def run(self, ticks: int, *, hold_commands: bool = False) -> Floats:
-        """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command."""
-        rows = np.empty((ticks, self.rig.layout.width))
+    def run(self, ticks: int, *, hold_commands: bool = False, memory: RowMemory | None = None) -> Floats:
+        """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command.
+
+        With ``memory``, the rows are in it, and valid until it is used again.
+        """
+        rows = (memory or RowMemory()).rows(ticks, self.rig.layout.width)
         return rows[: self._run_into(rows, hold_commands=hold_commands)]
 
     def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> int:
