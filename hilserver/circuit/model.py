@@ -81,9 +81,12 @@ class Placed:
     def parameters(self, fluid: Fluid) -> Parameters:
         """Its kernel parameters with this oil of the circuit, calculated once: some are fits to a datasheet's curve."""
         oil = self.fluid or fluid
-        if not self._calculated or self._calculated[0][0] != oil:
-            self._calculated[:] = [(oil, self.component.parameters(oil))]
-        return self._calculated[0][1]
+        for own, known in self._calculated:
+            if own == oil:
+                return known
+        found = self.component.parameters(oil)
+        self._calculated[:] = [(oil, found)]
+        return found
 
 
 @dataclass(frozen=True)

@@ -117,21 +117,19 @@ def pack(
     ``like``: a packed circuit; if this one differs from it in numbers of components only, these are written into a
     copy, which gives the same arrays faster.
     """
-    if (
-        like is not None
-        and like.packing is not None
-        and (like.packing.bindings, like.packing.ports) == (bindings, ports)
-    ):
-        found = _packed_like(like, circuit) if like.packing.accounts == accounts else None
-        if found is not None:
-            return found
+    if like is not None and (found := _packed_like(like, circuit, (bindings, ports, accounts))) is not None:
+        return found
     return _Packer(circuit, library, bindings, ports, file, accounts).packed()
 
 
-def _packed_like(like: PackedCircuit, circuit: Circuit) -> PackedCircuit | None:
-    """The circuit packed like another one; None if more than numbers of components differs."""
+def _packed_like(like: PackedCircuit, circuit: Circuit, given: object) -> PackedCircuit | None:
+    """The circuit packed like another one; None if more than numbers of components differs.
+
+    ``given``: the bindings, ports and accounts that are wanted.
+    """
     packing = like.packing
-    assert packing is not None
+    if packing is None or (packing.bindings, packing.ports, packing.accounts) != given:
+        return None
     before = packing.circuit
     if len(before.placed) != len(circuit.placed) or _frame(before) != _frame(circuit):
         return None

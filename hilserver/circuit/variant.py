@@ -5,6 +5,7 @@ Studies read thousands of such circuits, and a running server or a test sequence
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -81,25 +82,27 @@ def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, 
     )
 
 
+_MOST_KNOWN = 64
 _known: dict[object, Circuit | ConfigurationError] = {}
 """What was read of components lately, by their tables: many variants are switched to the same values."""
-_MOST_KNOWN = 64
+_one_at_a_time = threading.Lock()
 
 
 def _read(raw: Mapping[str, Any], library: Library, file: str, folder: Path | None) -> Circuit:
-    """The same as `read_part` gives; what was read once is known. Raises ConfigurationError."""
+    """The same as `read_part` gives; what was read lately is known. Raises ConfigurationError."""
     key = (repr(raw), library, file, folder)
-    if key not in _known:
+    found = _known.get(key)
+    if found is None:
         try:
-            found: Circuit | ConfigurationError = read_part(raw, library, file, folder)
+            found = read_part(raw, library, file, folder)
         except ConfigurationError as error:
             found = error
         if isinstance(found, Circuit) and not _is_embedded(found, raw["components"]):
             return found  # its files may change
-        while len(_known) >= _MOST_KNOWN:
-            del _known[next(iter(_known))]
-        _known[key] = found
-    found = _known[key]
+        with _one_at_a_time:
+            while len(_known) >= _MOST_KNOWN:
+                del _known[next(iter(_known))]
+            _known[key] = found
     if isinstance(found, ConfigurationError):
         raise ConfigurationError(found.problems)
     return found
