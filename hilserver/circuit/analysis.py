@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
+from hilserver.circuit.differences import RELATIVE
 from hilserver.circuit.equilibrium import SETTLED
 from hilserver.circuit.model import MAX_SUBSTEPS
 from hilserver.circuit.pack import PackedCircuit
@@ -19,7 +20,6 @@ from hilserver.numerics.arrays import Floats
 
 Complexes = NDArray[np.complex128]
 
-_RELATIVE = 1e-7
 SIGNIFICANT = 0.05
 """Smallest fraction of an output for which a motion is significant."""
 _SLOWEST = 1e-3
@@ -31,7 +31,7 @@ _UNCERTAIN = {"euler": (0.0, 2.1), "rk4": (2.5, 3.0)}
 MARGIN = 1.5
 """Factor between the longest stable step and the recommended one: at the limit, nothing decays."""
 TYPICAL_PRESSURE = 1e5
-"""Pa: differences are taken over _RELATIVE of a measured pressure, but at least of this one."""
+"""Pa: differences are taken over RELATIVE of a measured pressure, but at least of this one."""
 
 
 class NoEquilibrium(HilserverError):
@@ -57,6 +57,10 @@ class Analysis:
         self._derivatives = program.derivatives.bound(
             packed.index, packed.value, self.values, self._recorded, self._work
         )
+        self._columns = np.zeros((self.n, self.n))
+        self._jacobian = program.jacobian.bound(
+            packed.index, packed.value, self.values, self._recorded, self._work, np.zeros(self.n), self._columns
+        )
 
     def rates(self, states: Floats) -> Floats:
         """Time derivatives of the states, with signals and recorded pressures updated in ``values``."""
@@ -65,41 +69,44 @@ class Analysis:
         return self._work[: self.n].copy()
 
     def jacobian(self, states: Floats) -> Floats:
-        """Derivatives of the rates by the states, float64[n, n]; see `linearised`.
+        """Derivatives of the rates by the states, float64[n, n]: one-sided differences away from hard limits.
 
         A state that is held at a hard limit does not move: its row and column are zero.
         """
-        return self.linearised(states=states).A
+        self.values[: self.n] = states
+        self._jacobian()
+        return self._columns.T.copy()
 
     def linearised(
         self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), states: Floats | None = None
     ) -> LinearModel:
-        """The circuit around ``values`` (with other ``states``): one-sided differences away from hard limits.
+        """The circuit around ``values`` (with other ``states``): differences as for `jacobian`.
 
-        ``inputs``: measured pressures (``rig.A.p``) or signals; ``outputs``: as for `outputs`. A state that is held at
-        a hard limit does not move. The memories of sampled kernels (delays, switching bands) are held.
+        ``inputs``: measured pressures (``rig.A.p``) or signals; ``outputs``: as for `outputs`. The memories of sampled
+        kernels (delays, switching bands) are held.
         """
         x = self.values[: self.n].copy() if states is None else states
+        A = self.jacobian(x)
         f, y = self.rates(x), self.outputs(outputs)
         held = (f == 0.0) & ((x <= self.lower) | (x >= self.upper))
-        A, C = np.zeros((self.n, self.n)), np.zeros((len(outputs), self.n))
-        for k in np.flatnonzero(~held):
+        C = np.zeros((len(outputs), self.n))
+        for k in np.flatnonzero(~held) if outputs else ():
             moved = x.copy()
-            step = _RELATIVE * max(abs(x[k]), self.scale[k])
+            step = RELATIVE * max(abs(x[k]), self.scale[k])
             moved[k] += -step if x[k] + step > self.upper[k] else step
-            A[:, k] = (self.rates(moved) - f) / (moved[k] - x[k])
+            self.rates(moved)
             C[:, k] = (self.outputs(outputs) - y) / (moved[k] - x[k])
         B, D = np.zeros((self.n, len(inputs))), np.zeros((len(outputs), len(inputs)))
         for j, name in enumerate(inputs):
             place = self.packed.values.index(name)
             before = float(self.values[place])
-            step = _RELATIVE * max(abs(before), TYPICAL_PRESSURE if name.endswith(".p") else 1.0)
+            step = RELATIVE * max(abs(before), TYPICAL_PRESSURE if name.endswith(".p") else 1.0)
             self.values[place] = before + step
             B[:, j] = (self.rates(x) - f) / step
             D[:, j] = (self.outputs(outputs) - y) / step
             self.values[place] = before
         self.rates(x)
-        A[held], B[held] = 0.0, 0.0
+        B[held] = 0.0
         return LinearModel(A, B, C, D, self.packed.values[: self.n], self.scale.copy())
 
     def outputs(self, names: Sequence[str]) -> Floats:
@@ -152,27 +159,41 @@ class Analysis:
 
     # --- stiffness ---------------------------------------------------------------------------------------------------
 
-    def stiffness(self, step: float = 0.0, named: bool = True) -> Stiffness:
+    def stiffness(self, step: float = 0.0) -> Stiffness:
         """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it.
 
         ``step``: of its integrator, s, on which the mass within an end stop depends where the integrator is explicit.
-        ``named``: with the state, which takes most of the time. A circuit without states has no motion: its time
-        constant is infinite.
+        A circuit without states has no motion: its time constant is infinite.
         """
         if self.n == 0:
             return Stiffness(float("inf"), "nothing", np.empty(0))
-        e.set_explicit_step(self.packed.index, self._work, step)
-        matrix = self.jacobian(self.values[: self.n].copy())
-        e.set_explicit_step(self.packed.index, self._work, 0.0)
-        scaled = matrix * self.scale / self.scale[:, None]
-        found: tuple[Any, Any] = np.linalg.eig(scaled) if named else (np.linalg.eigvals(scaled), None)
+        found: tuple[Any, Any] = np.linalg.eig(self._scaled([self.values], step)[0])
         eigenvalues, vectors = found
         order = np.argsort(-np.abs(eigenvalues))
-        fastest, state = order[0], ""
-        if vectors is not None:
-            weights = np.abs(vectors[:, fastest] * np.linalg.pinv(vectors)[fastest])  # participation factors
-            state = self.packed.values[int(np.argmax(weights))]
-        return Stiffness(float(1.0 / max(abs(eigenvalues[fastest]), 1e-300)), state, eigenvalues[order])
+        weights = np.abs(vectors[:, order[0]] * np.linalg.pinv(vectors)[order[0]])  # participation factors
+        return _stiffness(eigenvalues[order], self.packed.values[int(np.argmax(weights))])
+
+    def stiffness_at(self, points: Sequence[Floats], step: float) -> list[Stiffness]:
+        """The same at several ``values``, without the names of states, which take most of the time."""
+        if self.n == 0:
+            return [self.stiffness() for _ in points]
+        return [_stiffness(each[np.argsort(-np.abs(each))]) for each in self.eigenvalues_at(points, step)]
+
+    def eigenvalues_at(self, points: Sequence[Floats], step: float) -> Complexes:
+        """Those of the linearised circuit at several ``values``, 1/s, [points, n], in any order; ``step``: as there."""
+        found: Any = np.linalg.eigvals(self._scaled(points, step))
+        return np.asarray(found, dtype=complex)
+
+    def _scaled(self, points: Sequence[Floats], step: float) -> Floats:
+        """The Jacobians at these values, of states in their typical sizes, float64[points, n, n]."""
+        found = np.empty((len(points), self.n, self.n))
+        e.set_explicit_step(self.packed.index, self._work, step)
+        for k, values in enumerate(points):
+            self.values[:] = values
+            found[k] = self.jacobian(self.values[: self.n])
+        e.set_explicit_step(self.packed.index, self._work, 0.0)
+        scaled: Floats = found * self.scale / self.scale[:, None]
+        return scaled
 
 
 @dataclass(frozen=True)
@@ -245,6 +266,18 @@ class Stiffness:
         stable = _amplification(_STEPS[first:last, None] * damped, integrator).max(axis=1, initial=0.0) <= 1.0
         unstable = int(last if stable.all() else first + np.argmin(stable))
         return float(_STEPS[max(unstable - 1, 0)]) if unstable < len(_STEPS) else float("inf")
+
+
+def is_surely_stable(eigenvalues: Complexes, step: float, integrator: str) -> bool:
+    """Whether a step, s, is shorter than the longest stable one for all these motions, which it need not be known for.
+
+    Then all of them are within `_UNCERTAIN`; the steps between which `longest_step` decides are less than 1 % apart.
+    """
+    return step * float(np.abs(eigenvalues).max(initial=0.0)) < 0.99 * _UNCERTAIN[integrator][0]
+
+
+def _stiffness(eigenvalues: Floats, state: str = "") -> Stiffness:
+    return Stiffness(float(1.0 / max(abs(eigenvalues[0]), 1e-300)), state, eigenvalues)
 
 
 def too_long(found: Stiffness, integrator: str, tick: float, substeps: int) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.metadata import entry_points
@@ -14,7 +14,7 @@ from types import ModuleType
 
 import hilserver.components
 from hilserver.circuit.own import OwnFile, own_module, where
-from hilserver.components.base import Component, Fluid, Kernel, Memory, State, Table
+from hilserver.components.base import Component, Kernel, Memory, Parameters, State, Table
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.toml import read_toml
 
@@ -181,11 +181,10 @@ class Library:
         """The kernels of one component type."""
         return self._of[component]
 
-    def wrong_parameters(self, component: Component, fluid: Fluid) -> Iterator[str]:
+    def wrong_parameters(self, kind: type[Component], parameters: Callable[[], Parameters]) -> Iterator[str]:
         """Problems of a component's ``parameters()``: values that its kernels require and that are missing or wrong."""
-        kind = type(component)
         try:
-            values = component.parameters(fluid)
+            values = parameters()
         except Exception as error:  # a user's component may raise any exception, which is reported to the user
             yield f"{where(kind)}: parameters() of {kind.__name__} fails here: {type(error).__name__}: {error}."
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,6 +76,17 @@ class Placed:
     ports: Mapping[str, str]
     signals: Mapping[str, str | float]
     fluid: Fluid | None = None
+    _calculated: list[tuple[Fluid, Parameters]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        """Its kernel parameters with this oil of the circuit, calculated once: some are fits to a datasheet's curve."""
+        oil = self.fluid or fluid
+        for own, known in self._calculated:
+            if own == oil:
+                return known
+        found = self.component.parameters(oil)
+        self._calculated[:] = [(oil, found)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ class Circuit:
     def parameters_of(self, placed: Placed) -> Parameters:
         """The kernel parameters of a component."""
         known = self.known.get(placed.name)
-        return placed.component.parameters(self.fluid_of(placed)) if known is None else known
+        return placed.parameters(self.fluid) if known is None else known
 
     def hydraulic_nodes(self) -> list[str]:
         """Names in order of first use."""
@@ -227,7 +239,7 @@ def _read_expanded(
         problems.append(Problem("a circuit needs at least one component.", "components", file))
     if fluid is not None:
         for p in (p for p in placed if p is not None):
-            wrong = library.wrong_parameters(p.component, p.fluid or fluid)
+            wrong = library.wrong_parameters(type(p.component), partial(p.parameters, fluid))
             problems.extend(Problem(text, f"components.{p.name}", file) for text in wrong)
     if problems:
         return None

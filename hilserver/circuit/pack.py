@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -14,7 +14,7 @@ from hilserver.circuit.integrators import work_size
 from hilserver.circuit.layout import CircuitLayout
 from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role
 from hilserver.circuit.model import RIG, Circuit, Placed
-from hilserver.components.base import Table
+from hilserver.components.base import Parameters, Table
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics import columns as m
 from hilserver.numerics.arrays import Floats, Indices, Integers
@@ -42,14 +42,35 @@ CONSTANT = {Role.TABLE, Role.STEP}
 
 
 @dataclass(frozen=True)
+class Packing:
+    """How a circuit was packed: into which cells of ``value`` the numbers of each component went.
+
+    ``contracts``: of its kernels, in the order of `numbers_of`. ``bindings``, ``ports``, ``accounts``: see `pack`.
+    """
+
+    circuit: Circuit
+    index: Indices
+    value: Floats
+    contracts: Mapping[str, Sequence[Contract]]
+    cells: Mapping[str, Integers]
+    bindings: Mapping[str, int] | None
+    ports: tuple[str, ...]
+    accounts: bool
+
+
+@dataclass(frozen=True)
 class PackedCircuit:
-    """A circuit as arrays: ``values`` name the entries of z, ``recorded`` those of y; ``kinds``: for a switch."""
+    """A circuit as arrays: ``values`` name the entries of z, ``recorded`` those of y; ``kinds``: for a switch.
+
+    ``packing``: how it was packed, if that was here.
+    """
 
     index: Indices
     value: Floats
     values: tuple[str, ...]
     recorded: tuple[str, ...]
     kinds: tuple[str, ...]
+    packing: Packing | None = field(default=None, repr=False, compare=False)
 
     @property
     def n_states(self) -> int:
@@ -83,6 +104,7 @@ def pack(
     ports: tuple[str, ...] = (),
     file: str = "",
     accounts: bool = False,
+    like: PackedCircuit | None = None,
 ) -> PackedCircuit:
     """Pack a circuit.
 
@@ -91,8 +113,74 @@ def pack(
     looked up. With ``accounts`` the values include what has passed into every node since the start, integrated
     with the states: volume (``<node>.passed_volume``, m³) and energy (``<node>.passed_energy``, J). Raises
     ConfigurationError for nodes without a volume or mass, signal loops, and names that are not provided.
+
+    ``like``: a packed circuit; if this one differs from it in numbers of components only, these are written into a
+    copy, which gives the same arrays faster.
     """
+    if like is not None and (found := _packed_like(like, circuit, (bindings, ports, accounts))) is not None:
+        return found
     return _Packer(circuit, library, bindings, ports, file, accounts).packed()
+
+
+def _packed_like(like: PackedCircuit, circuit: Circuit, given: object) -> PackedCircuit | None:
+    """The circuit packed like another one; None if more than numbers of components differs.
+
+    ``given``: the bindings, ports and accounts that are wanted.
+    """
+    packing = like.packing
+    if packing is None or (packing.bindings, packing.ports, packing.accounts) != given:
+        return None
+    before = packing.circuit
+    if len(before.placed) != len(circuit.placed) or _frame(before) != _frame(circuit):
+        return None
+    value = packing.value.copy()
+    for old, new in zip(before.placed, circuit.placed, strict=True):
+        if new is old:
+            continue
+        if _structure(old) != _structure(new):
+            return None
+        numbers = np.array(numbers_of(circuit, new, packing.contracts[new.name]), dtype=float)
+        cells = packing.cells[new.name]
+        if len(numbers) != len(cells) or not np.array_equal(np.isfinite(numbers), np.isfinite(value[cells])):
+            return None  # curves of other lengths, or other states with limits
+        value[cells] = numbers
+    packing = replace(packing, circuit=circuit, value=value)
+    return replace(like, index=packing.index, value=value.copy(), packing=packing)
+
+
+def _frame(circuit: Circuit) -> object:
+    """What the arrays depend on beside the components."""
+    return circuit.fluid, circuit.solver, circuit.starts, circuit.mechanisms, circuit.known
+
+
+def _structure(placed: Placed) -> object:
+    """Of a component, what its places in the arrays depend on."""
+    component = placed.component
+    kind = type(component), component.is_sampled(), component.has_mass()
+    return placed.name, kind, placed.ports, placed.signals, placed.fluid
+
+
+def numbers_of(circuit: Circuit, placed: Placed, contracts: Iterable[Contract]) -> list[float]:
+    """All numbers of a component: limits, sizes and initial values of states, memories, parameters of its kernels."""
+    parameters, found = circuit.parameters_of(placed), list[float]()
+
+    def number(given: float | str) -> float:
+        return float(parameters[given]) if isinstance(given, str) else given
+
+    for state in placed.component.states:
+        found += map(number, (state.lower, state.upper, state.scale, state.initial))
+    for memory in placed.component.memories:
+        found += [number(memory.initial)] * memory.size
+    for contract in contracts:
+        found += _numbers(contract, parameters)
+    return found
+
+
+def _numbers(contract: Contract, parameters: Parameters) -> list[float]:
+    """The numbers that a kernel gets: parameters, then curves."""
+    scalars = [parameters[term.name] for term in contract.arguments if term.from_parameters]
+    curves = [parameters[term.name] for term in contract.arguments if term.role is Role.TABLE]
+    return [*map(float, scalars), *(number for curve in curves for number in _curve(curve))]
 
 
 class _Packer(CircuitLayout):
@@ -134,24 +222,27 @@ class _Packer(CircuitLayout):
         curves: list[int] = []
         parameters: list[float] = []
         recorded: list[str] = []
+        self._written = {placed.name: list[tuple[Contract, range]]() for placed in self.circuit.placed}
         for number in order:
             placed, contract = self.calls[number]
             values = self.circuit.parameters_of(placed)
             table = tables[e.SAMPLED if contract.kernel.sampled else e.CALLS]
-            scalars = [values[term.name] for term in contract.arguments if term.from_parameters]
             table += [contract.kind, len(slots), len(parameters), len(recorded)]
-            parameters += [float(value) for value in scalars if not isinstance(value, Table)]
+            curve = len(parameters) + sum(term.from_parameters for term in contract.arguments)
             for term in contract.arguments:
                 if term.role is Role.TABLE:
                     curves.append(len(slots))
-                    slots.append(len(parameters))
-                    parameters += _curve(values[term.name])
+                    slots.append(curve)
+                    curve += len(_curve(values[term.name]))
                 elif not term.from_parameters:
                     slots.append(self.slot(placed, contract, term))
             slots += [
                 self.slot(placed, contract, term) for term in contract.results if term.role is not Role.OBSERVABLE
             ]
             recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
+            numbers = _numbers(contract, values)
+            self._written[placed.name].append((contract, range(len(parameters), len(parameters) + len(numbers))))
+            parameters += numbers
         self._write_nodes(tables)
         calls = [self._call(*self.calls[number]) for number in order if not self.calls[number][1].kernel.sampled]
         mechanisms = self._moved_by_mechanisms()
@@ -164,7 +255,7 @@ class _Packer(CircuitLayout):
         tables[e.PORT_CALLS] = [cell for k in found for cell in tables[e.CALLS][4 * k : 4 * k + 4]]
         packed = self._assemble(tables, slots, curves, parameters, recorded)
         packed.index[e.PORTS_MOVED] = any(read.intersection((*each.states, *each.speeds)) for each in mechanisms)
-        return packed
+        return replace(packed, packing=self._packing(packed.index, packed.value))
 
     def _moved_by_mechanisms(self) -> list[Moved]:
         """What each mechanism has as states, and moves."""
@@ -263,6 +354,25 @@ class _Packer(CircuitLayout):
         return PackedCircuit(
             np.array(index, dtype=np.uint64), value, tuple(self.names), tuple(recorded), tuple(self.kinds)
         )
+
+    def _packing(self, index: Indices, value: Floats) -> Packing:
+        """Where the numbers of each component are."""
+        cells, first = {}, int(index[e.VAPOUR]) + len(self.hydraulic)
+        sections = [int(index[each]) for each in (e.LOWER, e.UPPER, e.SCALE, e.INITIAL)]
+        for placed in self.circuit.placed:
+            found = list[int]()
+            for state in placed.component.states:
+                found += [section + self.place[f"{placed.name}.{state.name}"] for section in sections]
+            for memory in placed.component.memories:
+                name = f"{placed.name}.{memory.name}"
+                at = sections[-1] + self.place[name if memory.size == 1 else f"{name}[0]"]
+                found += range(at, at + memory.size)
+            for _, places in self._written[placed.name]:
+                found += [first + place for place in places]
+            cells[placed.name] = np.array(found, dtype=np.int64)
+        contracts = {name: [contract for contract, _ in calls] for name, calls in self._written.items()}
+        given = (self.bindings, self.ports, self.accounts)
+        return Packing(self.circuit, index.copy(), value.copy(), contracts, cells, *given)
 
     def _blocks(self, first: int) -> tuple[list[list[int]], list[float], int]:
         """The mechanisms' blocks of the index, their numbers (from ``first`` in val), and all their scratch space."""

@@ -7,10 +7,10 @@ closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hilserver.circuit.analysis import Analysis, Stiffness
+from hilserver.circuit.analysis import Analysis, Stiffness, is_surely_stable, too_long
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
@@ -27,15 +27,27 @@ def stiffest(
 
     The one that requires the shortest step.
     """
-    start = Analysis(program, packed, values).values
-    integrator = circuit.solver.integrator
+    analysis, integrator = Analysis(program, packed, values), circuit.solver.integrator
+    names, points = zip(*regimes(circuit, packed, analysis.values.copy()), strict=True)
+    needed = [(each.longest_step(integrator), each.time_constant) for each in analysis.stiffness_at(points, step)]
+    k = needed.index(min(needed))
+    return replace(Analysis(program, packed, points[k]).stiffness(step), regime=names[k])
 
-    def needed(there: Floats) -> tuple[float, float]:
-        found = Analysis(program, packed, there).stiffness(step, named=False)
-        return found.longest_step(integrator), found.time_constant
 
-    regime, there = min(regimes(circuit, packed, start), key=lambda each: needed(each[1]))
-    return replace(Analysis(program, packed, there).stiffness(step), regime=regime)
+def unsuitable(
+    program: Program, circuit: Circuit, packed: PackedCircuit, tick: float, starts: Sequence[Floats]
+) -> str | None:
+    """Why the circuit's step is too long in a regime around one of these values, see `too_long`; otherwise None."""
+    integrator, substeps = circuit.solver.integrator, circuit.solver.substeps
+    if integrator == "rosenbrock":
+        return None
+    step = tick / substeps
+    points = [there for values in starts for _, there in regimes(circuit, packed, values)]
+    if is_surely_stable(Analysis(program, packed).eigenvalues_at(points, step), step, integrator):
+        return None
+    found = (stiffest(program, circuit, packed, step, values) for values in starts)
+    texts = (too_long(each, integrator, tick, substeps) for each in found)
+    return next((text for text in texts if text), None)
 
 
 def regimes(circuit: Circuit, packed: PackedCircuit, values: Floats) -> Iterator[tuple[str, Floats]]:

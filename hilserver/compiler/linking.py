@@ -17,7 +17,16 @@ from typing import Any
 
 import numba
 
-from hilserver.circuit import dispatch, elimination, engine, equilibrium, integrators, linearisation, rosenbrock
+from hilserver.circuit import (
+    differences,
+    dispatch,
+    elimination,
+    engine,
+    equilibrium,
+    integrators,
+    linearisation,
+    rosenbrock,
+)
 from hilserver.circuit.library import Library
 from hilserver.compiler.lowering import register_marks
 from hilserver.mechanics import chain_halves, chain_steps, equations
@@ -41,7 +50,7 @@ CORE: tuple[ModuleType, ...] = (
     integrators,
     equilibrium,
 )
-LINKED: tuple[ModuleType, ...] = (*CORE, chain_steps, chain_halves, circuit, tick, plant, lockstep)
+LINKED: tuple[ModuleType, ...] = (*CORE, differences, chain_steps, chain_halves, circuit, tick, plant, lockstep)
 """Modules whose functions are compiled as parts of a program: those that call ``evaluate``, and the mechanisms, whose
 functions are too large for a copy in each caller. They access functions of other modules by ordinary imports."""
 CIRCUIT_CODE = "hilserver_circuit_code"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class RowEvents:
         self._repeats = _Followed(columns, REACTION, "repeats")
         self._playouts = _Followed(columns, PLAYOUT, "state")
         self._version: int | None = None
-        self._cycles = {name: column for column, name in enumerate(columns) if name.startswith(f"{PLAYOUT}.")}
+        self._cycles = _columns_of(tuple(columns), PLAYOUT, "count")
 
     def find(self, rows: Floats, events: Mapping[int, Sequence[Event]]) -> list[tuple[int, Event]]:
         """Each reaction that has fired or was disarmed by a switch, and each new state of a playout: row and event.
@@ -58,8 +59,7 @@ class RowEvents:
                 found.append((row, {"kind": DISARMED, **about}))
         for row, _, now, about in self._playouts.changes(rows, events):
             if now in TOLD:
-                place = self._cycles[f"{PLAYOUT}.{about['number']}.count"]
-                cycles = int(as_whole(rows)[row, place])
+                cycles = int(as_whole(rows)[row, self._cycles[int(about["number"])]])
                 found.append((row, {"kind": PLAYOUT, **about, "state": PlayoutState(now).name, "cycles": cycles}))
         return sorted(found, key=lambda entry: entry[0])
 
@@ -74,14 +74,20 @@ class RowEvents:
         return set(np.flatnonzero(new & np.isin(head["mode"], (Mode.ARMED, Mode.RUNNING))).tolist())
 
 
+@functools.lru_cache(maxsize=64)
+def _columns_of(columns: tuple[str, ...], kind: str, field: str) -> list[int]:
+    """The columns of a field of all records of a kind, in the order of their numbers."""
+    places = {name: column for column, name in enumerate(columns)}
+    numbers = range(sum(name.startswith(f"{kind}.") and name.endswith(f".{field}") for name in columns))
+    return [places[f"{kind}.{number}.{field}"] for number in numbers]
+
+
 class _Followed:
     """A whole number of numbered records, such as ``reaction.0.count``, and what commands noted of each record."""
 
     def __init__(self, columns: Sequence[str], kind: str, field: str) -> None:
-        places = {name: column for column, name in enumerate(columns)}
-        numbers = range(sum(name.startswith(f"{kind}.") and name.endswith(f".{field}") for name in columns))
         self._kind = kind
-        self._columns = [places[f"{kind}.{number}.{field}"] for number in numbers]
+        self._columns = _columns_of(tuple(columns), kind, field)
         self.exist = bool(self._columns)
         self._last: Integers | None = None
         self._about: dict[int, Mapping[str, Any]] = {}

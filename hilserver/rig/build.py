@@ -15,6 +15,7 @@ from hilserver.circuit.library import Library, library_of, standard_library
 from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.circuit.variant import read_variant
 from hilserver.compiler import check
 from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
 from hilserver.errors import ConfigurationError, HilserverError, Problem, collected, did_you_mean, problems_of
@@ -120,19 +121,30 @@ class Rig:
         """The folder of the rig's circuit file, from which other circuits are switched in."""
         return (self.file.parent / self.settings.circuit).parent
 
-    def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
-        """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
-        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts)
+    def pack(self, circuit: Circuit, file: str = "", like: PackedCircuit | None = None) -> PackedCircuit:
+        """Pack another circuit for this rig; ``like``: see `pack`.
+
+        Raises ConfigurationError, also if it is too large for the row.
+        """
+        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts, like)
         self.layout.check_space(packed, file)
         return packed
 
     def plants(self) -> dict[str, PlantArrays]:
         """Fresh plants of the simulated devices, by device name: arrays of their own, at their initial values."""
-        return {name: PlantArrays._make(array.copy() for array in plant) for name, plant in self.first_plants.items()}
+        return {
+            name: PlantArrays._make(array.copy() for array in plant)._replace(noise=plant.noise)  # only read
+            for name, plant in self.first_plants.items()
+        }
 
-    def read_circuit(self, source: Mapping[str, Any], file: str = "") -> Circuit:
-        """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
-        return read_circuit(source, self.library, file, self.circuit_folder)
+    def read_circuit(self, source: Mapping[str, Any], file: str = "", before: Circuit | None = None) -> Circuit:
+        """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit.
+
+        ``before``: a circuit of the rig from which it differs little, see `read_variant`.
+        """
+        if before is None:
+            return read_circuit(source, self.library, file, self.circuit_folder)
+        return read_variant(before, source, self.library, file, self.circuit_folder)
 
 
 OTHER_FILES = ("circuit", "sub-circuit", "work cycle", "sequence", "mechanism", "study", "layout")

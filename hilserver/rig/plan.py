@@ -17,7 +17,7 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
@@ -108,16 +108,30 @@ class RowLayout:
         found: NDArray[Any] = (as_whole(rows) if is_whole(name) else rows)[..., self.column(name)]
         return found
 
-    def section(self, prefix: str) -> dict[str, int]:
+    def section(self, prefix: str) -> Mapping[str, int]:
         """Columns whose name begins with ``prefix.``, by the rest of the name."""
-        return {
-            name.removeprefix(f"{prefix}."): i for i, name in enumerate(self.names) if name.startswith(f"{prefix}.")
-        }
+        if prefix not in self._sections:
+            start = f"{prefix}."
+            found = {name.removeprefix(start): i for i, name in enumerate(self.names) if name.startswith(start)}
+            self._sections[prefix] = found
+        return self._sections[prefix]
+
+    @cached_property
+    def _sections(self) -> dict[str, dict[str, int]]:
+        """Those that were looked for so far."""
+        return {}
+
+    @cached_property
+    def ages(self) -> Integers:
+        """Columns that are infinite before there is what they count from."""
+        sections = ("age", "stale", "confirmed_age", "output_off")
+        return np.array([column for name in sections for column in self.section(name).values()], dtype=np.int64)
 
     def with_space_for(self, packed: PackedCircuit) -> RowLayout:
         """The layout with at least the usual room, and twice what ``packed`` takes; with accounts, as much for them."""
         usual = (1 + ("account" in packed.kinds)) * CIRCUIT_SPACE
-        return replace(self, circuit_space=max(usual, 2 * len(packed.names)))
+        space = max(usual, 2 * len(packed.names))
+        return self if space == self.circuit_space else replace(self, circuit_space=space)
 
     def check_space(self, packed: PackedCircuit, file: str = "") -> None:
         """Refuse a circuit that has more values than the row has room for."""
@@ -132,11 +146,7 @@ class RowLayout:
 def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
     row = np.zeros(layout.width)
-    for column, name in enumerate(layout.names):
-        if name.startswith(("age.", "stale.", "confirmed_age.", "output_off.")):
-            row[column] = np.inf
-        elif name.startswith("confirmed."):
-            row[column] = np.nan
+    row[layout.ages], row[list(layout.section("confirmed").values())] = np.inf, np.nan
     head, at = header(row), plan.layout[0]
     head.tick, head.circuit_version, head.cycle_time = -1, 1, -1.0
     for number, v in enumerate(plan.valve):

@@ -14,6 +14,7 @@ from hilserver.circuit.engine import INITIAL
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Circuit, Solver, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.circuit.variant import read_variant
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.numerics.arrays import Floats
 from hilserver.tick.plan import table_of
@@ -32,11 +33,23 @@ class PlantCircuit:
 
 
 def read_plant(
-    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = "", accounts: bool = False
+    machine: Mapping[str, Any],
+    drive: Mapping[str, Any],
+    library: Library,
+    file: str = "",
+    accounts: bool = False,
+    before: PlantCircuit | None = None,
 ) -> PlantCircuit:
-    """Machine and drive joined at nodes of the same name. Raises ConfigurationError."""
-    circuit = read_circuit(joined(machine, drive, file), library, file)
-    return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts))
+    """Machine and drive joined at nodes of the same name. Raises ConfigurationError.
+
+    ``before``: another one with the same accounts, from which it differs little, see `read_variant`.
+    """
+    table = joined(machine, drive, file)
+    if before is None:
+        circuit = read_circuit(table, library, file)
+        return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts))
+    circuit = read_variant(before.circuit, table, library, file)
+    return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts, like=before.packed))
 
 
 def plant_circuit(
@@ -119,7 +132,7 @@ def build_plant(
         sensor=np.asarray(sensor).view(np.float64),
         actuator=np.asarray(actuator).view(np.float64),
         line=np.zeros((len(sensors), int(sensor["delay"].max(initial=0)) + 1)),
-        noise=_noise(settings.seed).copy(),
+        noise=_noise(settings.seed),
         taken=np.zeros(1, dtype=np.int64),
         under_way=np.repeat(actuator["safe"][:, None], latest + 1, axis=1),
     )
@@ -128,7 +141,9 @@ def build_plant(
 @lru_cache(maxsize=4)
 def _noise(seed: int) -> Floats:
     """The noise of all sensors, drawn once: a study builds thousands of plants with the same."""
-    return np.random.default_rng(seed).standard_normal(NOISE_SAMPLES)
+    found = np.random.default_rng(seed).standard_normal(NOISE_SAMPLES)
+    found.flags.writeable = False  # shared by all plants
+    return found
 
 
 def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hilserver.circuit.model import read_circuit, read_part
+from hilserver.circuit.variant import is_same, read_variant, source_of_part
 from hilserver.errors import HilserverError
 from hilserver.rig.build import PLANT_FILES, Device, Rig, assemble, beside, driver_settings, plant_of, raw_slots
 from hilserver.rig.plan import build_plan
 from hilserver.rig.simulated import PlantCircuit, read_plant
-from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import PlantArrays
 
 
@@ -36,12 +35,12 @@ def _variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:
         raise _AnotherRigError
     circuit, packed, file = rig.circuit, rig.packed, beside(rig.file, rig.settings.circuit)
     if sources["circuit"] != rig.sources["circuit"]:
-        circuit = read_circuit(sources["circuit"], rig.library, file)
-        packed = rig.pack(circuit, file)
+        circuit = read_variant(rig.circuit, sources["circuit"], rig.library, file)
+        packed = rig.pack(circuit, file, rig.packed)
     layout = rig.layout.with_space_for(packed)
     devices = tuple(_devices(rig, sources["rig"]["devices"]))
     settings = rig.settings.model_copy(update={"devices": sources["rig"]["devices"]})
-    plan = plan_on(rig.plan.block.copy())
+    plan = rig.plan
     if layout != rig.layout or circuit.fluid != rig.circuit.fluid:
         slots = raw_slots(settings, list(devices))
         plan = build_plan(settings, rig.cycle, slots, layout, rig.rates, circuit.fluid)
@@ -75,7 +74,9 @@ def _devices(rig: Rig, tables: Mapping[str, Any]) -> Iterator[Device]:
         if tables[device.name] == rig.sources["rig"]["devices"][device.name]:
             yield device
             continue
-        validated = driver_settings(device.name, tables[device.name], rig.file, [])
+        own, table = rig.sources["rig"]["devices"][device.name], tables[device.name]
+        known = {key: _known(device.config, key, own.get(key), value) for key, value in table.items()}
+        validated = driver_settings(device.name, known, rig.file, [])
         if validated is None or validated[0] is not device.driver or not device.is_simulated:
             raise _AnotherRigError
         changed = replace(device, config=validated[1])
@@ -84,11 +85,19 @@ def _devices(rig: Rig, tables: Mapping[str, Any]) -> Iterator[Device]:
         yield changed
 
 
+def _known(config: Any, key: str, own: object, table: object) -> object:
+    """A table of settings in which those that are the same as before are the validated ones of ``config``."""
+    if not isinstance(table, Mapping) or not isinstance(own, Mapping):
+        return table
+    validated = getattr(config, key)
+    return {name: validated[name] if name in own and is_same(own[name], x) else x for name, x in table.items()}
+
+
 def _read(rig: Rig, name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     """The validated circuit tables of a simulated device."""
     own, files = rig.sources["devices"][name], rig.sources["rig"]["devices"][name]
     return {
-        key: table if table == own[key] else read_part(table, rig.library, beside(rig.file, files[key])).source
+        key: table if table == own[key] else source_of_part(own[key], table, rig.library, beside(rig.file, files[key]))
         for key, table in tables.items()
     }
 
@@ -98,7 +107,7 @@ def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCi
     circuit, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
     is_same = all(tables[key] == own[key] for key in PLANT_FILES)
     if not is_same:
-        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts)
+        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts, before=circuit)
     elif device in rig.devices:
         return circuit, rig.first_plants[device.name]
     return circuit, plant_of(device, circuit, 1.0 / rig.settings.loop.rate)

@@ -169,7 +169,7 @@ class Step:
     command: Command
     refused: bool
 
-    @property
+    @cached_property
     def title(self) -> str:
         """Its title in a report."""
         given = self.command.model_dump(exclude_unset=True, mode="json")

@@ -28,12 +28,14 @@ CIRCUIT = "circuit."
 class Collector:
     """Collects the channels of telemetry, and all required values of the circuit, from rows.
 
-    ``also``: channels that are required beside those expected.
+    ``also``: channels that are required beside those expected; ``only_required``: of telemetry, too, only those.
     """
 
-    def __init__(self, rig: Rig, sequence: TestSequence, also: Iterable[str] = ()) -> None:
+    def __init__(self, rig: Rig, sequence: TestSequence, also: Iterable[str] = (), only_required: bool = False) -> None:
         self._columns = channel_columns(rig)
         required = (*(e.channel for e in sequence.settings.expect), *also)
+        if only_required:
+            self._columns = {name: at for name, at in self._columns.items() if name in ("tick", *required)}
         self._circuit = dict.fromkeys(channel for channel in required if channel.startswith(CIRCUIT))
         self._first = len(rig.layout.names)
         self._places = np.array([rig.layout.column(column) for column in self._columns.values()], dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,49 +13,57 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import CircuitCommand, Command
+from hilserver.protocol.commands import CircuitCommand
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import SequenceResult
-from hilserver.sequences.model import Action, Fault, InputValue, Sequence
+from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
 from hilserver.sequences.room import missing_room
-from hilserver.service.loop_commands import loop_command, refusal_text
-from hilserver.service.loop_orders import loop_orders
+from hilserver.service.loop_commands import refusal_text
+from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import channel_columns
-from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
+from hilserver.simulation.lockstep import ANY_MODE, LockstepRun, RowMemory
 from hilserver.simulation.pacing import TickPace
 from hilserver.tick.codes import Mode, ResultCode
+from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.records import RecordTable, Struct
-from hilserver.tick.row import header
+from hilserver.tick.row import headers
 
 R = TypeVar("R", bound=Struct)
 TimedActions = list[tuple[Action, float]]
 """Actions, each with the time, s, when the next one is due."""
 TOGETHER = 4000
-"""Ticks after which no further values of inputs are set in the same run."""
+"""Ticks after which no further command is given in the same run."""
 GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
 
 def simulate_sequence(
-    sequence: Sequence, rig: Rig, log: Path | None = None, *, also: Iterable[str] = (), pace: TickPace | None = None
+    sequence: Sequence,
+    rig: Rig,
+    log: Path | None = None,
+    *,
+    also: Iterable[str] = (),
+    only_required: bool = False,
+    pace: TickPace | None = None,
+    memory: RowMemory | None = None,
 ) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
 
-    ``also``: values of the circuit that are collected in addition to those expected, such as ``circuit.supply.p``;
-    ``pace``: see `LockstepRun`.
+    ``also``, ``only_required``: what is collected, such as ``circuit.supply.p``, see `Collector`; ``pace``,
+    ``memory``: see `LockstepRun`.
 
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
     began = time.perf_counter()
     check_sequence(sequence, rig)
     with LockstepRun(rig, log, pacing=pace) as run:
-        bench = _Bench(rig, run, Collector(rig, sequence, also))
+        bench = _Bench(rig, run, Collector(rig, sequence, also, only_required), memory or RowMemory())
         bench.get_ready()
         play = Play(sequence)
         ends = [*(action.at for action in sequence.actions[1:]), sequence.length + bench.dt]
@@ -69,11 +78,27 @@ def simulate_sequence(
     return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
 
 
+@dataclass(frozen=True)
+class _Given:
+    """A command given in a tick: the mode it needs; why it was refused beforehand; to which circuit it switches."""
+
+    action: Step | InputValue
+    tick: int
+    needs: str = ""
+    refusal: str = ""
+    circuit: Circuit | None = None
+
+
+def _may_be_refused(action: Action) -> bool:
+    return isinstance(action, Step) and action.refused
+
+
 class _Bench:
     """A rig run without a clock that executes the MQTT commands."""
 
-    def __init__(self, rig: Rig, run: LockstepRun, collector: Collector) -> None:
+    def __init__(self, rig: Rig, run: LockstepRun, collector: Collector, memory: RowMemory) -> None:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
+        self._memory = memory
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
         self._tables = ReactionTable(rig, channel_columns(rig)), PlayoutTable(rig, channel_columns(rig))
@@ -83,30 +108,25 @@ class _Bench:
     @property
     def next_tick(self) -> int:
         """Number of the next tick, from the start of the sequence."""
-        return int(header(self.run.row).tick + 1.0 - self.first_tick)
+        return int(self.run.tick + 1.0 - self.first_tick)
 
     @property
     def now(self) -> float:
         """Time of the next tick, s from the start of the sequence."""
         return self.next_tick * self.dt
 
-    @property
-    def before(self) -> float:
-        """Time of the last tick."""
-        return self.now - self.dt
-
     def get_ready(self) -> None:
         """Run to SAFE; the sequence starts with the next tick."""
         for _ in range(round(GETTING_READY / self.dt)):
             self.run.run(1)
             if mode_of(self.run.row) == "SAFE":
-                self.first_tick = float(header(self.run.row).tick) + 1.0
+                self.first_tick = self.run.tick + 1.0
                 return
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
     def run_until(self, at: float) -> Floats:
-        """Run until the next tick is the one at ``at``; returns the rows."""
-        rows = self.run.run(self._ticks(self.next_tick, at))
+        """Run until the next tick is the one at ``at``; returns the rows, which are valid until the next call."""
+        rows = self.run.run(self._ticks(self.next_tick, at), memory=self._memory)
         if len(rows):
             self.collector.add(self.run.packed.names, rows)
         return rows
@@ -122,7 +142,7 @@ class _Bench:
         return max(round((at - tick * self.dt) / self.dt), 0)
 
     def carry_out(self, todo: TimedActions, play: Play) -> int:
-        """Carry out the first of these actions when it is due; of input values, also those that follow it.
+        """Carry out the first of these actions when it is due; of commands, also those that can follow in the same run.
 
         Returns how many were carried out.
         """
@@ -134,59 +154,80 @@ class _Bench:
         if isinstance(action, Fault):
             play.note_fault(action, self.now)
             self.fail(action)
-        elif not isinstance(action, InputValue):
-            refusal = self.execute(action.command)
-            play.note(action, self.before, refusal)
-        elif action.command.input not in play.resting:
-            return self._set_inputs(todo, play)
+        elif isinstance(action, Step) or action.command.input not in play.resting:
+            return self._give(todo, play)
         return 1
 
-    def _set_inputs(self, todo: TimedActions, play: Play) -> int:
-        """Set the first values of inputs in one run, which ends before a value if the rig is not running any more."""
+    def _give(self, todo: TimedActions, play: Play) -> int:
+        """Give the first of these commands, and those that can follow it, in one run.
+
+        The run ends before a value of an input if the rig is not running any more, and with a command whose result is
+        not the expected one.
+        """
         first = tick = self.next_tick
-        due = list[tuple[int, InputValue]]()
+        given = list[_Given]()
         for action, end in todo:
-            one_by_one = bool(self.run.samples) or tick - first > TOGETHER
-            if not isinstance(action, InputValue) or action.command.input in play.resting or (due and one_by_one):
+            if given and (tick - first > TOGETHER or not self._can_follow(action, play)):
                 break
+            assert not isinstance(action, Fault)
             tick += self._ticks(tick, action.at)
-            due.append((tick, action))
-            order = loop_command(self.rig, action.command)
-            mode = ANY_MODE if tick == first else Mode.RUNNING
-            self.run.command(order.kind, order.first, order.second, after=tick - first, mode=mode)
-            tick += self._ticks(tick, max(tick * self.dt + self.dt, end))
+            given.append(self._queued(action, tick, tick - first))
+            tick = given[-1].tick + 1
+            if given[-1].refusal and not _may_be_refused(action):
+                break
+            tick += self._ticks(tick, max(tick * self.dt, end))
         rows = self.run_until(tick * self.dt)
-        taken = [(number, action) for number, action in due if number < self.next_tick]
-        for number, action in taken:
-            row = rows[number - first]
-            if (result := int(header(row).result)) != ResultCode.DONE:
-                play.rest(action, number * self.dt, refusal_text(action.command, "RUNNING", result, mode_of(row)))
+        last = first + len(rows)
+        taken = [each for each in given if each.tick < last]
+        results = headers(rows)["result"][[each.tick - first for each in taken]]
+        for each, result in zip(taken, results.tolist(), strict=True):
+            refusal = each.refusal
+            if not refusal and result == ResultCode.DONE and isinstance(each.action, InputValue):
+                continue  # as most of them
+            if not refusal and result != ResultCode.DONE:
+                refusal = refusal_text(each.action.command, each.needs, result, mode_of(rows[each.tick - first]))
+            self._note(each, refusal, play)
         return len(taken)
 
-    def execute(self, command: Command) -> str:
-        """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text."""
-        run, needs, circuit, ticks = self.run, "", self.circuit, 1
+    def _can_follow(self, action: Action, play: Play) -> bool:
+        """Whether an action can be prepared before the row is known in which its command is given."""
+        if self.run.samples or self.run.is_late:
+            return False
+        if isinstance(action, InputValue):
+            return action.command.input not in play.resting
+        needs_row = isinstance(action, Fault) or isinstance(action.command, CircuitCommand | RowCommand)
+        return not needs_row and not play.sequence.reactions  # which may end the run
+
+    def _queued(self, action: Step | InputValue, tick: int, after: int) -> _Given:
+        """Queue a command for this tick, ``after`` so many ticks from now on; or the reason if it is refused."""
+        command, run, wanted = action.command, self.run, IF_REFUSED if _may_be_refused(action) else IF_DONE
         try:
             if isinstance(command, CircuitCommand):
                 new = prepare_switch(self.rig, run.program, self.circuit, run.packed, run.row, command)
-                circuit = new.circuit
-                run.swap(new.circuit, new.packed)
-            else:
-                orders = loop_orders(self.rig, command, run.packed, run.row, *self._tables)
-                needs, ticks = orders[0].needs, len(orders)
-                for order in orders:
-                    run.command(order.kind, order.first, order.second, *order.further, about=order.about)
+                run.swap(new.circuit, new.packed, wanted)
+                return _Given(action, tick, circuit=new.circuit)
+            orders = loop_orders(self.rig, command, run.packed, run.row, *self._tables)
         except ConfigurationError as error:
-            self.run_until(self.now + self.dt)
-            return "; ".join(map(str, error.problems))
+            return _Given(action, tick, refusal="; ".join(map(str, error.problems)))
         except HilserverError as error:
-            self.run_until(self.now + self.dt)
-            return str(error)
-        row = self.run_until(self.now + ticks * self.dt)[ticks - 1]
-        if (result := int(header(row).result)) != ResultCode.DONE:
-            return refusal_text(command, needs, result, mode_of(row))
-        self.circuit = circuit
-        return ""
+            return _Given(action, tick, refusal=str(error))
+        mode = Mode.RUNNING if isinstance(action, InputValue) and after else ANY_MODE
+        for k, order in enumerate(orders, 1):
+            run.command(
+                order.kind, order.first, order.second, *order.further,
+                about=order.about, after=after, mode=mode, wanted=wanted if k == len(orders) else GOES_ON,
+            )  # fmt: skip
+        return _Given(action, tick + len(orders) - 1, orders[0].needs)
+
+    def _note(self, given: _Given, refusal: str, play: Play) -> None:
+        """Note that a command was carried out, or refused."""
+        action, at = given.action, given.tick * self.dt
+        if isinstance(action, Step):
+            play.note(action, at, refusal)
+        elif refusal:
+            play.rest(action, at, refusal)
+        if not refusal and given.circuit is not None:
+            self.circuit = given.circuit
 
     # --- faults ------------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis, too_long
+from hilserver.circuit.analysis import Analysis
 from hilserver.circuit.change import component_table, with_component, with_values
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
-from hilserver.circuit.regimes import stiffest
+from hilserver.circuit.regimes import unsuitable
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, with_lines
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, SwitchCircuit
@@ -78,8 +78,8 @@ def prepare_switch(
     change = circuit_change(rig, running, command)
     file = change.file or ""
     try:
-        circuit = rig.read_circuit(change.source, file)
-        new = rig.pack(circuit, file)
+        circuit = rig.read_circuit(change.source, file, running)
+        new = rig.pack(circuit, file, packed)
     except ConfigurationError as error:
         raise ConfigurationError(with_lines(error.problems, rig.circuit_folder)) from None
     carried = new.carried_from(packed)
@@ -187,7 +187,7 @@ def instability(
 
     Checked in the present state, and 0.2 s after a step of all inputs to each end of their ranges.
     """
-    tick, solver = 1.0 / rig.settings.loop.rate, circuit.solver
+    tick = 1.0 / rig.settings.loop.rate
     present = _present(rig, packed, carried, row)
     recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
     index = packed.index.copy()
@@ -202,13 +202,7 @@ def instability(
         program.advance(index, packed.value, values, recorded, work, STEPS, SETTLED / STEPS)
         if np.isfinite(values).all():
             states.append(values)
-    texts = (
-        too_long(
-            stiffest(program, circuit, packed, tick / solver.substeps, values), solver.integrator, tick, solver.substeps
-        )
-        for values in states
-    )
-    return next((text for text in texts if text), None)
+    return unsuitable(program, circuit, packed, tick, states)
 
 
 def _present(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> Floats:

@@ -31,14 +31,16 @@ from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
 from hilserver.tick.codes import fault_text as text_of_fault
-from hilserver.tick.lockstep import Attached
+from hilserver.tick.lockstep import GOES_ON, Attached, is_unwanted
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import command_record, commands_at, no_command, work_array
-from hilserver.tick.row import COLUMN, as_whole, command_in, header
+from hilserver.tick.row import COLUMN, CommandRecord, as_whole, header
 
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
+SEQUENCE = CommandRecord.names().index("sequence")
+"""Cell of a command's number in its record."""
 ANY_MODE = -1
 """In place of a mode: the command is given in whatever mode the rig is."""
 SUPPLY_WITHIN = 1.0
@@ -49,12 +51,14 @@ SUPPLY_WITHIN = 1.0
 class _Command:
     """A command that waits for its tick; for a switch also the circuit.
 
-    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, or `ANY_MODE`.
+    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, or `ANY_MODE`; ``wanted``: on
+    which result the run goes on.
     """
 
     record: Floats
     due: int = 0
     mode: int = ANY_MODE
+    wanted: int = GOES_ON
     circuit: Circuit | None = None
     packed: PackedCircuit | None = None
     about: Mapping[str, Any] | None = None
@@ -72,6 +76,19 @@ class _Player:
     columns: list[int]
     raw: Floats
     ages: Floats
+
+
+class RowMemory:
+    """Memory for rows that is used again: to get new memory takes as long as many ticks."""
+
+    def __init__(self) -> None:
+        self._cells = np.empty(0)
+
+    def rows(self, ticks: int, width: int) -> Floats:
+        """Room for this number of rows."""
+        if ticks * width > len(self._cells):
+            self._cells = np.empty(ticks * width)
+        return self._cells[: ticks * width].reshape(ticks, width)
 
 
 class _Trace:
@@ -172,6 +189,11 @@ class LockstepRun:
         return float(self.rig.plan.loop[0].dt)
 
     @property
+    def tick(self) -> int:
+        """Number of the last tick; -1 before the first."""
+        return int(as_whole(self.row)[COLUMN["tick"]])
+
+    @property
     def mode(self) -> str:
         """SAFE, ARMED, …"""
         return Mode(int(header(self.row).mode)).name
@@ -204,13 +226,15 @@ class LockstepRun:
         about: Mapping[str, Any] | None = None,
         after: int = 0,
         mode: int = ANY_MODE,
+        wanted: int = GOES_ON,
     ) -> None:
         """Queue a command; kinds in `hilserver.tick.codes`. ``about``: what the log notes of it.
 
         ``after``: number of ticks from now on that come before it. ``mode``: the run ends before it if the rig is in
-        another mode, and those that wait are dropped.
+        another mode, and those that wait are dropped. ``wanted``: likewise, it ends with it if the result is another
+        one (`hilserver.tick.lockstep`: IF_DONE, IF_REFUSED).
         """
-        self._queue.append(_Command(self._record(kind, *arguments), self._ran + after, mode, about=about))
+        self._queue.append(_Command(self._record(kind, *arguments), self._ran + after, mode, wanted, about=about))
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
@@ -221,22 +245,30 @@ class LockstepRun:
         number = _index(strategy, list(STRATEGY_NAMES), "a strategy")
         self.command(CommandKind.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
 
-    def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
-        """Queue a switch to another circuit, packed or not. Raises ConfigurationError if the rig can't run it."""
+    def swap(self, circuit: Circuit, packed: PackedCircuit | None = None, wanted: int = GOES_ON) -> None:
+        """Queue a switch to another circuit, packed or not; ``wanted``: see `command`.
+
+        Raises ConfigurationError if the rig can't run it.
+        """
         waiting = [command.packed for command in self._queue if command.packed is not None]
         before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
         version = header(self.row).circuit_version + len(waiting) + 1
         record = self._record(CommandKind.SWAP, version, float(new.names == before.names))
-        self._queue.append(_Command(record, circuit=circuit, packed=new))
+        self._queue.append(_Command(record, wanted=wanted, circuit=circuit, packed=new))
 
     def miss(self, ticks: int) -> None:
         """Delay the next tick by this number of ticks."""
         self._late = ticks
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the next tick is delayed."""
+        return self._late > 0
+
     def _record(self, kind: int, *arguments: float) -> Floats:
         self._sequence += 1
         record = command_record(kind, *arguments)
-        command_in(record).sequence = self._sequence
+        as_whole(record)[SEQUENCE] = self._sequence
         return record
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -283,9 +315,12 @@ class LockstepRun:
         self._run_into(rows[len(first) :])
         return rows
 
-    def run(self, ticks: int, *, hold_commands: bool = False) -> Floats:
-        """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command."""
-        rows = np.empty((ticks, self.rig.layout.width))
+    def run(self, ticks: int, *, hold_commands: bool = False, memory: RowMemory | None = None) -> Floats:
+        """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command.
+
+        With ``memory``, the rows are in it, and valid until it is used again.
+        """
+        rows = (memory or RowMemory()).rows(ticks, self.rig.layout.width)
         return rows[: self._run_into(rows, hold_commands=hold_commands)]
 
     def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> int:
@@ -296,10 +331,11 @@ class LockstepRun:
             if self._pacing is not None:
                 most = min(most, self._pacing.due())
             given, count = ([], most) if hold_commands else self._next_commands(most)
-            before = header(self.row).tick + self._late
+            before = self.tick + self._late
             self._block(rows[done : done + count], given)
-            ran = int(header(self.row).tick - before)
-            count, goes_on = ran, ran == count
+            ran = self.tick - before
+            ended = bool(given) and given[-1][0] == ran - 1 and is_unwanted(self.row, given[-1][1].wanted)
+            count, goes_on = ran, ran == count and not ended
             self._ran += ran
             if not goes_on:
                 self._drop(sum(k >= count for k, _, _ in given))
@@ -333,21 +369,24 @@ class LockstepRun:
         return given, most
 
     def _taken(self, waiting: _Command) -> list[Event]:
-        """Take a command, which for a switch puts the circuit in; its events."""
+        """Take a command, which for a switch puts the circuit in; its events, as far as anybody needs them."""
         if waiting.packed is None or waiting.circuit is None:
-            return [command_event(waiting.record, waiting.about)]
+            return [command_event(waiting.record, waiting.about)] if self._writer is not None or waiting.about else []
         packed = waiting.packed
         carried = packed.carried_from(self.packed)
         self._work = work_array(packed, self.rig.plan)
         self.program.swap(self.rig.plan.block, self.row, packed.index, packed.value, carried, self._work)
         self.packed = packed
+        if self._writer is None:
+            return []
         return swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))
 
     def _block(self, rows: Floats, commands: list[Given]) -> None:
         """Run these ticks with these commands, or those up to a command that ends the run."""
         given = self._given(len(rows))
         block, value = self.rig.plan.block, self.packed.value
-        command = commands_at((tick, each.mode, each.record) for tick, each, _ in commands) if commands else self._none
+        waiting = [(tick, each.mode, each.wanted, each.record) for tick, each, _ in commands]
+        command = commands_at(waiting) if commands else self._none
         with running(self.packed, self.program) as index:
             arguments = (block, index, value, self.row, self._work, command, self._inputs, given)
             if self._attached:
@@ -365,7 +404,7 @@ class LockstepRun:
         """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""
         given = np.zeros((ticks, len(self._inputs)))
         whole = as_whole(given)
-        whole[:, 0] = header(self.row).tick + self._late + np.arange(1, ticks + 1)
+        whole[:, 0] = self.tick + self._late + np.arange(1, ticks + 1)
         whole[0, 1], self._late = self._late, 0
         first = 2
         for player in self._players:

@@ -153,10 +153,10 @@ class CircuitRuns:
                 raise VariantFailedError(f"aborted: {limit:g} s of computing time had reached {at:.3g} s")
         return kept
 
-    def _packed(self, circuit: Circuit) -> PackedCircuit:
+    def _packed(self, circuit: Circuit, *, like: PackedCircuit | None = None) -> PackedCircuit:
         """Packed with what drives it, whose curves have thousands of points and were calculated once."""
         driven = replace(circuit, placed=(*circuit.placed, *self._drivers), known=self._known)
-        return pack(driven, self.library, file=self.subject.file)
+        return pack(driven, self.library, file=self.subject.file, like=like)
 
 
 def _diverged(packed: PackedCircuit, rows: Floats, time: Floats) -> str:

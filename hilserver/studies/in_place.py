@@ -7,8 +7,9 @@ trial: the circuit is packed with other values, alone and together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,11 @@ JOINT_TRIALS = 4
 ROUNDING = 1e-14
 """Relative difference of a number from a + b·x that is due to the order of the calculation."""
 
-Pack = Callable[[Circuit], PackedCircuit]
+
+class Pack(Protocol):
+    """Packs a circuit; ``like``: see `hilserver.circuit.pack.pack`."""
+
+    def __call__(self, circuit: Circuit, *, like: PackedCircuit | None = None) -> PackedCircuit: ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class VariedCircuit:
         if len(again) == len(self.quantities):
             return packed
         if packed is not self.packed and not self._same_layout(packed):
-            return self._pack(self.changed(values))
+            return self._pack(self.changed(values), like=self.packed)
         value = packed.value.copy()
         for rule, x in zip(self._rules, values, strict=True):
             if rule is not None:
@@ -93,7 +98,8 @@ class VariedCircuit:
 
     def _with(self, places: Sequence[int], values: Sequence[float]) -> PackedCircuit:
         some = [self.quantities[k] for k in places]
-        return self._pack(changed(self.circuit, some, [values[k] for k in places], self.library, self.file))
+        circuit = changed(self.circuit, some, [values[k] for k in places], self.library, self.file)
+        return self._pack(circuit, like=self.packed)
 
     def _same_layout(self, packed: PackedCircuit) -> bool:
         return np.array_equal(packed.index, self.packed.index) and packed.value.shape == self.packed.value.shape

@@ -26,6 +26,7 @@ from hilserver.studies.figures import Figure
 from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
+from hilserver.tick.lockstep import GOES_ON
 from hilserver.tick.program import commands_at, work_array
 from hilserver.tick.row import as_whole, is_whole
 
@@ -75,6 +76,7 @@ class RunsOfLog:
     def __init__(self, log: ReplayedLog, library: Library) -> None:
         self.log, self.rig, self.program = log, log.rig(library), compiled_program(library)
         self._circuit = len(self.rig.layout.names)
+        self._first = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
 
     def blocks(self, packed: PackedCircuit, limit: float = np.inf) -> Iterator[tuple[slice, Floats]]:
         """The rows with this circuit, block by block, in an array that is used again.
@@ -85,7 +87,7 @@ class RunsOfLog:
         row, work = self._before(packed), work_array(packed, plan)
         given, rows = np.concatenate(given_columns(self.rig)), np.empty((BLOCK, self._circuit + len(packed.names)))
         for part in log.parts(BLOCK):
-            command = commands_at((k - part.start, ANY_MODE, record) for k, record in log.commands_in(part))
+            command = commands_at([(k - part.start, ANY_MODE, GOES_ON, record) for k, record in log.commands_in(part)])
             block = rows[: part.stop - part.start]
             with running(packed, self.program) as index:
                 self.program.run_recorded(
@@ -117,12 +119,12 @@ class RunsOfLog:
     def _before(self, packed: PackedCircuit) -> Floats:
         """The row before the first one: values of the same name continue, as in a switch; others are initial ones."""
         log = self.log
-        if log.began is None:
-            return first_row(self.rig.layout, self.rig.plan, packed)
-        row, old = log.before.copy(), log.before[self._circuit :]
+        row, old = (self._first if log.began is None else log.before).copy(), log.before[self._circuit :]
         new, n = row[self._circuit :], len(packed.values)
         new[:] = 0.0
         new[:n] = initial_values(packed)
+        if log.began is None:
+            return row
         carried = packed.carried_from(log.began)
         new[:n][carried >= 0] = old[carried[carried >= 0]]
         places = {name: k for k, name in enumerate(log.began.names)}

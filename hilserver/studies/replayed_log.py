@@ -10,7 +10,7 @@ values, and a valve the memory of the way from flow to command.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +200,7 @@ def read_replayed(file: Path, start: float = 0.0, end: float = np.inf, *, trust:
     return ReplayedLog(
         file=file, rig_file=opening.rig.file, sources=opening.rig.sources, own=opening.rig.library.own,
         speed=opening.rig.speed, table=opening.table, first=opening.first, before=opening.before,
-        began=opening.packed if opening.ticks[0] >= 0 else None,
+        began=replace(opening.packed, packing=None) if opening.ticks[0] >= 0 else None,
         time=np.concatenate([piece.time for piece in pieces]),
         given=np.ascontiguousarray(np.concatenate([piece.given for piece in pieces])),
         commands={k: piece.command for k, piece in zip(places, pieces, strict=True) if piece.command is not None},

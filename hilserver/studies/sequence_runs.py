@@ -12,6 +12,7 @@ from hilserver.rig.build import Rig
 from hilserver.sequences.check import PASSED
 from hilserver.sequences.model import Sequence
 from hilserver.sequences.simulated import simulate_sequence
+from hilserver.simulation.lockstep import RowMemory
 from hilserver.studies.figures import PASSED as SHARE_PASSED
 from hilserver.studies.rig_runs import Course, RigSubject, RunsOfRig, with_strategy, within
 from hilserver.studies.subject import VariantFailedError
@@ -36,13 +37,22 @@ class SequenceRuns(RunsOfRig):
 
     subject: SequenceSubject
 
+    def __init__(self, subject: SequenceSubject) -> None:
+        self._memory = RowMemory()
+        super().__init__(subject)
+
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:
         """What the figures are made of. Raises VariantFailedError if the rig does not get ready."""
         assert self.subject.sequence is not None
         wanted = [figure.quantity for figure in self.subject.figures if figure.reduction != SHARE_PASSED]
         try:
             found = simulate_sequence(
-                self.subject.sequence, with_strategy(rig, strategy), also=wanted, pace=within(limit)
+                self.subject.sequence,
+                with_strategy(rig, strategy),
+                also=wanted,
+                only_required=True,
+                pace=within(limit),
+                memory=self._memory,
             )
         except HilserverError as error:
             raise VariantFailedError(str(error).removeprefix(f"{Path(rig.file)}: ").removesuffix(".")) from None

@@ -23,7 +23,7 @@ from hilserver.studies.quantities import Changeable, WrittenValue, changeable, e
 from hilserver.studies.told_values import ToldValue, told_values, with_told
 from hilserver.studies.unknown_values import UNKNOWN, UnknownValue, unknown_values, with_unknowns
 from hilserver.tolerances import Tolerance
-from hilserver.toml import copied, read_toml
+from hilserver.toml import read_toml
 
 CIRCUIT, SENSORS, ACTUATORS = "circuit", "sensors", "actuators"
 OF_SENSOR = {"noise": "", "delay": "s", "offset": "", "gain": ""}
@@ -146,14 +146,14 @@ class RigValues:
 
     def _with_parts(self, changes: Sequence[tuple[PartValue, float]]) -> dict[str, Any]:
         """The rig file with other values of sensors and actuators."""
-        table: dict[str, Any] = copied(self.rig.sources["rig"])
-        device = table["devices"][self.device]
+        table: dict[str, Any] = self.rig.sources["rig"]
         for each, x in changes:
-            entry = device[each.part][each.name]
+            entry = dict(table["devices"][self.device][each.part][each.name])
             if each.field in ("offset", "gain"):
                 show(entry, **{each.field: x})
             else:
                 entry[each.field] = _text(each, x)
+            table = with_value(table, ("devices", self.device, each.part, each.name), entry)
         return table
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hilserver.circuit.engine import N_VALUES
 from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
+from hilserver.tick.codes import ResultCode
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import PlantArrays, move, sample
 from hilserver.tick.row import MESSAGE_CELLS, header
@@ -14,6 +15,11 @@ from hilserver.tick.tick import tick
 
 ENDED = -1
 """In place of the next command that waits: the run ends before it."""
+GOES_ON, IF_DONE, IF_REFUSED = 0, 1, 2
+"""On which result of a command the run goes on: on any, or only if it is done, or refused."""
+WAITING_CELLS = 3 + MESSAGE_CELLS
+"""Number of cells of a command that waits: its tick, the mode in which it is given (-1: in any), on which result the
+run goes on, and its record."""
 
 
 class Attached(NamedTuple):
@@ -53,6 +59,7 @@ def run_bridged(
     dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
     waiting = MESSAGE_CELLS
     for k in range(rows.shape[0]):
+        wanted = wanted_result(command, waiting, k)
         waiting = next_command(command, waiting, row, k)
         if waiting == ENDED:
             return
@@ -78,6 +85,8 @@ def run_bridged(
             if k < device.trace.shape[0]:
                 keep(device.plant.values, device.trace, k)
         keep(row, rows, k)
+        if is_unwanted(row, wanted):
+            return
 
 
 def run_recorded(
@@ -97,6 +106,7 @@ def run_recorded(
     """
     waiting = MESSAGE_CELLS
     for k in range(rows.shape[0]):
+        wanted = wanted_result(command, waiting, k)
         waiting = next_command(command, waiting, row, k)
         if waiting == ENDED:
             return
@@ -104,6 +114,8 @@ def run_recorded(
         tick(block, ix, val, row, work, command)
         clear(command)
         keep(row, rows, k)
+        if is_unwanted(row, wanted):
+            return
 
 
 def run_free(
@@ -131,8 +143,8 @@ def run_free(
 def next_command(command: Floats, waiting: int, row: Floats, k: int) -> int:
     """Put the command that waits for tick ``k``, if one does, into the mailbox at the beginning of ``command``.
 
-    ``waiting``: place of the next one there: its tick, the mode in which it is given (-1: in any), and its record.
-    Returns that of the one after it, or `ENDED` where the rig is in another mode: then nothing happens in this tick.
+    ``waiting``: place of the next one there, see `WAITING_CELLS`. Returns that of the one after it, or `ENDED` where
+    the rig is in another mode: then nothing happens in this tick.
     """
     if waiting >= command.shape[0] or command[waiting] != k:
         return waiting
@@ -140,8 +152,19 @@ def next_command(command: Floats, waiting: int, row: Floats, k: int) -> int:
     if mode >= 0.0 and mode != header(row).mode:
         return ENDED
     for i in range(MESSAGE_CELLS):
-        command[i] = command[waiting + 2 + i]
-    return waiting + 2 + MESSAGE_CELLS
+        command[i] = command[waiting + WAITING_CELLS - MESSAGE_CELLS + i]
+    return waiting + WAITING_CELLS
+
+
+def wanted_result(command: Floats, waiting: int, k: int) -> int:
+    """On which result of the command that waits for tick ``k`` the run goes on."""
+    return int(command[waiting + 2]) if waiting < command.shape[0] and command[waiting] == k else GOES_ON
+
+
+def is_unwanted(row: Floats, wanted: int) -> bool:
+    """Whether the run ends with this row, because its command has another result than the wanted one."""
+    is_done = header(row).result == ResultCode.DONE
+    return bool((wanted == IF_DONE and not is_done) or (wanted == IF_REFUSED and is_done))
 
 
 def take(row: Floats, columns: Integers, given: Matrix, k: int) -> None:

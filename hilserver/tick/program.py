@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from hilserver.circuit import engine, equilibrium, integrators
+from hilserver.circuit import differences, engine, equilibrium, integrators
 from hilserver.circuit.integrators import work_size
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.mechanics import chain_halves, chain_steps, recursion
 from hilserver.numerics import riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.tick import circuit, hybrid, lockstep, plant, tick, timed
+from hilserver.tick.lockstep import WAITING_CELLS
 from hilserver.tick.look_ahead import look_ahead_size
 from hilserver.tick.plan import Plan
-from hilserver.tick.row import MESSAGE_CELLS, command_in
+from hilserver.tick.row import MESSAGE_CELLS, CommandRecord, as_whole
 
 ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     tick.tick,
@@ -27,6 +28,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     engine.evaluate,
     engine.evaluate_sampled,
     equilibrium.find_rest,
+    differences.jacobian,
     plant.sample,
     plant.move,
     lockstep.run_bridged,
@@ -51,6 +53,8 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
 """The functions that can be called from Python, in compiled form, as functions of the program with the same name."""
 OWN_KERNEL, OWN_TABLE = "hilserver_own_kernel", "hilserver_own_kernels"
 """Symbols of the function that calls a kernel of the user by its address, and of the table with these addresses."""
+KIND = CommandRecord.names().index("kind")
+"""Cell of a command's kind in its record."""
 MIN_WORK = 64
 """Number of scratch values for the bridges."""
 
@@ -65,18 +69,22 @@ def no_command() -> Floats:
     return np.zeros(MESSAGE_CELLS)
 
 
-def commands_at(waiting: Iterable[tuple[int, int, Floats]]) -> Floats:
+def commands_at(waiting: Sequence[tuple[int, int, int, Floats]]) -> Floats:
     """An empty mailbox with commands that wait behind it for later ticks of a run.
 
-    Of each the tick, the mode in which it is given (-1: in any), and the record; in the order of the ticks.
+    Of each the tick, the mode in which it is given (-1: in any), on which result the run goes on
+    (`hilserver.tick.lockstep`), and the record; in the order of the ticks.
     """
-    return np.concatenate([no_command(), *([tick, mode, *record] for tick, mode, record in waiting)])
+    cells = np.zeros(MESSAGE_CELLS + WAITING_CELLS * len(waiting))
+    for line, (k, mode, wanted, record) in zip(cells[MESSAGE_CELLS:].reshape(-1, WAITING_CELLS), waiting, strict=True):
+        line[0], line[1], line[2], line[3:] = k, mode, wanted, record
+    return cells
 
 
 def command_record(kind: int, *arguments: float) -> Floats:
     """A mailbox record with a command of this kind (`hilserver.tick.codes`) and up to six arguments."""
     record = no_command()
-    command_in(record).kind = kind
+    as_whole(record)[KIND] = kind
     record[1 : 1 + len(arguments)] = arguments
     return record
 

@@ -1,6 +1,7 @@
 """Runs per minute of a study, and the share of time in compiled code: ``python tests/benchmarks/studies.py``.
 
-The verification circuit over 8 s, with values that are written in place, and with values for which it is packed again.
+With ``--study FILE`` that of any study, before its circuits are compiled for themselves. Without, the verification
+circuit over 8 s, with values that are written in place, and with values for which it is packed again.
 Of one process the CPU time is measured, which other programs on the machine hardly change; of several, the time by the
 clock, which they do. Accuracy: the largest deviation of a pressure from a run with 16 times as many steps.
 """
@@ -9,20 +10,27 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time
+from typing import Any
 
 import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import standard_library
+from hilserver.circuit.program import Function
+from hilserver.compiler.circuit_code import SWITCH
 from hilserver.simulation.circuit_run import read_circuit_file, read_cycle
 from hilserver.simulation.packed_run import solved_by
 from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject
 from hilserver.studies.execution import evaluate
 from hilserver.studies.figures import read_figures
 from hilserver.studies.quantities import changeable
+from hilserver.studies.settings import load_study
+from hilserver.studies.study import plan_of, prepared
 from hilserver.units import unit_of_value
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -53,11 +61,61 @@ def error(runs: CircuitRuns) -> float:
     return float(np.abs(runs.series(packed, names) - runs.series(finer, names)).max())
 
 
+@contextmanager
+def timed_calls() -> Iterator[list[float]]:
+    """The CPU time, s, of each call of compiled code in programs that are loaded within this context."""
+    spent, make = list[float](), Function.__init__
+
+    def made(function: Any, *given: Any) -> None:
+        make(function, *given)
+        call: Callable[[int], int] = function._call
+
+        def timed(place: int) -> int:
+            begun = thread_time()
+            result = call(place)
+            spent.append(thread_time() - begun)
+            return result
+
+        function._call = timed
+
+    setattr(Function, "__init__", made)  # noqa: B010
+    try:
+        yield spent
+    finally:
+        setattr(Function, "__init__", make)  # noqa: B010
+
+
+def measure_study(file: Path) -> None:
+    """The least time of each of its runs outside compiled code, of three, and that within."""
+    os.environ[SWITCH] = "off"
+    with timed_calls() as spent:
+        study = load_study(file)
+        runs, values, outside, compiled = prepared(study), plan_of(study), list[float](), list[float]()
+        plain = [not each.choices for each in study.varied]
+        for row in values:
+            found = []
+            for k in range(3):  # other values each time, because what was read lately is known
+                spent.clear()
+                begun = thread_time()
+                runs(row * np.where(plain, 1.0 + 1e-9 * k, 1.0))
+                found.append((thread_time() - begun - sum(spent), sum(spent)))
+            least = min(found)
+            outside.append(least[0])
+            compiled.append(least[1])
+    share = sum(compiled) / (sum(outside) + sum(compiled))
+    total = 1e3 * (np.mean(outside) + np.mean(compiled))
+    print(f"{len(values)} runs: {total:.1f} ms, {1e3 * np.mean(outside):.2f} ms of it outside, {share:.1%} compiled")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=300, help="runs of each measurement")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    parser.add_argument("--study", type=Path, help="measure this one")
     given = parser.parse_args()
+    if given.study is not None:
+        measure_study(given.study)
+        return
     print(f"{SECONDS:g} s per run; load of this computer: {os.getloadavg()[0]:.1f}")
     print("steps/ms  values        error    CPU ms/run  compiled  runs/min on 1  runs/min on", given.workers)
     for substeps in (2, 3, 4, 10):

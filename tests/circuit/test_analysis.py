@@ -13,7 +13,7 @@ from component_bench import program as compiled
 from rig_bench import bench_rig
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness
+from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness, is_surely_stable
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
@@ -172,3 +172,38 @@ def test_a_circuit_without_states_has_no_stability_limit() -> None:
     assert solver_warning(rig, compiled()) is None
     Analysis(compiled(), rig.packed).steady_state()
     assert solver_table(rig).row_count == 1
+
+
+def test_the_compiled_differences_are_those_of_the_rates(program: Program) -> None:
+    """Bit for bit, with a piston at its hard limit, which does not move, and another that is near it."""
+    circuit = read_circuit(tomllib.loads((CONFIG / "verification.toml").read_text()), standard_library())
+    found = Analysis(program, pack(circuit, standard_library()))
+    names, x = found.packed.values[: found.n], found.values[: found.n].copy()
+    x[names.index("supply.content")], x[names.index("A.content")], x[names.index("B.content")] = 100e5, 40e5, 20e5
+    limited = np.flatnonzero(np.isfinite(found.upper))
+    x[limited[0]] = found.upper[limited[0]]
+    f = found.rates(x).copy()
+    held = (f == 0.0) & ((x <= found.lower) | (x >= found.upper))
+    expected = np.zeros((found.n, found.n))
+    for k in np.flatnonzero(~held):
+        moved, step = x.copy(), 1e-7 * max(abs(x[k]), found.scale[k])
+        moved[k] += -step if x[k] + step > found.upper[k] else step
+        expected[:, k] = (found.rates(moved) - f) / (moved[k] - x[k])
+    expected[held] = 0.0
+    assert held.any()
+    assert np.array_equal(found.jacobian(x), expected)
+    assert np.array_equal(found.rates(found.values[: found.n].copy()), f)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_a_step_that_is_surely_stable_is_stable(integrator: str) -> None:
+    """For motions of any damping; of RK4 the step is examined up to its border."""
+    draw, found = np.random.default_rng(7), []
+    for _ in range(300):
+        eigenvalues = -(10.0 ** draw.uniform(0, 6, 5)) * np.exp(1j * draw.uniform(-1.5, 1.5, 5))
+        step = draw.uniform(2.0, 3.0) / np.abs(eigenvalues).max()
+        surely = is_surely_stable(eigenvalues, step, integrator)
+        assert not surely or step <= Stiffness(1.0, "", eigenvalues).longest_step(integrator)
+        found.append(surely)
+    assert any(found) == (integrator == "rk4")
+    assert not all(found)

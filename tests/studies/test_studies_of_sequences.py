@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from hilserver.circuit.model import Circuit, read_circuit
+from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError
-from hilserver.rig.build import load_rig
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.sequences import simulated
 from hilserver.sequences.model import load_sequence
 from hilserver.sequences.simulated import simulate_sequence
+from hilserver.studies import varied_rig
+from hilserver.studies.execution import evaluate
 from hilserver.studies.settings import load_study
-from hilserver.studies.study import StudyResult, is_worse_low, repeat, run_study
+from hilserver.studies.study import StudyResult, is_worse_low, plan_of, prepared, repeat, run_study
 
 CONFIG = Path(__file__).parents[2] / "config"
 BAR = 1e5
@@ -133,3 +140,110 @@ def test_a_wrong_study_file_is_refused(added: str, key: str, said: str, tmp_path
     (problem,) = refused.value.problems
     assert problem.key == key
     assert said in problem.message
+
+
+# --- nothing of a variant remains in the next one ---------------------------------------------------------------------
+
+EVENTFUL = f"""
+rig = "{CONFIG}/rigs/demo.toml"
+length = "1.4 s"
+[[step]]
+at = "0.1 s"
+send = "arm"
+[[step]]
+at = "0.15 s"
+name = "start"
+send = "start"
+[[fault]]
+at = "0.4 s"
+fault = "stuck"
+sensor = "x"
+[[fault]]
+at = "0.5 s"
+fault = "missed"
+ticks = 3
+[[fault]]
+at = "0.43 s"
+fault = "healed"
+sensor = "x"
+[[step]]
+at = "0.7 s"
+send = "switch"
+component = "relief"
+set = {{ opening_pressure = "100 bar" }}
+[[step]]
+at = "0.8 s"
+send = "switch"
+component = "relief"
+set = {{ opening_pressure = "20 l/min" }}
+refused = true
+[[step]]
+at = "0.9 s"
+send = "switch"
+component = "pump"
+set = {{ set_pressure = "130 bar" }}
+[[step]]
+at = "1.1 s"
+send = "stop"
+[[step]]
+at = "1.15 s"
+send = "start"
+[inputs.joystick]
+shape = "step"
+points = [["0.2 s", 0.0], ["0.3 s", 0.6], ["1.3 s", 0.4]]
+[[expect]]
+name = "running"
+channel = "mode"
+value = "RUNNING"
+after = "start"
+until = "0.7 s"
+"""
+EVENTFUL_STUDY = """
+sequence = "sequence.toml"
+plan = "latin_hypercube"
+samples = 6
+[vary]
+"machine.load.mass" = "± 20 %"
+"machine.cylinder.bore" = "± 2 %"
+"circuit.relief.opening_pressure" = "± 8 %"
+"circuit.pump.set_pressure" = "± 15 %"
+"sensors.x.delay" = { from = "0 ms", to = "4 ms" }
+strategy = ["inverse_static", "feedback"]
+[figures]
+passed = "passed(all)"
+supply = "max(circuit.supply.p)"
+position = "final(x)"
+command = "max(valve.main.command)"
+"""
+
+
+def test_a_variant_is_the_same_alone_in_any_order_and_in_any_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, and as it is where nothing is taken over: each rig assembled, each circuit read and packed anew.
+
+    With switches, one of them refused, inputs, a sensor that fails, missed ticks and a stop.
+    """
+    (tmp_path / "sequence.toml").write_text(EVENTFUL)
+    (tmp_path / "study.toml").write_text(EVENTFUL_STUDY)
+    study = load_study(tmp_path / "study.toml")
+    values, runs = plan_of(study), prepared(study)
+    found = [runs(row).tobytes() for row in values]
+    assert len(set(found)) == len(values)
+    assert np.frombuffer(found[0])[0] == 8.0 / 9.0  # as expected; the input is at rest after the stop
+    assert [runs(row).tobytes() for row in values[::-1]] == found[::-1]
+    assert prepared(study)(values[3]).tobytes() == found[3]
+    batches = evaluate(study.subject, values, len(study.figures), workers=2, batch=2)
+    assert [row.tobytes() for each in batches for row in each.figures] == found
+
+    def pack_anew(rig: Rig, circuit: Circuit, file: str = "", like: PackedCircuit | None = None) -> PackedCircuit:
+        return pack(circuit, rig.library, rig.layout.bindings, rig.layout.ports, file, rig.accounts)
+
+    def read_anew(rig: Rig, source: Mapping[str, Any], file: str = "", before: Circuit | None = None) -> Circuit:
+        return read_circuit(source, rig.library, file, rig.circuit_folder)
+
+    monkeypatch.setattr(varied_rig, "assemble_variant", lambda rig, sources: assemble(sources, rig.file, rig.library))
+    monkeypatch.setattr(Rig, "pack", pack_anew)
+    monkeypatch.setattr(Rig, "read_circuit", read_anew)
+    monkeypatch.setattr(simulated, "TOGETHER", -1)
+    assert [prepared(study)(row).tobytes() for row in values] == found

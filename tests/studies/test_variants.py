@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from hilserver.studies.quantities import changeable, changed, find
 
 CONFIG = Path(__file__).parents[2] / "config"
 LIBRARY = standard_library()
+PACK = partial(pack, library=LIBRARY)
 
 
 def verification() -> Circuit:
@@ -31,7 +33,7 @@ def varied(circuit: Circuit, keys: Sequence[str], width: float = 0.1) -> VariedC
     known = changeable(circuit)
     quantities = [find(known, key) for key in keys]
     ranges = [(each.value * (1.0 - width), each.value * (1.0 + width)) for each in quantities]
-    return VariedCircuit(circuit, quantities, ranges, lambda c: pack(c, LIBRARY), LIBRARY)
+    return VariedCircuit(circuit, quantities, ranges, PACK, LIBRARY)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,6 @@ def test_values_of_sub_circuits_are_found(tmp_path: Path) -> None:
     circuit = read_circuit_file(tmp_path / "circuit.toml", LIBRARY)
     known = changeable(circuit)
     assert {"a.volume.volume", "b.volume.volume"} <= known.keys()
-    found = VariedCircuit(circuit, [known["b.volume.volume"]], [(0.0009, 0.0011)], lambda c: pack(c, LIBRARY), LIBRARY)
+    found = VariedCircuit(circuit, [known["b.volume.volume"]], [(0.0009, 0.0011)], PACK, LIBRARY)
     changed_cells = np.flatnonzero(found.at([0.00105]).value != found.packed.value)
     assert found.at([0.00105]).value[changed_cells].tolist() == [0.00105]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 from pydantic import Field, field_validator, model_validator
 
 from hilserver.components.base import Component
 from hilserver.components.shared.fitting import MIN_SHARE, PressureFlowPoint, fit_relief
 from hilserver.units import Pressure
+
+fitted_relief = functools.lru_cache(maxsize=64)(fit_relief)
+"""The same, calculated once: its valve is validated with it, and has parameters from it."""
 
 
 class ValveWithReliefCurve(Component):
@@ -42,7 +47,7 @@ class ValveWithReliefCurve(Component):
 
     def curve_parameters(self) -> dict[str, float]:
         """p_ref, C_1, C_2 of the curve; a floor for C_1 + C_2·p; fit_error: maximum relative error at a point."""
-        c_1, c_2, error = fit_relief(self.opening_pressure, self.override, self.working_range())
+        c_1, c_2, error = fitted_relief(self.opening_pressure, self.override, self.working_range())
         middle = self.opening_pressure + 0.5 * (self.override[0][0] + self.override[-1][0])
         return {
             "p_ref": self.opening_pressure,

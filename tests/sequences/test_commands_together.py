@@ -1,4 +1,4 @@
-"""Values of inputs are set in one call of the compiled program: the same run, bit for bit, as with a call for each."""
+"""Commands are given in one call of the compiled program: the same run, bit for bit, as with a call for each."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ points = [["0.3 s", 0.0], ["0.45 s", 0.6], ["0.7 s", 0.5], ["0.9 s", -0.2]]
 channel = "valve.main.command"
 min = -1.0
 """
+REFUSED = "refused = true\n"
+STRATEGY = '[[step]]\nat = "0.42 s"\nsend = "strategy"\nvalve = "main"\nstrategy = "{}"\n'
+SWITCH = '[[step]]\nat = "0.5 s"\nsend = "switch"\ncomponent = "relief"\nset = {{ opening_pressure = "{}" }}\n'
 REACTION = (
     '[[step]]\nat = "0.15 s"\nsend = "react"\nreaction = "end"\nwhen = "input.joystick > 0.3"\nthen = "{}"\n'
     '[[step]]\nat = "0.65 s"\nsend = "release"\nreaction = "end"\n'
@@ -39,8 +42,32 @@ CASES = {
     "a sensor fails": '[[fault]]\nat = "0.4 s"\nfault = "silent"\nsensor = "p_A"\n',
     "ticks are missed": '[[fault]]\nat = "0.41 s"\nfault = "missed"\nticks = 3\n',
     "never running": None,
+    "a step is refused": STEP.format("0.4 s", "start") + STEP.format("0.5 s", "stop"),
+    "a step has to be refused": STEP.format("0.4 s", "start") + REFUSED + STEP.format("0.8 s", "arm") + REFUSED,
+    "a step is carried out that had to be refused": STEP.format("0.4 s", "stop") + REFUSED,
+    "steps at the same time": STEP.format("0.4 s", "stop")
+    + STEP.format("0.4 s", "disarm")
+    + STEP.format("0.4 s", "arm"),
+    "another strategy": STRATEGY.format("inverse_static"),
+    "no such strategy": STRATEGY.format("feedforward") + REFUSED,
+    "no such strategy, unexpectedly": STRATEGY.format("feedforward") + STEP.format("0.8 s", "stop"),
+    "a switch": SWITCH.format("120 bar"),
+    "a refused switch": SWITCH.format("20 l/min") + REFUSED + SWITCH.format("120 bar").replace("0.5", "0.503"),
+    "a refused switch, unexpectedly": SWITCH.format("20 l/min") + STEP.format("0.8 s", "stop"),
+    "ticks are missed before a step": '[[fault]]\nat = "0.41 s"\nfault = "missed"\nticks = 3\n'
+    + STEP.format("0.411 s", "stop"),
 }
-ENDS = {"a step between", "a reaction stops", "a reaction trips", "never running"}
+ENDS = {
+    "a step between",
+    "a reaction stops",
+    "a reaction trips",
+    "never running",
+    "a step is refused",
+    "steps at the same time",
+    "no such strategy, unexpectedly",
+    "a refused switch, unexpectedly",
+    "ticks are missed before a step",
+}
 
 
 @pytest.fixture(scope="module")
