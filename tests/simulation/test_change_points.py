@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,13 @@ def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["absolute", "recursive"])
-def test_many_parallelograms_say_that_they_pass_their_dead_centre(method: str) -> None:
-    """Whatever bars, masses, speeds and steps: some go wrong, with either method, and each of them is reported."""
+def test_many_parallelograms_say_that_they_pass_their_dead_centre() -> None:
+    """Whatever bars, masses, speeds and steps: some go wrong, and each of them is reported.
+
+    Which ones, is decided by last bits, which a library for matrices computes in its own way on each processor.
+    """
     wrong = 0
-    for seed in range(25, 40):
+    for method, seed in itertools.product(("absolute", "recursive"), range(20, 45)):
         try:
             found = run(*_with_time(random_linkage(method, seed, 0.0)))
             said = " ".join(found.notes)
@@ -100,7 +103,7 @@ def test_many_parallelograms_say_that_they_pass_their_dead_centre(method: str) -
         except HilserverError as error:
             said = str(error)
             wrong += 1
-        assert "reaches a change point" in said, seed
+        assert "reaches a change point" in said, (method, seed)
     assert wrong > 0
 
 
