@@ -153,16 +153,20 @@ def fingerprint_of(contracts: Sequence[Contract]) -> str:
 
 
 def _collect(function: Any, seen: dict[str, str]) -> None:
-    """Add a function's source and the values of the global names in it: constants, and functions recursively."""
-    function = getattr(function, "py_func", function)  # a helper that its author compiled with numba.njit
-    more, function = getattr(function, "compiled_with", ""), inspect.unwrap(function)
-    name = f"{function.__module__}.{function.__qualname__}"
+    """Add a function's source and the values of the names in it that are not its own: constants, functions recursively.
+
+    Functions that another one has made differ by the values that this one gave them.
+    """
+    function = inspect.unwrap(getattr(function, "py_func", function))  # a helper that its author compiled with numba
+    code = function.__code__
+    given = {word: cell.cell_contents for word, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)}
+    constants = {word: item for word, item in given.items() if isinstance(item, CONSTANT)}
+    name = f"{function.__module__}.{function.__qualname__}{constants or ''}"
     if name in seen:
         return
-    seen[name] = _source(function.__code__) + more
-    for word in function.__code__.co_names:
-        item = function.__globals__.get(word)
-        if isinstance(item, bool | int | float | str | tuple | np.dtype):
+    seen[name] = _source(code)
+    for word, item in [*((word, function.__globals__.get(word)) for word in code.co_names), *given.items()]:
+        if isinstance(item, CONSTANT):
             seen[f"{function.__module__}.{word}"] = repr(item)
         elif isinstance(item, EnumType):
             seen[f"{item.__module__}.{item.__qualname__}"] = repr(item.__members__)
@@ -170,6 +174,10 @@ def _collect(function: Any, seen: dict[str, str]) -> None:
             seen[f"{item.__module__}.{item.__qualname__}"] = repr(item._fields)
         elif inspect.isfunction(item) or hasattr(item, "py_func"):
             _collect(item, seen)
+
+
+CONSTANT = (bool, int, float, str, tuple, np.dtype)
+"""Values that are part of a function's meaning as they are."""
 
 
 def _source(code: CodeType) -> str:

@@ -107,7 +107,8 @@ def records_in(record: type[Struct]) -> Callable[[Floats, int, int], RecordTable
     dtype = dtype_of(record)
 
     def find(cells: Floats, first: int, last: int) -> RecordTable[Any]:
-        return table_on(cells[first:last], record)
+        found: RecordTable[Any] = cells[first:last].view(dtype)
+        return found
 
     mark(find, Compile.RECORDS, dtype)
     return find

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from importlib.machinery import SourceFileLoader
 from math import inf
@@ -26,6 +26,8 @@ from hilserver.compiler.own import fingerprint_of
 from hilserver.components.base import Component
 from hilserver.errors import ConfigurationError
 from hilserver.numerics import linear
+from hilserver.tick.records import records_in
+from hilserver.tick.row import ValveState
 
 TANK = {"type": "tank", "ports": {"T": "t"}}
 VOLUME = {"type": "volume", "ports": {"P": "a"}, "volume": "1 l"}
@@ -360,7 +362,7 @@ def test_a_changed_kernel_or_what_it_reads_and_calls_is_compiled_again(kernels: 
     [
         ("end_stop", "AT_THE_STOP", 0.004),
         ("row", "TREND_CELLS", 6),
-        ("plan", "VALVE", np.dtype([("port", np.int64)])),
+        ("plan", "_valve", records_in(ValveState)),
         ("modes", "Mode", IntEnum("Mode", {"SAFE": 0})),
     ],
 )
@@ -381,6 +383,26 @@ def test_what_an_imported_function_reads_is_part_of_a_kernels_fingerprint(
     before = seen()
     monkeypatch.setattr(modules[module], constant, other)
     assert seen() != before
+
+
+def test_what_a_function_was_made_with_is_part_of_a_kernels_fingerprint() -> None:
+    from hilserver.compiler.own import _collect
+
+    def made(factor: float, function: Callable[[float], float]) -> Callable[[float], float]:
+        def kernel(x: float) -> float:
+            return factor * function(x)
+
+        return kernel
+
+    def seen(factor: float, function: Callable[[float], float]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        _collect(made(factor, function), found)
+        return found
+
+    twice, thrice = made(2.0, abs), made(3.0, abs)
+    assert seen(1.0, twice) == seen(1.0, made(2.0, abs))
+    assert seen(1.0, twice) != seen(4.0, twice)
+    assert seen(1.0, twice) != seen(1.0, thrice)
 
 
 def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
