@@ -118,6 +118,8 @@ def chosen_only(page: Page, *signals: str) -> None:
         expect(page.locator('.signals .q-checkbox[aria-checked="true"]', has_text=box)).to_have_count(0)
     for name in signals:
         page.locator(".search input").fill(name)
+        others = page.locator('.signals .q-checkbox[aria-checked="false"]', has_not_text=name)
+        expect(others).to_have_count(0)  # the list of what was found has come
         page.locator(".signals .q-checkbox", has_text=name).first.click()
         expect(page.locator('.signals .q-checkbox[aria-checked="true"]', has_text=name)).to_have_count(1)
 
