@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -78,11 +79,8 @@ def timed_calls() -> Iterator[list[float]]:
 
         function._call = timed
 
-    setattr(Function, "__init__", made)  # noqa: B010
-    try:
+    with patch.object(Function, "__init__", made):
         yield spent
-    finally:
-        setattr(Function, "__init__", make)  # noqa: B010
 
 
 def measure_study(file: Path) -> None:

@@ -92,7 +92,8 @@ def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed:
 def test_many_parallelograms_say_that_they_pass_their_dead_centre() -> None:
     """Whatever bars, masses, speeds and steps: some go wrong, and each of them is reported.
 
-    Which ones, is decided by last bits, which a library for matrices computes in its own way on each processor.
+    Which ones go wrong depends on the last bits, which the linear algebra library computes differently on each kind of
+    processor.
     """
     wrong = 0
     for method, seed in itertools.product(("absolute", "recursive"), range(20, 45)):

@@ -382,7 +382,7 @@ delay = "margin(delay)"
     assert nominal == min(each.margin for each in found.capacity.capacities if each.valve == "A")
     delay = found.delay.of(result.study.settings.strategy or strategy_for(rig, None))
     assert delay is not None
-    assert result.nominal["delay"] == pytest.approx(delay.margin, rel=1e-12)  # by a library for matrices
+    assert result.nominal["delay"] == pytest.approx(delay.margin, rel=1e-12)  # of eigenvalues
     assert result.worst(result.study.figures[1], 1) == [int(np.argmin(result.column("delay")))]
 
 
