@@ -176,6 +176,13 @@ class Driver(ABC):
         """No output has a known value any more: values other than the commanded ones were written."""
         self._confirmed[:], self._confirmed_at[:] = np.nan, -np.inf
 
+    def stand_in(self) -> Driver:
+        """A driver for the rehearsal of a tick, shortly before its deadline: it touches no device.
+
+        What it calls is in the processor's caches when the tick calls the same; by default little is.
+        """
+        return StandInDriver(self)
+
     @abstractmethod
     def make_safe(self) -> None:
         """Write every output's safe raw value; called after ``open`` and before every exit, also after an error.
@@ -186,6 +193,34 @@ class Driver(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the device. May be called more than once."""
+
+
+class StandInDriver(Driver):
+    """Stands in for any driver during the rehearsal of a tick: its samples are 0, and what is written goes nowhere."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver.name, driver.config, driver.inputs, driver.outputs)
+
+    @classmethod
+    def channels(cls, config: Any) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
+        """None of its own."""
+        return (), ()
+
+    def open(self) -> None:
+        """Nothing to open."""
+
+    def read(self, values: Floats, ages: Floats) -> None:
+        """Zeros."""
+        values[:], ages[:] = 0.0, 0.0
+
+    def write(self, values: Floats) -> None:
+        """Nowhere."""
+
+    def make_safe(self) -> None:
+        """Nothing to make safe."""
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class Plant(Protocol):
@@ -199,6 +234,9 @@ class Plant(Protocol):
 
     def make_safe(self) -> None:
         """All actuators to their safe values."""
+
+    def stand_in(self) -> Plant:
+        """A plant for the rehearsal of a tick: what is written to it goes nowhere."""
 
     def close(self) -> None:
         """Release it."""
@@ -232,6 +270,10 @@ class PlantDriver(Driver):
     def create(cls, host: DriverHost, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Self:
         """A driver with the host's plant of this name."""
         return cls(name, config, inputs, outputs, host.plant(name, config, outputs))
+
+    def stand_in(self) -> Driver:
+        """The same driver, with the stand-in of its plant."""
+        return type(self)(self.name, self.config, self.inputs, self.outputs, self.plant.stand_in())
 
 
 class SampleDriver(Driver):

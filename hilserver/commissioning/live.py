@@ -143,6 +143,10 @@ class _StillPlant:
     def make_safe(self) -> None:
         """Without effect: it is at its safe values."""
 
+    def stand_in(self) -> Plant:
+        """Itself: nothing is rehearsed where no loop runs."""
+        return self
+
     def close(self) -> None:
         """Nothing to release."""
 

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import time
+from collections.abc import Callable
 
 _TIMER_ABSTIME = 1
 _NS_PER_S = 1_000_000_000
@@ -76,21 +77,99 @@ class GridClock:
 
         A signal doesn't end the sleep, unless its handler calls `stop`. Raises OSError if the kernel refuses to sleep.
         """
-        tick = self.tick + 1
-        deadline_ns = self._start_ns + tick * self._period_ns
+        deadline_ns = self._start_ns + (self.tick + 1) * self._period_ns
+        if not self._slept(deadline_ns):
+            return False
+        self._woke(deadline_ns)
+        return True
+
+    def _slept(self, until_ns: int) -> bool:
+        """Sleep until this time on CLOCK_MONOTONIC; False once stopped."""
         request = self._request
-        request.seconds, request.nanoseconds = divmod(deadline_ns, _NS_PER_S)
+        request.seconds, request.nanoseconds = divmod(until_ns, _NS_PER_S)
         while not self._stopped:
             result = self._sleep_until(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, self._request_ref, None)
             if result == 0:
                 break
             if result != errno.EINTR:
                 raise OSError(result, f"clock_nanosleep: {os.strerror(result)}")
-        if self._stopped:
-            return False
+        return not self._stopped
+
+    def _woke(self, deadline_ns: int) -> None:
+        """Note which grid point this is, and how late."""
         late_ns = time.monotonic_ns() - deadline_ns
         self.missed = missed = late_ns // self._period_ns
-        self.tick = tick + missed
+        self.tick += 1 + missed
         self.deadline_ns = deadline_ns + missed * self._period_ns
         self.wake_error = (late_ns - missed * self._period_ns) / _NS_PER_S
+
+
+class RehearsingClock(GridClock):
+    """A grid clock that wakes before its deadlines, calls `rehearse`, and watches the clock until the deadline.
+
+    What `rehearse` has done is in the processor's caches at the deadline, and a wake-up that is not later than it was
+    early delays nothing. While there is time left, the rehearsal is repeated: the first one after the sleep takes the
+    longest, and leaves the caches less well filled than the others.
+
+    How early it wakes adapts itself, so that a rehearsal is over in time in 99 of 100 periods, but is at most a fifth
+    of the period; where that is too short for a rehearsal, there are hardly any.
+    """
+
+    SHARE = 5
+    """The period is at least this many times as long as the time by which it wakes early."""
+    LONGER_NS, SHORTER_NS = 990, 10
+    """Steps by which that time adapts itself; their ratio is that of periods in time to the others."""
+    LONGEST_PAUSE = 1024
+    """Maximum number of periods without a rehearsal after several in a row that ended after the deadline."""
+
+    __slots__ = ("_early_ns", "_first_ns", "_longest_ns", "_pause", "_pause_next", "_rehearse", "_repeated_ns")
+
+    def __init__(self, period_s: float, rehearse: Callable[[], None]) -> None:
+        super().__init__(period_s)
+        self._rehearse = rehearse
+        self._longest_ns = self._early_ns = self._period_ns // self.SHARE
+        self._first_ns = self._repeated_ns = 0  # running averages
+        self._pause, self._pause_next = 0, 1
+
+    @property
+    def early_s(self) -> float:
+        """Time before the deadline at which it wakes, s."""
+        return self._early_ns / _NS_PER_S
+
+    def wait(self) -> bool:
+        """Sleep, rehearse and watch the clock until the next grid point; otherwise like `GridClock.wait`."""
+        deadline_ns = self._start_ns + (self.tick + 1) * self._period_ns
+        if not self._slept(deadline_ns - self._early_ns):
+            return False
+        if self._rehearsed(deadline_ns):
+            self._early_ns -= self.SHORTER_NS
+        else:
+            self._early_ns = min(self._early_ns + self.LONGER_NS, self._longest_ns)
+        while time.monotonic_ns() < deadline_ns:
+            pass
+        if self._stopped:
+            return False
+        self._woke(deadline_ns)
+        return True
+
+    def _rehearsed(self, deadline_ns: int) -> bool:
+        """Rehearse as often as there is time for it; whether there was time for the first one."""
+        if self._pause > 0:
+            self._pause -= 1
+            return False
+        began = time.monotonic_ns()
+        if began + self._first_ns > deadline_ns:
+            self._first_ns -= self._first_ns >> 5  # a pause of the machine may have made it long
+            return False
+        self._rehearse()
+        now = time.monotonic_ns()
+        self._first_ns += (now - began - self._first_ns) >> 3
+        if now > deadline_ns:
+            self._pause, self._pause_next = self._pause_next, min(2 * self._pause_next, self.LONGEST_PAUSE)
+            return False
+        self._pause_next = 1
+        while now + self._repeated_ns <= deadline_ns:
+            self._rehearse()
+            began, now = now, time.monotonic_ns()
+            self._repeated_ns += (now - began - self._repeated_ns) >> 3
         return True

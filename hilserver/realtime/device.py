@@ -9,6 +9,7 @@ Started by the supervisor as ``python -m hilserver.realtime.device SETUP DEVICE 
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from hilserver.compiler import program_for
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
-from hilserver.realtime.queues import Ring
+from hilserver.realtime.queues import Ring, private_ring
 from hilserver.realtime.reports import arguments, send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
@@ -75,8 +76,9 @@ class RemotePlant:
 
     def __init__(self, path: Path, safe: Floats, patience: float = START_TIMEOUT, speed: float = 1.0) -> None:
         self._memory = _attached(path, patience)
+        self._commands = self._memory.commands
         self._reading = np.zeros(self._memory.readings.width)
-        self._command = np.zeros(self._memory.commands.width)
+        self._command = np.zeros(self._commands.width)
         self._samples = self._reading[1 : self._memory.applied.start]
         self._safe, self._speed = safe, speed
 
@@ -92,11 +94,19 @@ class RemotePlant:
         """A command for the device."""
         self._command[0] = time.monotonic()
         self._command[1:] = values
-        self._memory.commands.publish(self._command)
+        self._commands.publish(self._command)
 
     def make_safe(self) -> None:
         """The safe values as a command."""
         self.write(self._safe)
+
+    def stand_in(self) -> RemotePlant:
+        """The same readings; commands go nowhere."""
+        plant = copy.copy(self)
+        plant._reading, plant._command = self._reading.copy(), self._command.copy()
+        plant._samples = plant._reading[1 : self._memory.applied.start]
+        plant._commands = private_ring(self._commands.width)
+        return plant
 
     def close(self) -> None:
         """Release the shared memory."""

@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,20 @@ from hilserver.compiler import program_for
 from hilserver.compiler.circuit_code import address
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
-from hilserver.numerics.arrays import Floats
-from hilserver.realtime.clock import GridClock
+from hilserver.realtime.clock import GridClock, RehearsingClock
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.devices import ADVICE, DeviceSetup
+from hilserver.realtime.queues import Mailbox
 from hilserver.realtime.reports import FailureReport, arguments, send_report
+from hilserver.realtime.scan import HEARTBEAT_AGE, LoopDevice, Scan
 from hilserver.realtime.scheduling import prepare
 from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.worker import RemoteDevice
 from hilserver.tick.codes import CommandKind
-from hilserver.tick.plan import Layout, Plan
+from hilserver.tick.plan import Plan
 from hilserver.tick.program import no_command, work_needed
-from hilserver.tick.row import COLUMN, INPUTS, as_whole, command_in, header, valve_columns
+from hilserver.tick.row import command_in, valve_columns
 
 ORPHAN_LINGER = 2.0
 """Seconds beyond the heartbeat's timeout after which a loop without a supervisor terminates."""
@@ -47,62 +47,16 @@ RAMP_MARGIN = 0.5
 """Seconds by which a ramp to null may exceed its expected time before the loop terminates in any case."""
 
 
-class LoopDevice:
-    """A driver and its place in the row: it reads directly into the raw section and writes the outputs' columns."""
-
-    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout, speed: float) -> None:
-        first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
-        self.driver = driver
-        self._raw = row[layout.raw + first : layout.raw + last]
-        self._ages = row[layout.age + first : layout.age + last]
-        self._failures = setup.error_column
-        self._columns = np.array(setup.output_columns, dtype=np.int64)
-        self._out = np.zeros(len(setup.output_columns))
-        first, last = setup.first_output, setup.first_output + len(self._out)
-        self._confirmed = row[layout.confirmed + first : layout.confirmed + last]
-        self._confirmed_ages = row[layout.confirmed_age + first : layout.confirmed_age + last]
-        self._confirmed_at, self._commanded_at = np.zeros(len(self._out)), time.monotonic()
-        self._row, self._speed = row, speed
-
-    def read(self) -> bool:
-        """Fill raw values, ages, failures, confirmed outputs; False, without samples, if the device must not continue.
-
-        A confirmation is as old as its command was when the latest one was given: a pause of the loop does not age it.
-        """
-        try:
-            self.driver.read(self._raw, self._ages)
-        except DriverError as error:
-            self._raw[:], self._ages[:], self._confirmed_ages[:] = np.nan, np.inf, np.inf
-            return self._gave_up(error)
-        self._row[self._failures] = self.driver.errors.total()
-        self.driver.confirmed(self._confirmed, self._confirmed_at)
-        np.subtract(self._commanded_at, self._confirmed_at, out=self._confirmed_ages)
-        self._confirmed_ages *= self._speed
-        return True
-
-    def write(self) -> bool:
-        """Write the raw outputs; False if the device must not continue."""
-        np.take(self._row, self._columns, out=self._out)
-        self._commanded_at = time.monotonic()
-        try:
-            self.driver.command(self._out, self._commanded_at)
-        except DriverError as error:
-            return self._gave_up(error)
-        return True
-
-    def _gave_up(self, error: DriverError) -> bool:
-        self.driver.failed("gave up", str(error))
-        return False
-
-
 class Loop:
     """The loop and its state: the row, the packed circuit, the devices."""
 
     def __init__(self, setup: Setup, program: Program, memory: LoopMemory) -> None:
         self.plan, self.index, self.value = setup.plan, setup.index, setup.value
-        self.row = setup.row
-        self.clock = GridClock(setup.period_s)
+        self.row, self._copy = setup.row, setup.row.copy()
+        rehearsal = setup.scheduling.rehearsal
+        self.clock = RehearsingClock(setup.period_s, self.rehearse) if rehearsal else GridClock(setup.period_s)
         self.devices: list[LoopDevice] = []
+        self._stand_ins: list[LoopDevice] = []
         self._reports: list[FailureReport] = []
         self._program = program
         self._memory = memory
@@ -112,15 +66,21 @@ class Loop:
         self._nothing = no_command()
         self._commands = valve_columns(self.plan, "command")
         self._outputs = slice(first := int(self.plan.layout[0].output), first + len(self.plan.output))
+        self._heartbeat_limit = float(self.plan.loop[0].heartbeat_timeout) + ORPHAN_LINGER
         self._last_tick: int | None = None
         self._abandoned = False
+        self.scan = Scan(self.row, self.devices, self._silence, self._tick, self._publish)
+        self._rehearsed = Scan(self._copy, self._stand_ins, self._silence, self._tick_on_copy, self._prepare_publishing)
+        self._no_mail = Mailbox(memoryview(bytearray(Mailbox.nbytes(2, 0))), 2, 0)
         self._bind()
 
     def _bind(self) -> None:
-        """The tick with the present circuit: without a command, and with one."""
+        """The tick with the present circuit: without a command, with one, and on the copy of the row."""
         arguments = (self.plan.block, self.index, self.value, self.row, self._work)
         self._tick_alone = self._program.tick.bound(*arguments, self._nothing)
         self._tick_with_command = self._program.tick.bound(*arguments, self._command)
+        on_copy = (self.plan.block, self.index, self.value, self._copy, self._work)
+        self._rehearse_tick = self._program.tick.bound(*on_copy, self._nothing)
 
     def warm_up(self) -> None:
         """Call tick and swap once on copies, so that their code is in memory."""
@@ -135,6 +95,7 @@ class Loop:
             device = LoopDevice(setup, driver, self.row, self.plan.layout[0], self._speed)
             device.driver.open()
             self.devices.append(device)
+            self._stand_ins.append(LoopDevice(setup, driver.stand_in(), self._copy, self.plan.layout[0], self._speed))
             device.driver.make_safe()
             if not setup.slow:  # an I/O process reports its failures itself
                 self._reports.append(FailureReport(device.driver))
@@ -157,38 +118,20 @@ class Loop:
 
     def run(self) -> None:
         """Tick until a stop is requested or the supervisor has died; the valves ramp to null before the end."""
-        row, clock, memory, ns = self.row, self.clock, self._memory, time.monotonic_ns
-        whole = as_whole(row)
-        failed = False
-        tick, utc, missed, heartbeat_age, wake_error, *times, device_error = (COLUMN[name] for name in INPUTS)
-        read_time, compute_time, write_time, publish_time = times
+        clock, scan = self.clock, self.scan
         clock.start(delay_s=2.0 * clock.period_s)
         while clock.wait():
-            begin = ns()
-            whole[tick], whole[missed], row[wake_error] = clock.tick, clock.missed, clock.wake_error
-            row[utc], row[heartbeat_age] = time.time(), self._silence()
-            for device in self.devices:
-                failed |= not device.read()
-            whole[device_error] = failed
-            read = ns()
-            self._tick()
-            computed = ns()
-            failed = False
-            for device in self.devices:
-                failed |= not device.write()
-            written = ns()
-            memory.ring.publish(row)
-            memory.loop_heartbeat.beat()
-            for report in self._reports:
-                report.send_if_due()
+            scan.run(clock)
             if self._is_over():
                 break
-            row[read_time], row[compute_time], row[write_time], row[publish_time] = (
-                (read - begin) * 1e-9,
-                (computed - read) * 1e-9,
-                (written - computed) * 1e-9,
-                (ns() - written) * 1e-9,
-            )
+            scan.note_times()
+
+    def _publish(self) -> None:
+        """The row for recorder and supervisor, the heartbeat, and the failures of devices."""
+        self._memory.ring.publish(self.row)
+        self._memory.loop_heartbeat.beat()
+        for report in self._reports:
+            report.send_if_due()
 
     def _silence(self) -> float:
         """Age of the supervisor's heartbeat; infinite when the loop is to terminate, so that the tick ramps to null."""
@@ -198,7 +141,7 @@ class Loop:
 
     def _is_over(self) -> bool:
         """Whether the loop may terminate: the valves have reached their safe commands or a timeout has passed."""
-        if header(self.row).heartbeat_age <= self.plan.loop[0].heartbeat_timeout + ORPHAN_LINGER:
+        if self.row[HEARTBEAT_AGE] <= self._heartbeat_limit:
             self._last_tick = None
             return False
         if self._last_tick is None:
@@ -221,6 +164,26 @@ class Loop:
         elif order.kind == CommandKind.CODE:
             self._use_code(message.payload)
         self._tick_with_command()
+
+    # --- rehearsal ---------------------------------------------------------------------------------------------------
+
+    def rehearse(self) -> None:
+        """The next scan on a copy of the row, without an effect: then its code and data are in the processor's caches.
+
+        For the loop it is a scan of its own with stand-ins of the devices, an empty mailbox, and no command.
+        """
+        np.copyto(self._copy, self.row)
+        self._rehearsed.run(self.clock)
+        self._rehearsed.note_times()
+
+    def _tick_on_copy(self) -> None:
+        self._no_mail.take()
+        self._rehearse_tick()
+
+    def _prepare_publishing(self) -> None:
+        self._memory.ring.prepare(self._copy)
+
+    # --- another circuit ---------------------------------------------------------------------------------------------
 
     def _swap(self, payload: Bytes) -> None:
         """Replace the running circuit by the packed circuit of a message."""

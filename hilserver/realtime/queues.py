@@ -60,6 +60,10 @@ class Ring:
         self._published[0] = sequence + 1
         return sequence
 
+    def prepare(self, row: FloatArray) -> None:
+        """Write a row where the next one will be published, so that this memory is in the processor's caches then."""
+        self._rows[self._published[0] % self.capacity] = row
+
     def latest(self, out: FloatArray) -> int:
         """Copy the newest row to `out` (float64[width]); returns its sequence number, or -1 if there is none yet."""
         while (sequence := self._published[0] - 1) >= 0:
@@ -91,6 +95,11 @@ class Ring:
 
     def _oldest(self, published: int) -> int:
         return max(published - self.capacity + 1, 0)
+
+
+def private_ring(width: int) -> Ring:
+    """A ring of two rows in the memory of this process, for rehearsals."""
+    return Ring(memoryview(bytearray(Ring.nbytes(width, 2))), width, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

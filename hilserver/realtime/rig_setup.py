@@ -15,7 +15,8 @@ from hilserver.tick.plant import PlantArrays
 def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
     """The set-up of a rig. ``segments``: device name -> shared memory of its process; ``plants``: simulated devices."""
     loop = rig.settings.loop
-    scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
+    cpus = frozenset(loop.cpus) or None
+    scheduling = Scheduling(loop.priority, cpus, loop.lock_memory, rehearsal=loop.rehearsal)
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
     n_raw, own = len(rig.layout.raw), rig.library.own

@@ -21,6 +21,9 @@ from hilserver.realtime.segment_folder import user_name
 LINE = 64
 """Bytes of a cache line: counters written by different processes don't share one."""
 
+UNMAP_EVERY = 1.0
+"""Seconds after which a process that reads at leisure unmaps what it has read."""
+
 _MAGIC = int.from_bytes(b"hilserve", "little")
 _VERSION = 3
 _NOT_OURS = "{}: exists and is not a shared memory of hilserver. Move it away."
@@ -46,6 +49,7 @@ class Segment:
         self.path = path
         self.buffer = whole[self._HEADER :]
         self._header = whole[: self._HEADER].cast("q")
+        self._memory = memory
         self._status = status
         self._owned = owned
 
@@ -119,6 +123,13 @@ class Segment:
     def owner_pid(self) -> int:
         """The process that created the segment."""
         return self._header[self._OWNER_AT]
+
+    def unmap(self) -> None:
+        """Drop the segment from the resident memory of this process: its contents stay, and are mapped where needed.
+
+        For a process that reads at leisure. All that it ever read would count as its memory otherwise.
+        """
+        self._memory.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Remove the file, if this process created it.

@@ -12,6 +12,7 @@ one stands by (`hilserver.realtime.stand_by`).
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import math
 import os
@@ -29,7 +30,7 @@ from hilserver.driver import ChannelInfo, Driver, Floats, SlowDriverConfig
 from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
-from hilserver.realtime.queues import Ring
+from hilserver.realtime.queues import Ring, private_ring
 from hilserver.realtime.reports import FailureReport, send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment
@@ -134,11 +135,15 @@ class RemoteDevice(Driver):
 
     def open(self) -> None:
         """Attach to the worker's memory. Raises SharedMemoryError if there is none."""
-        self._memory = memory = WorkerMemory.attach(self._path)
-        self._row, self._command = np.zeros(memory.samples.width), np.zeros(memory.commands.width)
+        memory = WorkerMemory.attach(self._path)
+        self._use(memory, memory.commands)
+        self.forget_confirmed()
+
+    def _use(self, memory: WorkerMemory, commands: Ring) -> None:
+        self._memory, self._commands = memory, commands
+        self._row, self._command = np.zeros(memory.samples.width), np.zeros(commands.width)
         self._raw, self._times, self._values = self._row[memory.raw], self._row[memory.times], self._command[VALUES:]
         self._confirmed, self._confirmed_at = self._row[memory.confirmed], self._row[memory.confirmed_at]
-        self.forget_confirmed()
 
     def read(self, values: Floats, ages: Floats) -> None:
         """The worker's last samples and their ages; NaN before the first."""
@@ -153,13 +158,20 @@ class RemoteDevice(Driver):
 
     def command(self, values: Floats, at: float) -> None:
         """Pass values that the worker writes in its next cycle; it passes back those that the device has confirmed."""
-        assert self._memory is not None
         self._command[TIME], self._command[WHAT], self._values[:] = at, WRITE, values
-        self._memory.commands.publish(self._command)
+        self._commands.publish(self._command)
 
     def write(self, values: Floats) -> None:
         """Pass values, as commanded now."""
         self.command(values, time.monotonic())
+
+    def stand_in(self) -> RemoteDevice:
+        """The same samples; commands go nowhere."""
+        assert self._memory is not None
+        device = copy.copy(self)
+        device.errors = self.errors.copy()
+        device._use(self._memory, private_ring(self._commands.width))
+        return device
 
     def make_safe(self) -> None:
         """Request the worker to write the safe values."""

@@ -13,6 +13,7 @@ heartbeat. While it runs, it takes other triggers as lines on its standard input
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.queues import Message
 from hilserver.realtime.reports import Orders, arguments, send_report
+from hilserver.realtime.segment import UNMAP_EVERY
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.cuts import FOLDER, CutTrigger, TriggeredCuts
@@ -293,8 +295,11 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits, orders: 
         with LogWriter(log, header, max_bytes=limits.max_bytes, max_rows=limits.max_rows) as writer:
             recorder = LogRecorder(memory, writer, limits.min_free, _report, _triggers(limits.triggers))
             send_report(ready=True)
+            polls = itertools.cycle(range(round(UNMAP_EVERY / POLL)))
             try:
                 while not end.reached(recorder.step()):
+                    if next(polls) == 0:
+                        memory.segment.unmap()
                     for order in orders.new():
                         recorder.watch(_triggers(order["triggers"]))
                     time.sleep(POLL)

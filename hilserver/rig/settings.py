@@ -88,9 +88,11 @@ class LoopSettings(Datasheet):
         default=(), description="CPUs the loop may use; empty: any"
     )
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
+    rehearsal: StrictBool = Field(
+        default=True, description="rehearse each tick shortly before its deadline; takes up to a fifth of a CPU"
+    )
     compiled_circuit: StrictBool = Field(
-        default=True,
-        description="compile a circuit for itself once it has run for 20 s (needs LLVM): its ticks take less time",
+        default=True, description="compile a circuit for itself after 20 s (needs LLVM): its ticks take less time"
     )
 
 

@@ -22,7 +22,7 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.description import describe
 from hilserver.protocol.published import Event, OperatorDescription
 from hilserver.protocol.running import announce, withdraw, working_folder
-from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.segment import UNMAP_EVERY, SharedMemoryError
 from hilserver.realtime.segment_folder import other_users, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
@@ -225,6 +225,7 @@ class Supervisor:
             payload_bytes=PAYLOAD_BYTES,
         )
         stack.callback(memory.close)
+        _background(stack, "unmapping rows", functools.partial(_every, UNMAP_EVERY, memory.segment.unmap))
         memory.supervisor_heartbeat.beat()
         memory.info.layout = self.rig.layout.fingerprint
         if left_behind is not None:  # its owner is dead, otherwise `create` had failed

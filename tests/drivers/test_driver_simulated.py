@@ -32,6 +32,9 @@ class StubPlant:
     def make_safe(self) -> None:
         self._bench.writes += [(name, self._bench.safe[name]) for name in self._outputs]
 
+    def stand_in(self) -> StubPlant:
+        return StubPlant(SimulatedBench(), self._inputs, self._outputs)
+
     def close(self) -> None:
         """Nothing to let go of."""
 

@@ -45,6 +45,25 @@ def test_parts_fit_in_a_segment_of_their_own(path: Path) -> None:
         assert Heartbeat(other.buffer[size:]).beats == 1
 
 
+def test_unmapped_memory_keeps_its_contents_and_does_not_count_as_resident(path: Path) -> None:
+    def resident() -> int:
+        """KiB of files, shared memory among them, that the kernel counts for this process."""
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("RssShmem", "RssFile")))
+
+    rows, width = 1000, 2048
+    with Segment.create(path, Ring.nbytes(width, rows)) as segment:
+        ring, out = Ring(segment.buffer, width, rows), np.empty((rows, width))
+        for k in range(rows - 1):
+            ring.publish(np.full(width, float(k)))
+        before = resident()
+        segment.unmap()
+        assert before - resident() > 0.9 * 8 * rows * width / 1024
+        assert ring.read(0, out) == (rows - 1, rows - 1, 0)
+        assert (out[: rows - 1] == np.arange(rows - 1.0)[:, None]).all()
+        assert ring.publish(out[0]) == rows - 1
+
+
 def test_segment_is_for_its_user_only_and_goes_with_its_owner(path: Path) -> None:
     path.touch()
     path.chmod(0o666)

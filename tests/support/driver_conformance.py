@@ -142,6 +142,25 @@ class DriverConformance:
         assert np.isinf(confirmed(session)[1]).all()
         session.driver.close()
 
+    def test_a_stand_in_touches_no_device(self, bench: Bench) -> None:
+        """The loop rehearses its ticks with it: it reads and writes like the driver, but nothing arrives."""
+        session = self.open(bench)
+        known, _ = confirmed_once(bench, session, patterns(bench.output_span)[1])
+        known = known.copy()
+        stand_in = session.driver.stand_in()
+        assert (stand_in.name, stand_in.inputs, stand_in.outputs) == (NAME, (*bench.inputs,), (*bench.outputs,))
+        before = bench.written()
+        values, ages = np.zeros(len(bench.inputs)), np.zeros(len(bench.inputs))
+        stand_in.read(values, ages)
+        stand_in.command(in_order(session, patterns(bench.output_span)[0]), time.monotonic())
+        stand_in.make_safe()
+        stand_in.close()
+        time.sleep(0.02)
+        assert bench.written() == before
+        assert (confirmed(session)[0] == known).all()
+        session.reads_something()
+        session.driver.close()
+
     def test_closing_twice_is_harmless(self, bench: Bench) -> None:
         driver = self.open(bench).driver
         driver.close()

@@ -1,0 +1,212 @@
+"""The rehearsal of a tick: it is over before the deadline, and has no effect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hilserver.compiler import compiled_program
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime import clock as clock_module
+from hilserver.realtime.clock import RehearsingClock
+from hilserver.realtime.device import DeviceMemory
+from hilserver.realtime.process import Loop
+from hilserver.realtime.rig_setup import make_setup
+from hilserver.realtime.shared import LoopMemory
+from hilserver.rig.build import Rig, load_rig
+from hilserver.tick.codes import CommandKind, Mode
+from hilserver.tick.program import command_record
+from hilserver.tick.row import COLUMN, header
+
+TICKS = 1500
+OF_THE_CLOCK = ("utc", "heartbeat_age", "wake_error", "read_time", "compute_time", "write_time", "publish_time")
+"""Values of the header that differ from run to run."""
+
+
+@pytest.fixture(scope="module", params=["demo", "lift", "boom"])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    return load_rig(Path(__file__).parents[2] / "config" / "rigs" / f"{request.param}.toml")
+
+
+class Bench:
+    """A loop whose device is in the hands of the test, stepped without a clock."""
+
+    def __init__(self, rig: Rig, folder: Path) -> None:
+        folder.mkdir()
+        (device,) = rig.devices
+        self.device = DeviceMemory.create(folder / "rig", len(device.inputs), len(device.outputs))
+        self.memory = LoopMemory.create(folder / "loop", row_width=rig.layout.width, ring_rows=TICKS + 1)
+        setup = make_setup(rig, {device.name: str(folder / "rig")}, {})
+        self.loop = Loop(replace(setup, row=setup.row.copy()), compiled_program(rig.library), self.memory)
+        self.loop.open(setup.devices)
+        self._reading = np.zeros(self.device.readings.width)
+        self._reading[0] = np.inf  # readings are never old, however busy this computer is
+        self.memory.supervisor_heartbeat.beat()
+
+    def step(self, readings: Floats) -> None:
+        """A scan with these readings of the sensors."""
+        self._reading[1 : self.device.applied.start] = readings
+        self.device.readings.publish(self._reading)
+        self.memory.supervisor_heartbeat.beat()
+        self.loop.clock.tick += 1
+        self.loop.scan.run(self.loop.clock)
+
+    def rows(self) -> Floats:
+        """All rows so far, without what the clock of the computer makes of them."""
+        rows = np.zeros((TICKS + 1, self.memory.ring.width))
+        count, _, lost = self.memory.ring.read(0, rows)
+        assert lost == 0
+        rows[:, [COLUMN[name] for name in OF_THE_CLOCK]] = 0.0
+        return rows[:count]
+
+    def close(self) -> None:
+        self.loop.close()
+        self.memory.close()
+        self.device.close()
+
+
+@pytest.fixture
+def benches(rig: Rig, tmp_path: Path) -> Iterator[Sequence[Bench]]:
+    made = [Bench(rig, tmp_path / name) for name in ("rehearsed", "plain")]
+    yield made
+    for bench in made:
+        bench.close()
+
+
+def test_a_rehearsal_has_no_effect(rig: Rig, benches: Sequence[Bench]) -> None:
+    """Rows and commands are the same, bit for bit, with and without rehearsals; a command waits for its own tick."""
+    rng = np.random.default_rng(5)
+    readings = 2.0 + np.cumsum(rng.normal(0.0, 0.01, (TICKS, benches[0].device.applied.start - 1)), axis=0)
+    orders = {50: CommandKind.ARM, 300: CommandKind.START, 400: CommandKind.CYCLE}
+    written = []
+    for bench in benches:
+        commands = bench.device.commands
+        for k in range(TICKS):
+            if k in orders:
+                bench.memory.mailbox.post(command_record(orders[k], 1.0))
+            if bench is benches[0]:
+                published = (bench.memory.ring.published, commands.published, bench.loop.row.tobytes())
+                for _ in range(1 + k % 3):
+                    bench.loop.rehearse()
+                assert (bench.memory.ring.published, commands.published, bench.loop.row.tobytes()) == published
+            bench.step(readings[k])
+        assert bench.memory.mailbox.posted == len(orders)
+        found = np.zeros(commands.width)
+        assert commands.latest(found) == commands.published - 1
+        written.append((commands.published, found[1:].tolist()))
+        modes = {int(header(row).mode) for row in bench.rows()}
+        assert {Mode.SAFE, Mode.ARMED, Mode.RUNNING} <= modes
+    assert written[0] == written[1]
+    rehearsed, plain = (bench.rows().view(np.int64) for bench in benches)
+    assert np.array_equal(rehearsed, plain)
+    for valve in rig.layout.valves:
+        assert np.ptp(benches[0].rows()[:, rig.layout.column(f"valve.{valve}.command")]) > 0.01
+
+
+@pytest.mark.realtime
+def test_wakes_are_on_the_grid_and_not_early() -> None:
+    rehearsed: list[int] = []
+    clock = RehearsingClock(0.005, lambda: rehearsed.append(time.monotonic_ns()))
+    before = time.monotonic_ns()
+    clock.start(delay_s=0.01)
+    assert clock.wait()
+    start_ns = clock.deadline_ns - clock.tick * 5_000_000
+    assert start_ns >= before + 10_000_000
+    previous = clock.tick
+    for _ in range(100):
+        assert clock.wait()
+        assert clock.deadline_ns == start_ns + clock.tick * 5_000_000
+        assert clock.deadline_ns <= time.monotonic_ns()
+        assert 0.0 <= clock.wake_error < 0.005
+        assert clock.tick == previous + 1 + clock.missed
+        previous = clock.tick
+    assert rehearsed
+
+
+@pytest.mark.realtime
+def test_a_rehearsing_clock_stops() -> None:
+    clock = RehearsingClock(0.005, lambda: clock.stop())
+    clock.start(delay_s=0.005)
+    assert not clock.wait()
+    assert clock.tick == -1
+
+
+class TimedClock(RehearsingClock):
+    """In a time of its own: wake-ups are late, and rehearsals take, as long as the test wants."""
+
+    def __init__(self, late_ns: Callable[[], int], takes_ns: Callable[[], int]) -> None:
+        self.now, self.rehearsals, self._late = 0, 0, late_ns
+        self._takes = takes_ns
+        super().__init__(0.001, self._pass)
+
+    def _pass(self) -> None:
+        self.rehearsals += 1
+        self.now += self._takes()
+
+    def read(self) -> int:
+        self.now += 50
+        return self.now
+
+    def _slept(self, until_ns: int) -> bool:
+        self.now = max(self.now, until_ns) + self._late()
+        return True
+
+
+def waits(monkeypatch: pytest.MonkeyPatch, clock: TimedClock, count: int) -> tuple[Floats, Floats]:
+    """Wake errors, and how early it woke, in so many periods, s."""
+    monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic_ns=clock.read))
+    clock.start()
+    found = np.zeros((2, count))
+    for k in range(count):
+        assert clock.wait()
+        assert clock.missed == 0
+        found[:, k] = clock.wake_error, clock.early_s
+    return found[0], found[1]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(11)
+
+
+def test_it_wakes_as_early_as_wake_up_and_rehearsal_need(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Wake-ups late by 5 µs on average and by 23 µs once in 100 times (exponential), rehearsals of 40 µs."""
+    clock = TimedClock(lambda: int(rng.exponential(5_000)), lambda: 40_000)
+    late, early = waits(monkeypatch, clock, 60_000)
+    settled = slice(30_000, None)
+    assert early[settled].mean() == pytest.approx(40e-6 + 5e-6 * np.log(100.0), rel=0.1)
+    assert np.mean(late[settled] > 0.2e-6) < 0.02
+    assert clock.rehearsals > 0.98 * 60_000
+
+
+def test_late_wake_ups_are_no_later_with_rehearsals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wake-ups that are always late by more than the longest time: nothing is rehearsed, nothing is added."""
+    clock = TimedClock(lambda: 300_000, lambda: 40_000)
+    late, early = waits(monkeypatch, clock, 2_000)
+    assert late[1:].max() == pytest.approx(100e-6, abs=1e-6)
+    assert early.max() == 200e-6
+    assert clock.rehearsals <= 1 + 2_000 // 100
+
+
+def test_a_rehearsal_that_takes_too_long_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than the longest time: it is tried again now and then, and delays those ticks only."""
+    clock = TimedClock(lambda: 0, lambda: 500_000)
+    late, _ = waits(monkeypatch, clock, 20_000)
+    assert np.mean(late > 1e-6) < 0.01
+    assert clock.rehearsals < 0.01 * 20_000
+
+
+def test_one_long_rehearsal_does_not_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause of the machine of 0.7 ms within a rehearsal."""
+    pauses = iter([700_000])
+    clock = TimedClock(lambda: 0, lambda: next(pauses, 40_000))
+    waits(monkeypatch, clock, 2_000)
+    assert clock.rehearsals > 1_500
