@@ -119,6 +119,9 @@ class Service:
 def stays(user: str) -> bool:
     """Whether the services of this user run without a login; lets them, where that is allowed."""
     try:
+        asked = ["loginctl", "show-user", user, "--property=Linger", "--value"]
+        if subprocess.run(asked, capture_output=True, text=True).stdout.strip() == "yes":
+            return True  # to enable it again may be forbidden
         return subprocess.run(["loginctl", "enable-linger", user], capture_output=True).returncode == 0
     except FileNotFoundError:
         return False

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import deb
 import pytest
+from debian_system import BOOTABLE, PATIENCE, booted, debootstrapped, needs, run
 
 pytestmark = pytest.mark.slow
 
@@ -21,19 +22,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = sorted((ROOT / "dist").glob("hilserver_*.deb"))
 SYSTEM = "python3,libstdc++6,mosquitto,procps,systemd-standalone-sysusers,systemd-standalone-tmpfiles"
 """What the package depends on; without systemd itself, which a folder can't run."""
-PATIENCE = 120.0
 needs_package = pytest.mark.skipif(not PACKAGES, reason="no package to examine in dist/: make deb")
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is not None
-    return pytest.mark.skipif(not found, reason=f"{program} is not installed (Debian: apt install {program})")
-
-
-def run(*command: str | Path, within: float = 600.0) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=within, check=False)
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -84,17 +73,7 @@ class System:
 def system(tmp_path: Path) -> Iterator[System]:
     """A fresh one, with /proc and /dev/shm for as long as the test runs."""
     folder = tmp_path / "system"
-    release = Path("/etc/os-release").read_text()
-    (codename,) = re.findall("^VERSION_CODENAME=(.*)$", release, re.M)
-    done = subprocess.run(
-        ["debootstrap", "--variant=minbase", f"--include={SYSTEM}", codename, folder, "http://deb.debian.org/debian"],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"debootstrap can't fetch a system: {done.stdout[-300:]}")
+    debootstrapped(folder, SYSTEM)
     mounts = [("proc", folder / "proc"), ("tmpfs", folder / "dev/shm"), ("tmpfs", folder / "run")]
     mounted = []
     try:
@@ -168,3 +147,41 @@ def test_it_installs_runs_upgrades_and_is_removed(system: System, tmp_path: Path
     assert (system.folder / "etc/hilserver/rig.toml").exists(), "what people have written is kept"
     system.run("dpkg", "--purge", "hilserver")
     assert {path for path in system.files() - before if "hilserver" in path} <= {"/etc/hilserver", "/var/log/hilserver"}
+
+
+@needs_package
+@needs("debootstrap")
+@pytest.mark.skipif(os.geteuid() != 0, reason="a system of its own needs root")
+def test_systemd_starts_restarts_and_stops_it(tmp_path: Path) -> None:
+    """A real systemd, in namespaces of its own: the unit's settings are accepted, and do what they are for."""
+    debootstrapped(tmp_path / "system", f"{BOOTABLE},libstdc++6")
+    System(tmp_path / "system").install(PACKAGES[-1])
+    with booted(tmp_path) as system:
+
+        def mode() -> str:
+            state = json.loads(system.run("hilserver", "status", "--json"))
+            assert state["online"]
+            return str(state["state"]["mode"])
+
+        share, etc = "/usr/share/hilserver/config", "/etc/hilserver"
+        system.run("cp", "-r", f"{share}/circuits", f"{share}/cycles", etc)
+        system.run("sh", "-c", f"sed 's|\"\\.\\./|\"|; s|= 1000 |= 5000 |' {share}/rigs/demo.toml >{etc}/rig.toml")
+        system.run("sh", "-c", f"chgrp -R hilserver {etc}; chmod -R g+rX {etc}")
+        system.run("systemctl", "start", "hilserver")
+        assert mode() == "SAFE"
+        for order in ("arm", "start"):
+            system.run("hilserver", "send", order)
+        assert mode() == "RUNNING"
+        first = system.run("systemctl", "show", "--property=MainPID", "--value", "hilserver").strip()
+        system.run("kill", "-9", first)
+        deadline = time.monotonic() + PATIENCE
+        while system.run("systemctl", "show", "--property=ActiveState,NRestarts", "hilserver").split() != [
+            "NRestarts=1",
+            "ActiveState=active",
+        ]:
+            assert time.monotonic() < deadline, system.run("journalctl", "--unit=hilserver")
+            time.sleep(0.5)
+        assert mode() == "SAFE", "never armed after a restart"
+        system.run("systemctl", "stop", "hilserver")
+        assert "Result=success" in system.run("systemctl", "show", "--property=Result", "hilserver")
+        assert len(list((system.folder / "var/log/hilserver").glob("*.arrow"))) == 2
