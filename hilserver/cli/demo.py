@@ -251,7 +251,7 @@ def report(log: Path, folder: Path, rig: Path) -> None:
         typer.echo(f"valve {valve.valve}: {deviation}; saturated {100 * valve.saturated:.1f} % of the time")
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
-        f"wake-up delay {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %)"
+        f"wake-up delay {summary.wake_median * 1e6:.1f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %)"
     )
     typer.echo(f"report: {write_run_report(log, folder)}")
     typer.echo(f"log:    {log}")

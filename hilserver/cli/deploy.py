@@ -147,4 +147,4 @@ def _show(there: Target) -> None:
         typer.echo(f"time synchronisation error {1e6 * state['time_sync_error']:.0f} µs")
     if (loop := state.get("loop")) is not None:
         error, wake_up = 1e6 * loop["time_sync_error"], 1e6 * loop["wake_up"]["median"]
-        typer.echo(f"time synchronisation error {error:.0f} µs, wake-up {wake_up:.0f} µs (median)")
+        typer.echo(f"time synchronisation error {error:.0f} µs, wake-up {wake_up:.1f} µs (median)")

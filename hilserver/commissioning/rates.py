@@ -40,7 +40,8 @@ PATIENCE = 5.0
 class RateTrial:
     """A run at one rate. Times in µs; ``missed`` is a fraction of the ticks; ``lost`` counts rows that the log lacks.
 
-    ``work`` is the whole work of the loop in a tick: reading, computing, writing, publishing.
+    ``work`` is the whole work of the loop in a tick: reading, computing, writing, publishing. A run that overloads the
+    computer, so that the server ends by itself, has no ticks.
     """
 
     rate: float
@@ -52,6 +53,11 @@ class RateTrial:
     work_median: float
     work_p99: float
     work_p999: float
+
+    @classmethod
+    def overloaded(cls, rate: float) -> RateTrial:
+        """The run at a rate at which the server ended by itself."""
+        return cls(rate, 0, 1.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     @property
     def sustained(self) -> bool:
@@ -128,7 +134,7 @@ def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
 
 
 async def _run_at(rig: Rig, duration: float) -> RateTrial:
-    """One run of the server. Raises HilserverError if it does not start."""
+    """One run of the server. Raises HilserverError if it does not start, or is ended by Ctrl-C."""
     supervisor = Supervisor(rig, attended=True)
     running = asyncio.create_task(supervisor.run())
     log = None
@@ -140,12 +146,14 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
             preparing.result()
             await asyncio.wait({running}, timeout=WARMING_UP + duration)
         preparing.cancel()
-        if running.done() and running.exception() is None:  # Ctrl-C, or its loop died
-            raise HilserverError(f"the run at {rig.settings.loop.rate:g} Hz ended too early.")
+        if running.done() and running.exception() is None and running.result() == 0:
+            raise HilserverError(f"the run at {rig.settings.loop.rate:g} Hz was interrupted.")
         log = supervisor.log_file
     finally:
         supervisor.stop()
-        await running
+        code = await running
+    if code:  # the supervisor had no time for its heartbeat, or the loop none for a tick
+        return RateTrial.overloaded(rig.settings.loop.rate)
     assert log is not None
     return judged(LogReader(log), rig.settings.loop.rate)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import replace
@@ -13,6 +14,8 @@ import pytest
 from benchmark_inputs import TRIAL, figures, rig_with_modbus
 
 from hilserver.bench.bench import Change, compare, differences, read_report
+from hilserver.cli.bench import _rates_table
+from hilserver.commissioning import rates
 from hilserver.commissioning.rates import WARMING_UP, highest_rate, judged, refuse_hardware, rig_at, try_rates
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.realtime.segment_folder import segment_path
@@ -21,6 +24,7 @@ from hilserver.record.reader import LogReader
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, load_rig
+from hilserver.service.supervisor import Supervisor
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 
@@ -109,6 +113,25 @@ def test_the_server_itself_is_run(rig: Rig) -> None:
     assert trial.work_median > 0.0
     assert trial.lost == 0
     assert not list(segment_path("").glob(f"demo-rates-{os.getpid()}*"))
+
+
+def test_a_server_that_ends_by_itself_is_a_row_of_the_table(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 14 kHz on two busy processors the supervisor had no time for its heartbeat, and all results were lost."""
+
+    class Overloaded(Supervisor):
+        async def run(self) -> int:
+            return 1
+
+        async def until_it_can_be_armed(self) -> None:
+            await asyncio.sleep(60.0)
+
+    monkeypatch.setattr(rates, "Supervisor", Overloaded)
+    trials = try_rates(rig, [14_000.0, 20_000.0])
+    assert [(trial.rate, trial.ticks, trial.sustained) for trial in trials] == [
+        (14_000.0, 0, False),
+        (20_000.0, 0, False),
+    ]
+    assert [*_rates_table(trials).columns[-1].cells] == ["no: overloaded"] * 2
 
 
 # --- comparison over time ---------------------------------------------------------------------------------------------
