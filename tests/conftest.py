@@ -29,6 +29,8 @@ settings.load_profile("hilserver")
 # As the command line does for itself. Threads of BLAS that wait for each other cost other tests their processor.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+# Several servers run beside each other here, and none of them has a processor for its own. One test switches this on.
+os.environ["HILSERVER_REHEARSAL"] = "off"
 assert "numpy" not in sys.modules  # which reads it when it is imported
 
 # Neither do the thousands of tests that pytest collects leave garbage.

@@ -86,6 +86,11 @@ ENVIRONMENT = (
         "circuit](../real-time.md#a-circuit-compiled-for-itself); the level "
         "of the processor whose program is used, such as `x86-64-v2`; both for comparisons",
     ),
+    (
+        "`HILSERVER_REHEARSAL`",
+        "`off`: servers [rehearse](../real-time.md#the-rehearsal) no ticks, whatever their rig files say; for many "
+        "servers on one computer",
+    ),
     ("`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "of a service: notification of systemd"),
     ("`JOURNAL_STREAM`", "of a service: messages are printed without a time, because the journal adds it"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from hilserver.realtime.devices import DeviceSetup
@@ -11,12 +12,16 @@ from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.tick.plant import PlantArrays
 
+SWITCH = "HILSERVER_REHEARSAL"
+"""Environment variable: ``off`` rehearses no tick, whatever the rig files say."""
+
 
 def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
     """The set-up of a rig. ``segments``: device name -> shared memory of its process; ``plants``: simulated devices."""
     loop = rig.settings.loop
     cpus = frozenset(loop.cpus) or None
-    scheduling = Scheduling(loop.priority, cpus, loop.lock_memory, rehearsal=loop.rehearsal)
+    rehearsal = loop.rehearsal and os.environ.get(SWITCH) != "off"
+    scheduling = Scheduling(loop.priority, cpus, loop.lock_memory, rehearsal=rehearsal)
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
     n_raw, own = len(rig.layout.raw), rig.library.own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from service_harness import Panel, Server, read_log, talk
 
 from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
@@ -20,6 +22,7 @@ from hilserver.realtime.process import Loop
 from hilserver.realtime.rig_setup import make_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig, load_rig
+from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.program import command_record
 from hilserver.tick.row import COLUMN, header
@@ -107,6 +110,23 @@ def test_a_rehearsal_has_no_effect(rig: Rig, benches: Sequence[Bench]) -> None:
     assert np.array_equal(rehearsed, plain)
     for valve in rig.layout.valves:
         assert np.ptp(benches[0].rows()[:, rig.layout.column(f"valve.{valve}.command")]) > 0.01
+
+
+@pytest.mark.realtime
+@pytest.mark.slow
+def test_the_log_of_a_rehearsed_run_replays(tmp_path: Path) -> None:
+    with Server(tmp_path, environment={"HILSERVER_REHEARSAL": "on"}) as server:
+
+        async def work(panel: Panel) -> None:
+            await panel.run_cycle()
+            await panel.see("telemetry", lambda batch: (batch["channels"]["tick"][-1] or 0) > 1000)
+
+        talk(server, work)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        assert replay_log(server.logs[0]).ok
+        early = np.asarray(read_log(server.logs[0]).columns["wake_error"])
+        assert early.min() < 2e-6, "the clock was watched: no sleep ends that close to its time"
 
 
 @pytest.mark.realtime

@@ -99,8 +99,9 @@ def test_no_refused_command_reaches_the_loop(lab: Lab, tmp_path: Path) -> None:
         f'embedded = false\nhost = "localhost"\nport = {lab.port}\nuser = "hilserver-lab"\n'
         f'password_file = "{lab.folder}/hilserver-lab"\nca_file = "{lab.folder}/ca.crt"'
     )
-    quiet = {"HILSERVER_CIRCUIT_CODE": "off"}  # the supervisor itself asks the loop for one thing: to load own code
-    server = RealServer(tmp_path, changes={"embedded =": login, "port = 0": ""}, environment=quiet)
+    # The supervisor itself asks the loop to load the circuit's code: not here, where all that is asked is counted.
+    rate = 'rate = "500 Hz"\ncompiled_circuit = false\nheartbeat_timeout = "2.5 s"'
+    server = RealServer(tmp_path, changes={"embedded =": login, "port = 0": "", "rate =": rate})
     acl = lab.folder / "acl"
     acl.write_text(acl.read_text().replace("hil/lab/", f"hil/{server.name}/"))
     topics = Topics(server.name)
