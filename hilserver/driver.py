@@ -196,7 +196,10 @@ class Driver(ABC):
 
 
 class StandInDriver(Driver):
-    """Stands in for any driver during the rehearsal of a tick: its samples are 0, and what is written goes nowhere."""
+    """Stands in for any driver during the rehearsal of a tick.
+
+    Its samples are those of the last tick, with which the tick takes the usual paths; what is written goes nowhere.
+    """
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver.name, driver.config, driver.inputs, driver.outputs)
@@ -210,8 +213,7 @@ class StandInDriver(Driver):
         """Nothing to open."""
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """Zeros."""
-        values[:], ages[:] = 0.0, 0.0
+        """Leave the samples of the last tick as they are."""
 
     def write(self, values: Floats) -> None:
         """Nowhere."""

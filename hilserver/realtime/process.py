@@ -70,7 +70,7 @@ class Loop:
         self._last_tick: int | None = None
         self._abandoned = False
         self.scan = Scan(self.row, self.devices, self._silence, self._tick, self._publish)
-        self._rehearsed = Scan(self._copy, self._stand_ins, self._silence, self._tick_on_copy, self._prepare_publishing)
+        self.rehearsed = Scan(self._copy, self._stand_ins, self._silence, self._tick_on_copy, self._prepare_publishing)
         self._no_mail = Mailbox(memoryview(bytearray(Mailbox.nbytes(2, 0))), 2, 0)
         self._bind()
 
@@ -173,8 +173,8 @@ class Loop:
         For the loop it is a scan of its own with stand-ins of the devices, an empty mailbox, and no command.
         """
         np.copyto(self._copy, self.row)
-        self._rehearsed.run(self.clock)
-        self._rehearsed.note_times()
+        self.rehearsed.run(self.clock)
+        self.rehearsed.note_times()
 
     def _tick_on_copy(self) -> None:
         self._no_mail.take()

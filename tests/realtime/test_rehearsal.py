@@ -14,6 +14,7 @@ import pytest
 from service_harness import Panel, Server, read_log, talk
 
 from hilserver.compiler import compiled_program
+from hilserver.driver import Driver, PlantDriver
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime import clock as clock_module
 from hilserver.realtime.clock import RehearsingClock
@@ -110,6 +111,31 @@ def test_a_rehearsal_has_no_effect(rig: Rig, benches: Sequence[Bench]) -> None:
     assert np.array_equal(rehearsed, plain)
     for valve in rig.layout.valves:
         assert np.ptp(benches[0].rows()[:, rig.layout.column(f"valve.{valve}.command")]) > 0.01
+
+
+@pytest.mark.parametrize("driver", [PlantDriver, Driver], ids=["of a simulated device", "of hardware"])
+def test_a_rehearsal_takes_the_path_of_the_tick(
+    rig: Rig, tmp_path: Path, driver: type[Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mode is that of the tick, and no sample is missing, no output unconfirmed: the tick takes the usual branches."""
+    monkeypatch.setattr(PlantDriver, "stand_in", driver.stand_in)
+    bench = Bench(rig, tmp_path / "loop")
+    try:
+        orders = {50: CommandKind.ARM, 300: CommandKind.START}
+        readings = np.full(bench.device.applied.start - 1, 3.0)
+        fresh = [k for k, name in enumerate(rig.layout.names) if name.startswith(("stale.", "confirmed_age."))]
+        for k in range(500):
+            if k in orders:
+                bench.memory.mailbox.post(command_record(orders[k], 1.0))
+            bench.loop.rehearse()
+            if k > 1 and k not in orders:
+                rehearsed = bench.loop.rehearsed.row
+                assert header(rehearsed).mode == header(bench.loop.row).mode or k - 1 in orders, k
+                assert (rehearsed[fresh] == bench.loop.row[fresh]).all()
+            bench.step(readings)
+        assert header(bench.loop.row).mode == Mode.RUNNING
+    finally:
+        bench.close()
 
 
 @pytest.mark.realtime
