@@ -117,7 +117,7 @@ def test_a_rehearsal_has_no_effect(rig: Rig, benches: Sequence[Bench]) -> None:
 def test_a_rehearsal_takes_the_path_of_the_tick(
     rig: Rig, tmp_path: Path, driver: type[Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its mode is that of the tick, and no sample is missing, no output unconfirmed: the tick takes the usual branches."""
+    """Its mode is that of the tick, no sample is missing, no output unconfirmed: it takes the same branches."""
     monkeypatch.setattr(PlantDriver, "stand_in", driver.stand_in)
     bench = Bench(rig, tmp_path / "loop")
     try:
