@@ -53,8 +53,7 @@ class Loop:
     def __init__(self, setup: Setup, program: Program, memory: LoopMemory) -> None:
         self.plan, self.index, self.value = setup.plan, setup.index, setup.value
         self.row, self._copy = setup.row, setup.row.copy()
-        rehearsal = setup.scheduling.rehearsal
-        self.clock = RehearsingClock(setup.period_s, self.rehearse) if rehearsal else GridClock(setup.period_s)
+        self.clock = RehearsingClock(setup.period_s, self.rehearse) if setup.rehearsal else GridClock(setup.period_s)
         self.devices: list[LoopDevice] = []
         self._stand_ins: list[LoopDevice] = []
         self._reports: list[FailureReport] = []

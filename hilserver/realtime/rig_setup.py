@@ -19,13 +19,24 @@ SWITCH = "HILSERVER_REHEARSAL"
 def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
     """The set-up of a rig. ``segments``: device name -> shared memory of its process; ``plants``: simulated devices."""
     loop = rig.settings.loop
-    cpus = frozenset(loop.cpus) or None
-    rehearsal = loop.rehearsal and os.environ.get(SWITCH) != "off"
-    scheduling = Scheduling(loop.priority, cpus, loop.lock_memory, rehearsal=rehearsal)
+    scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
     n_raw, own = len(rig.layout.raw), rig.library.own
-    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, n_raw, plants, own, rig.speed)
+    rehearsal = loop.rehearsal and os.environ.get(SWITCH) != "off"
+    return Setup(
+        rig.plan,
+        rig.packed.index,
+        rig.packed.value,
+        row,
+        devices,
+        scheduling,
+        n_raw,
+        plants,
+        own,
+        rig.speed,
+        rehearsal,
+    )
 
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:

@@ -17,7 +17,7 @@ _CAP_IPC_LOCK = 14
 
 @dataclass(frozen=True)
 class Scheduling:
-    """The requests to the operating system, and what the process itself does to keep its time."""
+    """The requests to the operating system."""
 
     priority: int | None = 80
     """SCHED_FIFO priority, 1 ... 99; None leaves the ordinary scheduler."""
@@ -27,8 +27,6 @@ class Scheduling:
     """Keep all pages in memory (mlockall)."""
     freeze_gc: bool = True
     """Collect garbage once, then switch the collector off."""
-    rehearsal: bool = False
-    """Rehearse each tick before its deadline."""
 
 
 @dataclass(frozen=True)

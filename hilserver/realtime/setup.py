@@ -41,6 +41,8 @@ class Setup:
     """Files with components of the user, as the supervisor has read them: all processes build the same library."""
     speed: float = 1.0
     """Seconds of the rig per second of the clock."""
+    rehearsal: bool = False
+    """Whether each tick is rehearsed before its deadline."""
 
     @property
     def period_s(self) -> float:
@@ -62,6 +64,7 @@ def write_setup(setup: Setup, path: Path) -> None:
         "plants": [*setup.plants],
         "own": [asdict(file) for file in setup.own],
         "speed": setup.speed,
+        "rehearsal": setup.rehearsal,
     }
     arrays["json"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
     path.touch(mode=0o600)
@@ -86,7 +89,8 @@ def read_setup(path: Path) -> Setup:
     cpus = text["scheduling"].pop("cpus")
     scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
     own = tuple(OwnFile(**o) for o in text["own"])
-    return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants, own, text["speed"])
+    loop = {name: text[name] for name in ("n_raw", "speed", "rehearsal")}
+    return Setup(plan, index, value, row, devices, scheduling, plants=plants, own=own, **loop)
 
 
 def swap_payload(packed: PackedCircuit, carried: Integers, about: bytes) -> bytes:

@@ -196,7 +196,7 @@ class TimedClock(RehearsingClock):
         self.now += self._takes()
 
     def read(self) -> int:
-        self.now += 50
+        self.now += 200
         return self.now
 
     def _slept(self, until_ns: int) -> bool:
@@ -229,7 +229,7 @@ def test_it_wakes_as_early_as_wake_up_and_rehearsal_need(
     late, early = waits(monkeypatch, clock, 60_000)
     settled = slice(30_000, None)
     assert early[settled].mean() == pytest.approx(40e-6 + 5e-6 * np.log(100.0), rel=0.1)
-    assert np.mean(late[settled] > 0.2e-6) < 0.02
+    assert np.mean(late[settled] > 0.5e-6) < 0.02
     assert clock.rehearsals > 0.98 * 60_000
 
 
@@ -245,9 +245,9 @@ def test_late_wake_ups_are_no_later_with_rehearsals(monkeypatch: pytest.MonkeyPa
 def test_a_rehearsal_that_takes_too_long_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the longest time: it is tried again now and then, and delays those ticks only."""
     clock = TimedClock(lambda: 0, lambda: 500_000)
-    late, _ = waits(monkeypatch, clock, 20_000)
-    assert np.mean(late > 1e-6) < 0.01
-    assert clock.rehearsals < 0.01 * 20_000
+    late, _ = waits(monkeypatch, clock, 5_000)
+    assert np.mean(late > 1e-6) < 0.02
+    assert clock.rehearsals < 0.02 * 5_000
 
 
 def test_one_long_rehearsal_does_not_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
