@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from hilserver.realtime.clock import GridClock
+from hilserver.realtime.clock import GridClock, RehearsingClock
 
 pytestmark = pytest.mark.realtime
 
@@ -31,8 +31,9 @@ def on_alarm() -> Iterator[Callable[[Callable[[], None], float, float], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_every_wake_is_on_the_grid_counted_from_the_start_and_not_early() -> None:
-    clock = GridClock(0.001)
+@pytest.mark.parametrize("make", [GridClock, lambda period: RehearsingClock(period, lambda: None)])
+def test_every_wake_is_on_the_grid_counted_from_the_start_and_not_early(make: Callable[[float], GridClock]) -> None:
+    clock = make(0.001)
     before = time.monotonic_ns()
     clock.start(delay_s=0.01)
     assert clock.wait()
