@@ -236,7 +236,7 @@ def _rates_table(trials: Sequence[RateTrial]) -> TerminalTable:
         times = (t.wake_up_median, t.wake_up_p99, t.work_median, t.work_p99, t.work_p999)
         shown_times = [f"{value:.1f}" for value in times]
         if t.ticks == 0:
-            table.add_row(f"{t.rate:g}", *["-"] * (len(times) + 2), "no: overloaded")
+            table.add_row(f"{t.rate:g}", *["-"] * (len(times) + 2), "no: server ended")
             continue
         verdict = "yes" if t.sustained else "no"
         table.add_row(f"{t.rate:g}", f"{t.missed:.2%}", *shown_times, str(t.lost), verdict)

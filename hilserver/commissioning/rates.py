@@ -40,8 +40,8 @@ PATIENCE = 5.0
 class RateTrial:
     """A run at one rate. Times in µs; ``missed`` is a fraction of the ticks; ``lost`` counts rows that the log lacks.
 
-    ``work`` is the whole work of the loop in a tick: reading, computing, writing, publishing. A run that overloads the
-    computer, so that the server ends by itself, has no ticks.
+    ``work`` is the whole work of the loop in a tick: reading, computing, writing, publishing. A run in
+    which the server ended by itself has no ticks.
     """
 
     rate: float
@@ -55,7 +55,7 @@ class RateTrial:
     work_p999: float
 
     @classmethod
-    def overloaded(cls, rate: float) -> RateTrial:
+    def ended(cls, rate: float) -> RateTrial:
         """The run at a rate at which the server ended by itself."""
         return cls(rate, 0, 1.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -152,8 +152,8 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
     finally:
         supervisor.stop()
         code = await running
-    if code:  # the supervisor had no time for its heartbeat, or the loop none for a tick
-        return RateTrial.overloaded(rig.settings.loop.rate)
+    if code:  # most often because the supervisor had no time for its heartbeat
+        return RateTrial.ended(rig.settings.loop.rate)
     assert log is not None
     return judged(LogReader(log), rig.settings.loop.rate)
 

@@ -111,14 +111,14 @@ class RehearsingClock(GridClock):
     early delays nothing. While there is time left, the rehearsal is repeated: the first one after the sleep takes the
     longest, and leaves the caches less well filled than the others.
 
-    How early it wakes adapts itself, so that a rehearsal is over in time in 99 of 100 periods, but is at most a fifth
-    of the period; where that is too short for a rehearsal, there are hardly any.
+    The time by which it wakes early is adjusted so that a rehearsal is over in time in 99 of 100 periods. It is at most
+    a fifth of the period; where that is too short for a rehearsal, there are hardly any.
     """
 
     SHARE = 5
     """The period is at least this many times as long as the time by which it wakes early."""
     LONGER_NS, SHORTER_NS = 990, 10
-    """Steps by which that time adapts itself; their ratio is that of periods in time to the others."""
+    """Steps by which that time is adjusted; their ratio is that of periods in time to the others."""
     LONGEST_PAUSE = 1024
     """Maximum number of periods without a rehearsal after several in a row that ended after the deadline."""
 
