@@ -43,8 +43,7 @@ TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-# The program is compiled by one processor; if it has to be, another one prepares the tests meanwhile. With --program the
-# first test waits for it.
+# If the program has to be compiled, the tests are prepared beside that. With --program the first test waits for it.
 test:  ## run all tests; PYTEST="-k relief" passes options on
 	@$(MAKE) --no-print-directory -j 2 $(STAMP) test-programs
 	@$(IS_BUILT) || { $(MAKE) --no-print-directory program & $(MAKE) --no-print-directory bytecode; }

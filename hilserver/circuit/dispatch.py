@@ -39,12 +39,12 @@ def generate(library: Library) -> str:
         lines += _make_calls(name, [contract for contract in contracts if contract.kernel.sampled is sampled])
     arrays = ", ".join(ARRAYS)
     for name, (number, table) in TABLES.items():
-        lines += ["", "", f"def {name}({arrays}):", f"    {CALLED[name]}({arrays}, ix[{table}], ix[{number}])"]
+        lines += ["", "", f"def {name}({arrays}) -> None:", f"    {CALLED[name]}({arrays}, ix[{table}], ix[{number}])"]
     return "\n".join(lines) + "\n"
 
 
 def _make_calls(name: str, called: Sequence[Contract]) -> list[str]:
-    lines = ["", "", f"def {name}({', '.join(ARRAYS)}, row, number):", "    for _ in range(number):"]
+    lines = ["", "", f"def {name}({', '.join(ARRAYS)}, row, number) -> None:", "    for _ in range(number):"]
     lines += ["        kind, a, p, r = ix[row], ix[row + u1], ix[row + u2], ix[row + u3]", "        row += u4"]
     for contract in called:
         word = "if" if contract is called[0] else "elif"
@@ -77,7 +77,7 @@ def generate_own(contract: Contract) -> str:
 
 
 def _definition(name: str, contract: Contract) -> list[str]:
-    return ["", "", f"def {name}({', '.join(ARRAYS)}, a, p, r):", *("    " + line for line in _call(contract))]
+    return ["", "", f"def {name}({', '.join(ARRAYS)}, a, p, r) -> None:", *("    " + line for line in _call(contract))]
 
 
 def _unsigned(contracts: list[Contract]) -> list[str]:

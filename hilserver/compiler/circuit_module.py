@@ -9,14 +9,15 @@ Importing this module loads Numba.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hilserver.circuit.dispatch import ARRAYS, call_name
 from hilserver.circuit.library import standard_library
-from hilserver.compiler.merging import copies_of, merged
+from hilserver.compiler.functions import Functions
+from hilserver.compiler.merging import merged
 from hilserver.compiler.specialising import ENTRY_ARRAYS, EVALUATE, INTEGRATE, KERNEL
 from hilserver.compiler.straight_elimination import ELIMINATED
 
@@ -32,18 +33,16 @@ LONGEST = 1 << 40
 """Number of elements of an array whose length is not known; none is checked."""
 
 
-def circuit_module(libraries: Sequence[Any], functions: Mapping[str, Any], shared: Sequence[str]) -> bytes:
-    """The module: of Numba's ``libraries`` those without ``evaluate``; ``functions``: those of the program by name.
+def circuit_module(made: Functions, shared: Sequence[str]) -> bytes:
+    """The module: of the functions of the program those without ``evaluate``.
 
     ``shared``: intermediate code of what the whole program also has.
     """
-    missing = {name: functions[name] for name in MISSING}
-    own = [_compiled(function).library for function in missing.values()]
-    others = [each for each in libraries if not any(each is other for other in own)]
-    texts = [_missing(*MISSING[name], _symbol(function)) for name, function in missing.items()]
-    texts += [_kernel(each.kind, _symbol(functions[call_name(each.kind)])) for each in standard_library().built_in]
-    texts.append(_integrate(_symbol(functions["integrate"])))
-    module = merged("circuit", copies_of(others), (*shared, *texts))
+    missing = {made.symbol(name): function for name, function in MISSING.items()}
+    texts = [_missing(*function, symbol) for symbol, function in missing.items()]
+    texts += [_kernel(each.kind, made.symbol(call_name(each.kind))) for each in standard_library().built_in]
+    texts.append(_integrate(made.symbol("integrate")))
+    module = merged("circuit", made.bitcode(without=missing), (*shared, *texts))
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
             item.linkage = "external" if item.name.startswith(("circuit_", "hilserver_")) else "internal"
@@ -56,16 +55,6 @@ def _remove_unused(module: Any) -> None:
     passes.add_global_dead_code_eliminate_pass()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-
-
-def _symbol(function: Any) -> str:
-    return str(_compiled(function).fndesc.llvm_func_name)
-
-
-def _compiled(function: Any) -> Any:
-    """A function as compiled by Numba; all its callers give it arguments of the same types."""
-    (compiled,) = function.overloads.values()
-    return compiled
 
 
 def _given(array: str, length: int | str = LONGEST) -> str:

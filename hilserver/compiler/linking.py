@@ -33,6 +33,8 @@ from hilserver.mechanics import chain_halves, chain_steps, equations
 from hilserver.tick import circuit, lockstep, plant, tick
 from hilserver.tick.program import OWN_KERNEL
 
+GENERATED = "hilserver_generated_"
+"""Beginning of the names of generated modules."""
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
@@ -148,7 +150,7 @@ def import_generated(text: str, name: str, folder: Path) -> ModuleType:
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_text(text)
         part.replace(path)
-    spec = importlib.util.spec_from_file_location(f"hilserver_generated_{name}", path)
+    spec = importlib.util.spec_from_file_location(f"{GENERATED}{name}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} can't be imported")
     module = importlib.util.module_from_spec(spec)

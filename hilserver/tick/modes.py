@@ -31,7 +31,7 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
 
 
 @compilable
-def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> int:
+def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> ResultCode:
     """Carry out one command; returns its result. The supervisor has already checked names, ranges and types."""
     head = header(row)
     kind, a, b = taken.kind, taken.a, taken.b
@@ -63,7 +63,7 @@ def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> int
 
 
 @compilable
-def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> int:
+def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> ResultCode:
     """The circuit itself was replaced just before this tick; ``stays``: 1 if its values are in the same columns."""
     header(row).circuit_version = int(version)
     if not stays > 0.0:
@@ -73,7 +73,7 @@ def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> int:
 
 
 @compilable
-def arm(plan: Plan, row: Floats, action: int) -> int:
+def arm(plan: Plan, row: Floats, action: int) -> ResultCode:
     """Change from SAFE to ARMED if nothing prevents it; SAFE must be confirmed by the devices."""
     mode = header(row).mode
     if mode == Mode.SAFE_NOT_CONFIRMED:
@@ -82,7 +82,7 @@ def arm(plan: Plan, row: Floats, action: int) -> int:
 
 
 @compilable
-def start(plan: Plan, row: Floats, action: int) -> int:
+def start(plan: Plan, row: Floats, action: int) -> ResultCode:
     """Change from ARMED to RUNNING if nothing prevents it; the supplies must be there, or be switched on by RUNNING."""
     refused = refusal(plan, row, action, Action.RAMP)
     if refused == ResultCode.DONE and supply_missing(plan, row):
@@ -106,7 +106,7 @@ def supply_missing(plan: Plan, row: Floats) -> bool:
 
 
 @compilable
-def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
+def change_mode(row: Floats, allowed: bool, mode: int, refused: ResultCode) -> ResultCode:
     """Change the mode if it is allowed and nothing else prevents it; ``refused``: the result if not, otherwise DONE."""
     head = header(row)
     if not allowed:
@@ -117,7 +117,7 @@ def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
 
 
 @compilable
-def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
+def refusal(plan: Plan, row: Floats, action: int, ending: int) -> ResultCode:
     """Reason not to arm or start: a reaction, the local enable, a limit whose action is ``ending`` or more severe."""
     if has_ended(plan, row):
         return ResultCode.REACTION_ENDED
@@ -137,7 +137,7 @@ def is_enabled(plan: Plan, row: Floats) -> bool:
 
 
 @compilable
-def reset(plan: Plan, row: Floats, action: int) -> int:
+def reset(plan: Plan, row: Floats, action: int) -> ResultCode:
     """Leave FAULT if nothing would trip again: to SAFE, or to STARTUP while samples are missing."""
     head = header(row)
     if head.mode != Mode.FAULT:
@@ -151,7 +151,7 @@ def reset(plan: Plan, row: Floats, action: int) -> int:
 
 
 @compilable
-def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
+def set_input(plan: Plan, row: Floats, number: float, value: float) -> ResultCode:
     """Set a new value of operator input ``number``, limited to its range."""
     head = header(row)
     if head.mode != Mode.RUNNING:
@@ -166,7 +166,7 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
 
 
 @compilable
-def run_cycle(plan: Plan, row: Floats, start: float) -> int:
+def run_cycle(plan: Plan, row: Floats, start: float) -> ResultCode:
     """Start or restart the work cycle, or end it, in which case the inputs keep their values.
 
     Nothing else moves the inputs of a cycle that starts.
@@ -185,7 +185,7 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> int:
 
 
 @compilable
-def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
+def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> ResultCode:
     """Select another strategy for a valve, with a transition without a jump."""
     if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(STRATEGY_NAMES) - 1):
         return ResultCode.BAD_VALUE
@@ -198,7 +198,7 @@ def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int
 
 
 @compilable
-def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
+def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> ResultCode:
     """Set a new manual command for a valve."""
     head = header(row)
     if head.mode != Mode.RUNNING:

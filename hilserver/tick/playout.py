@@ -32,7 +32,7 @@ LEAST_RESPONSE = 1e-4
 
 
 @compilable
-def command_playout(plan: Plan, row: Floats, given: CommandRecord) -> int:
+def command_playout(plan: Plan, row: Floats, given: CommandRecord) -> ResultCode:
     """Carry out one of the commands of playouts: three that begin one, and one that ends it; returns its result."""
     if not 0.0 <= given.a < plan.loop[0].playouts:
         return ResultCode.BAD_VALUE
@@ -54,7 +54,7 @@ def command_playout(plan: Plan, row: Floats, given: CommandRecord) -> int:
 
 
 @compilable
-def set_target(plan: Plan, p: PlayoutMemory, given: CommandRecord) -> int:
+def set_target(plan: Plan, p: PlayoutMemory, given: CommandRecord) -> ResultCode:
     """The first one: number, input, column of the response, ticks per cycle, amplitude wanted, its phase."""
     place = plan.layout[0]
     is_known = 0.0 <= given.b < plan.input.shape[0] and 0.0 <= given.c < place.circuit + place.circuit_space
@@ -66,7 +66,7 @@ def set_target(plan: Plan, p: PlayoutMemory, given: CommandRecord) -> int:
 
 
 @compilable
-def set_drive(p: PlayoutMemory, given: CommandRecord) -> int:
+def set_drive(p: PlayoutMemory, given: CommandRecord) -> ResultCode:
     """The second one: number, mean, first amplitude, largest amplitude, gain, tolerance of the response's amplitude."""
     if not (0.0 <= given.c <= given.d and 0.0 <= given.e < 2.0 and given.f > 0.0):
         return ResultCode.BAD_VALUE
@@ -76,7 +76,7 @@ def set_drive(p: PlayoutMemory, given: CommandRecord) -> int:
 
 
 @compilable
-def begin_playout(p: PlayoutMemory, given: CommandRecord) -> int:
+def begin_playout(p: PlayoutMemory, given: CommandRecord) -> ResultCode:
     """The third one: number, cycles, those done before, cycles per block, centre of the response, gain for it."""
     if not (p.ticks >= LEAST_TICKS and 0.0 <= given.c < given.b < 1e15 and 2.0 <= given.d <= 1e6):
         return ResultCode.BAD_VALUE

@@ -20,7 +20,7 @@ from hilserver.tick.row import CommandRecord, ReactionMemory, header, playout_me
 
 
 @compilable
-def command_reaction(plan: Plan, row: Floats, given: CommandRecord) -> int:
+def command_reaction(plan: Plan, row: Floats, given: CommandRecord) -> ResultCode:
     """Carry out one of the commands of reactions and playouts; returns its result."""
     if given.kind == CommandKind.REACT_WHEN:
         return set_condition(plan, row, given)
@@ -37,7 +37,7 @@ def command_reaction(plan: Plan, row: Floats, given: CommandRecord) -> int:
 
 
 @compilable
-def set_condition(plan: Plan, row: Floats, given: CommandRecord) -> int:
+def set_condition(plan: Plan, row: Floats, given: CommandRecord) -> ResultCode:
     """The first of two commands that arm a reaction: number, column, direction, level, hysteresis, hold time."""
     refused = refused_reaction(plan, row, given.a)
     if refused != ResultCode.DONE:
@@ -54,7 +54,7 @@ def set_condition(plan: Plan, row: Floats, given: CommandRecord) -> int:
 
 
 @compilable
-def arm_reaction(plan: Plan, row: Floats, given: CommandRecord) -> int:
+def arm_reaction(plan: Plan, row: Floats, given: CommandRecord) -> ResultCode:
     """The second one: number, action, input, value, duration of the ramp, options. From now on, it is armed."""
     refused = refused_reaction(plan, row, given.a)
     if refused != ResultCode.DONE:
@@ -73,7 +73,7 @@ def arm_reaction(plan: Plan, row: Floats, given: CommandRecord) -> int:
 
 
 @compilable
-def refused_reaction(plan: Plan, row: Floats, number: float) -> int:
+def refused_reaction(plan: Plan, row: Floats, number: float) -> ResultCode:
     """Reason not to arm reaction ``number``."""
     mode = header(row).mode
     if not (mode == Mode.ARMED or mode == Mode.RUNNING):
@@ -85,7 +85,7 @@ def refused_reaction(plan: Plan, row: Floats, number: float) -> int:
 
 
 @compilable
-def release_reaction(plan: Plan, row: Floats, number: float) -> int:
+def release_reaction(plan: Plan, row: Floats, number: float) -> ResultCode:
     """Disarm reaction ``number``; one that has ended the run no longer prevents the next one."""
     if not 0.0 <= number < plan.loop[0].reactions:
         return ResultCode.BAD_VALUE
