@@ -6,14 +6,11 @@ A driver lives in a separate package, found through the entry points ``hilserver
 
 from __future__ import annotations
 
-import functools
-import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -21,8 +18,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
+from hilserver.installed import installed
 from hilserver.units import Frequency, Time
 
+INSTALLED = "hilserver.drivers"
+"""Group of the entry points of drivers."""
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -300,20 +300,14 @@ def is_hardware(driver: type[Driver]) -> bool:
 
 def installed_drivers() -> dict[str, type[Driver]]:
     """All installed drivers by name (entry points ``hilserver.drivers``); loads no hardware library."""
-    return {name: entry.load() for name, entry in sorted(_entries(tuple(sys.path)).items())}
+    return {entry.name: entry.load() for entry in installed(INSTALLED)}
 
 
 def driver_named(name: str, key: str = "driver", file: str = "") -> type[Driver]:
     """One installed driver. Raises ConfigurationError naming the available drivers."""
-    entries = _entries(tuple(sys.path))
+    entries = {entry.name: entry for entry in installed(INSTALLED)}
     if name not in entries:
         text = f'"{name}" is not an installed driver.' + did_you_mean(name, entries)
         raise ConfigurationError([Problem(text, key, file)])
     driver: type[Driver] = entries[name].load()
     return driver
-
-
-@functools.cache
-def _entries(path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """The drivers' entry points by name, read once for a search path: this examines every installed package."""
-    return {entry.name: entry for entry in entry_points(group="hilserver.drivers")}

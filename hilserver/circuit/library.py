@@ -8,7 +8,6 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +15,7 @@ import hilserver.components
 from hilserver.circuit.own import OwnFile, own_module, where
 from hilserver.components.base import Component, Kernel, Memory, Parameters, State, Table
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.installed import installed
 from hilserver.toml import read_toml
 
 INSTALLED = "hilserver.components"
@@ -257,7 +257,7 @@ def standard_library() -> Library:
     """
     types = {component.type_name: component for component in built_in_types()}
     problems: list[Problem] = []
-    for entry in entry_points(group=INSTALLED):
+    for entry in installed(INSTALLED):
         name = f"installed components {entry.name} ({entry.value})"
         try:
             module = entry.load()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from types import ModuleType
 
 from hilserver.circuit.library import INSTALLED, Library, library_of
@@ -13,6 +12,7 @@ from hilserver.circuit.own import OwnFile
 from hilserver.circuit.program import Program
 from hilserver.compiler.loading import is_built, load, standard_file
 from hilserver.errors import HilserverError
+from hilserver.installed import installed
 
 
 def compiled_program(library: Library) -> Program:
@@ -31,7 +31,7 @@ def program_for(own: Sequence[OwnFile]) -> Program:
 
     Where there are only built-in ones, their modules are not imported, which takes a third of a second.
     """
-    if not own and not entry_points(group=INSTALLED):
+    if not own and not installed(INSTALLED):
         return standard_program()
     return compiled_program(library_of(own))
 

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ import pytest
 import hilserver.driver
 from hilserver.circuit.library import standard_library
 from hilserver.driver import Driver
+from hilserver.installed import installed
 from hilserver.rig.build import Rig, assemble, load_rig
 
 ROOT = Path(__file__).parents[2]
@@ -203,9 +204,10 @@ UNDER_TEST = "under_test"
 
 def offer(driver: type[Driver], monkeypatch: pytest.MonkeyPatch, name: str = UNDER_TEST) -> None:
     """Let the class be found by name, as if its package had the entry point."""
-    entries = {entry.name: entry for entry in entry_points(group="hilserver.drivers")}
-    entries[name] = EntryPoint(name, f"{driver.__module__}:{driver.__qualname__}", "hilserver.drivers")
-    monkeypatch.setattr(hilserver.driver, "_entries", lambda path: entries)
+    group = hilserver.driver.INSTALLED
+    others = [entry for entry in installed(group) if entry.name != name]
+    offered = EntryPoint(name, f"{driver.__module__}:{driver.__qualname__}", group)
+    monkeypatch.setattr(hilserver.driver, "installed", lambda group: [*others, offered])
 
 
 def load_rig_with(bench: Bench, source: str, output: str) -> Rig:
