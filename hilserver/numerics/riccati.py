@@ -14,9 +14,11 @@ whose H converges quadratically to the solution of the discrete Riccati equation
 
 from __future__ import annotations
 
+import numpy as np
+
 from hilserver.numerics.arrays import Floats, Integers, Matrix, as_matrix
 from hilserver.numerics.compilable import compilable
-from hilserver.numerics.linear import factorise, solve
+from hilserver.numerics.linear import factorise
 
 TERMS = 20
 """Of the exponential series, for a matrix whose norm is at most 1/2: the next one is below the last bit."""
@@ -34,13 +36,18 @@ def spare_cells(states: int) -> int:
 
 @compilable
 def multiply(a: Matrix, b: Matrix, product: Matrix) -> None:
-    """product <- a b"""
-    for i in range(a.shape[0]):
-        for j in range(b.shape[1]):
+    """product <- a b
+
+    Indices are unsigned: with indices that can't be negative, the compiler vectorises the sum of rows.
+    """
+    columns = np.uint64(b.shape[1])
+    for i in range(np.uint64(a.shape[0])):
+        for j in range(columns):
             product[i, j] = 0.0
-        for k in range(a.shape[1]):
-            for j in range(b.shape[1]):
-                product[i, j] += a[i, k] * b[k, j]
+        for k in range(np.uint64(a.shape[1])):
+            factor = a[i, k]
+            for j in range(columns):
+                product[i, j] += factor * b[k, j]
 
 
 @compilable
@@ -127,8 +134,8 @@ def covariance_before(step: Matrix, spread: Matrix, seen: Matrix, variance: Floa
     A, G = as_matrix(spare[:size], n), as_matrix(spare[size : 2 * size], n)
     V, U = as_matrix(spare[2 * size : 3 * size], n), as_matrix(spare[3 * size : 4 * size], n)
     X, Y = as_matrix(spare[4 * size : 5 * size], n), as_matrix(spare[5 * size : 6 * size], n)
-    W = spare[6 * size : 7 * size]
-    column, pivots = spare[7 * size : 7 * size + n], spare[7 * size + n : 7 * size + 2 * n]
+    Z, W = as_matrix(spare[6 * size : 7 * size], n), spare[7 * size : 8 * size]
+    pivots = spare[8 * size : 8 * size + n]
     transpose(step, A)
     copy(spread, P)
     for i in range(n):
@@ -142,13 +149,13 @@ def covariance_before(step: Matrix, spread: Matrix, seen: Matrix, variance: Floa
             for j in range(n):
                 W[i * n + j] = X[i, j] + (1.0 if i == j else 0.0)
         factorise(W, n, pivots)
-        divide(W, pivots, A, V, column)
-        divide(W, pivots, G, U, column)
+        divide(W, pivots, A, V)
+        divide(W, pivots, G, U)
         multiply(P, V, X)  # H W^-1 A
         transpose(A, Y)
-        largest, change = add_product(P, Y, X)
+        largest, change = add_product(P, Y, X, Z)
         multiply(A, U, X)
-        add_product(G, X, Y)
+        add_product(G, X, Y, Z)
         multiply(A, V, X)
         copy(X, A)
         if change <= CONVERGED * largest:
@@ -156,28 +163,43 @@ def covariance_before(step: Matrix, spread: Matrix, seen: Matrix, variance: Floa
 
 
 @compilable
-def divide(factors: Floats, pivots: Floats, matrix: Matrix, found: Matrix, column: Floats) -> None:
-    """found <- (factorised matrix)^-1 matrix, column by column."""
-    n = matrix.shape[0]
-    for j in range(n):
-        for i in range(n):
-            column[i] = matrix[i, j]
-        solve(factors, column, n, pivots)
-        for i in range(n):
-            found[i, j] = column[i]
+def divide(factors: Floats, pivots: Floats, matrix: Matrix, found: Matrix) -> None:
+    """found <- (factorised matrix)^-1 matrix: `hilserver.numerics.linear.solve` for all columns at a time."""
+    size, one = np.uint64(matrix.shape[0]), np.uint64(1)
+    copy(matrix, found)
+    for col in range(size):
+        best = np.uint64(np.int64(pivots[col]))
+        if best != col:
+            for k in range(size):
+                found[col, k], found[best, k] = found[best, k], found[col, k]
+    for down in range(size):
+        i = np.uint64(down)
+        for j in range(i):
+            subtract_row(found, i, factors[i * size + j], np.uint64(j))
+    for up in range(size):
+        i = size - one - np.uint64(up)
+        for j in range(i + one, size):
+            subtract_row(found, i, factors[i * size + j], np.uint64(j))
+        for k in range(size):
+            found[i, k] = found[i, k] / factors[i * size + i]
 
 
 @compilable
-def add_product(total: Matrix, a: Matrix, b: Matrix) -> tuple[float, float]:
-    """total <- total + a b; the largest value of the total, and the largest change."""
+def subtract_row(matrix: Matrix, i: np.uint64, factor: float, j: np.uint64) -> None:
+    """Subtract a multiple of row ``j`` from row ``i``."""
+    for k in range(np.uint64(matrix.shape[1])):
+        matrix[i, k] -= factor * matrix[j, k]
+
+
+@compilable
+def add_product(total: Matrix, a: Matrix, b: Matrix, product: Matrix) -> tuple[float, float]:
+    """total <- total + a b; the largest value of the total, and the largest change. ``product``: scratch space."""
+    multiply(a, b, product)
     largest, change = 0.0, 0.0
     for i in range(total.shape[0]):
         for j in range(total.shape[1]):
-            more = 0.0
-            for k in range(a.shape[1]):
-                more += a[i, k] * b[k, j]
-            total[i, j] += more
-            largest, change = max(largest, abs(total[i, j])), max(change, abs(more))
+            total[i, j] += product[i, j]
+            largest, change = max(largest, abs(total[i, j])), max(change, abs(product[i, j]))
     return largest, change
 
 
@@ -232,7 +254,7 @@ def stationary(
         for i in range(n):
             gain[i, s] = 0.0
     size = n * n
-    first = 7 * size + 2 * n
+    first = 8 * size + n
     longer, noisier = as_matrix(spare[first : first + size], n), as_matrix(spare[first + size : first + 2 * size], n)
     half, turned = as_matrix(spare[:size], n), as_matrix(spare[size : 2 * size], n)
     along = spare[2 * size : 2 * size + n]
