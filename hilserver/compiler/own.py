@@ -15,7 +15,6 @@ import re
 from collections.abc import Sequence
 from enum import EnumType
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import llvmlite.binding
@@ -40,6 +39,7 @@ from hilserver.compiler.lowering import register_marks
 from hilserver.compiler.seal import sealed
 from hilserver.compiler.sources import cache_folder, fingerprint
 from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.numerics.source import source_of
 from hilserver.tick.program import OWN_TABLE
 
 
@@ -164,7 +164,7 @@ def _collect(function: Any, seen: dict[str, str]) -> None:
     name = f"{function.__module__}.{function.__qualname__}{constants or ''}"
     if name in seen:
         return
-    seen[name] = _source(code)
+    seen[name] = source_of(function)
     for word, item in [*((word, function.__globals__.get(word)) for word in code.co_names), *given.items()]:
         if isinstance(item, CONSTANT):
             seen[f"{function.__module__}.{word}"] = repr(item)
@@ -178,19 +178,6 @@ def _collect(function: Any, seen: dict[str, str]) -> None:
 
 CONSTANT = (bool, int, float, str, tuple, np.dtype)
 """Values that are part of a function's meaning as they are."""
-
-
-def _source(code: CodeType) -> str:
-    """A function's source, by the lines of its code; `inspect.getsource` looks for its end with a slow tokenizer."""
-    lines = linecache.getlines(code.co_filename)
-    if not lines:
-        raise OSError(f"the source of {code.co_name} ({code.co_filename}) can't be read")
-    return "".join(lines[code.co_firstlineno - 1 : _last_line(code)])
-
-
-def _last_line(code: CodeType) -> int:
-    within = [_last_line(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return max([line or 0 for start, end, _, _ in code.co_positions() for line in (start, end)] + within)
 
 
 @functools.cache

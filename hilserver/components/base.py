@@ -6,16 +6,19 @@ See docs/architecture.md for the naming contract of kernels.
 from __future__ import annotations
 
 import ast
-import functools
+import contextlib
 import inspect
 import linecache
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hilserver.numerics.source import source_of
 from hilserver.units import ATMOSPHERE, Density, KinematicViscosity, Modulus, Number, Pressure
 
 Parameters = Mapping[str, Any]
@@ -201,25 +204,17 @@ def _result_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(name.id for name in names if isinstance(name, ast.Name))
 
 
-def _definition(function: Callable[..., Any]) -> ast.AST:
-    """The function's own part of the syntax tree of its file: each file is parsed once, for all its kernels.
-
-    Raises OSError if the source can't be read.
-    """
+def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The syntax tree of a function. Raises OSError if its source can't be read, or has changed since."""
+    assert isinstance(function, FunctionType)
     code = function.__code__
     linecache.checkcache(code.co_filename)
-    found = _definitions("".join(linecache.getlines(code.co_filename, function.__globals__)))
-    try:
-        return found[code.co_firstlineno, code.co_name]
-    except KeyError:
-        raise OSError(f"the source of {code.co_name} ({code.co_filename}) can't be read") from None
-
-
-@functools.lru_cache(maxsize=1)
-def _definitions(source: str) -> dict[tuple[int, str], ast.AST]:
-    """All functions in a source text, by the line of the first decorator, or of ``def``, and name."""
-    nodes = [node for node in _statements(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
-    return {(min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.name): node for node in nodes}
+    lines = textwrap.indent(source_of(function), " ")  # a block, because they may be indented already
+    with contextlib.suppress(SyntaxError):
+        for node in _statements(ast.parse(f"if True:\n{lines}")):
+            if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+                return node
+    raise OSError(f"the source of {code.co_name} ({code.co_filename}) can't be read")
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
