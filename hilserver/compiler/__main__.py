@@ -22,3 +22,5 @@ if __name__ == "__main__":
                 build_once()
     except HilserverError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("Stopped.")

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +29,7 @@ from hilserver.compiler.linking import CIRCUIT_CODE
 from hilserver.compiler.loading import CIRCUIT, FMI, RUNNER
 from hilserver.compiler.machine_code import compile_c, compile_runner, link, write_object
 from hilserver.compiler.merging import merged
+from hilserver.errors import HilserverError
 from hilserver.tick.program import OWN_KERNEL, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
 
@@ -43,12 +46,14 @@ MOST_PROCESSES = 8
 
 
 def build(files: Mapping[str, Path], progress: Progress) -> None:
-    """Compile all files of a program (`hilserver.compiler.loading.all_files_in`), into the paths given by name."""
-    number = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+    """Compile all files of a program (`hilserver.compiler.loading.all_files_in`), into the paths given by name.
+
+    Raises HilserverError if one of its processes is killed, or if the sources change meanwhile.
+    """
     with TemporaryDirectory(prefix="hilserver-build-") as name, ThreadPoolExecutor(1) as beside:
         folder = Path(name)
         from_c = beside.submit(_compile_c, files[RUNNER], folder)
-        with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), prepare, (folder,)) as processes:
+        with _processes(folder) as processes:
             made = compile_functions(processes, lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
             progress("optimising", LAST_SHARE)
             circuit = processes.submit(circuit_module, made, (OWN_KERNELS, RUNTIME))
@@ -59,6 +64,22 @@ def build(files: Mapping[str, Path], progress: Progress) -> None:
         first, *_ = objects  # the library of FMUs runs on every processor
         link([objects[first], *from_c.result()], files[FMI], exported="fmi2*; fmi3*;")
     progress("ready", 1.0)
+
+
+@contextmanager
+def _processes(folder: Path) -> Iterator[Executor]:
+    """Processes that compile; after an error or Ctrl-C, what they have not begun is not done."""
+    number = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), prepare, (folder,)) as processes:
+        try:
+            yield processes
+        except BrokenProcessPool:
+            raise HilserverError(
+                f"a process that compiled was killed. Is there enough memory? {number} processes take 0.3 GiB each."
+            ) from None
+        except BaseException:
+            processes.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _compile_c(runner: Path, folder: Path) -> list[Path]:

@@ -15,7 +15,10 @@ import gc
 import importlib
 import inspect
 import itertools
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
@@ -33,7 +36,9 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.program import parameters_of
 from hilserver.compiler.linking import GENERATED, HEAPLESS, UNWRAPPED, linked
 from hilserver.compiler.lowering import FRAME, unpacking
+from hilserver.compiler.sources import fingerprint
 from hilserver.compiler.timing import timed
+from hilserver.errors import HilserverError
 from hilserver.tick.program import ENTRY_POINTS
 
 RETURNED = {"None": types.none, "float": types.float64, "int": types.int64, "bool": types.boolean}
@@ -59,8 +64,17 @@ class Wanted:
     flags: Any
 
 
-Compiled = tuple[str, dict[tuple[str, ...], bytes], list[Wanted]]
-"""What a process gives back: the symbol of what it has compiled, modules by the symbols they define, what it wants."""
+@dataclass(frozen=True)
+class Compiled:
+    """What a process gives back: the symbol of what it has compiled, modules by the symbols they define, what it wants.
+
+    ``sources``: fingerprint of the sources from which it compiles.
+    """
+
+    symbol: str
+    modules: dict[tuple[str, ...], bytes]
+    wanted: list[Wanted]
+    sources: str
 
 
 @dataclass
@@ -73,7 +87,7 @@ class Functions:
 
     modules: dict[tuple[str, ...], bytes] = field(default_factory=dict)
     entries: dict[str, str] = field(default_factory=dict)
-    symbols: dict[tuple[str, str], str] = field(default_factory=dict)
+    symbols: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     def bitcode(self, without: Collection[str] = ()) -> list[bytes]:
         """The modules in the order of their symbols, without those that define one of these."""
@@ -82,14 +96,16 @@ class Functions:
     def symbol(self, name: str) -> str:
         """Symbol of a linked function, by its name. Raises ValueError if there is none, or more than one."""
         generated = f"{GENERATED}{NAME}", name
-        (symbol,) = {
-            symbol for each, symbol in self.symbols.items() if each == generated or each[1] == f"{name}_{NAME}"
-        }
+        found = [symbols for each, symbols in self.symbols.items() if each == generated or each[1] == f"{name}_{NAME}"]
+        (symbol,) = set().union(*found)
         return symbol
 
 
 def compile_functions(processes: Executor, report: Callable[[int], None]) -> Functions:
-    """Compile the entry points and all that they call; ``processes``: each of them has called `prepare` first."""
+    """Compile the entry points and all that they call; ``processes``: each of them has called `prepare` first.
+
+    Raises HilserverError if the sources have changed since this process has started.
+    """
     made = Functions()
     seen: set[str] = set()
     running: set[Future[Compiled]] = set()
@@ -98,14 +114,16 @@ def compile_functions(processes: Executor, report: Callable[[int], None]) -> Fun
     while running:
         done, running = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            symbol, modules, wanted = future.result()
+            compiled = future.result()
+            if compiled.sources != fingerprint():
+                raise HilserverError("the sources of hilserver have changed while they were compiled: try again.")
             if future in entries:
-                made.entries[entries[future]] = symbol
-            made.modules |= modules
-            for each in wanted:
+                made.entries[entries[future]] = compiled.symbol
+            made.modules |= compiled.modules
+            for each in compiled.wanted:
                 if each.symbol not in seen:
                     seen.add(each.symbol)
-                    made.symbols[each.module, each.qualified_name] = each.symbol
+                    made.symbols.setdefault((each.module, each.qualified_name), set()).add(each.symbol)
                     running.add(processes.submit(_compile, each))
         report(len(made.modules))
     return made
@@ -137,7 +155,7 @@ class _Process:
         wanted = list(self.wanted.values())
         self.libraries.clear()
         self.wanted.clear()
-        return symbol, modules, wanted
+        return Compiled(symbol, modules, wanted, fingerprint())
 
 
 def _symbols(module: Any) -> tuple[str, ...]:
@@ -150,11 +168,21 @@ _process: _Process
 def prepare(folder: Path) -> None:
     """Prepare a process to compile functions; ``folder``: for temporary files."""
     global _process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.set_threshold(*RARELY)
     _process = _Process(folder / f"{os.getpid()}")
+    fingerprint()  # of what has been imported
     _collect_libraries()
     _name_alike()
-    COMPILER._compile_core = _declare_or_compile
+    _replace(COMPILER, "_compile_core", _declare_or_compile)
+
+
+def _end_with_parent() -> None:
+    """A process that waits for tasks would not notice that there will be none."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _compile_entry(number: int) -> Compiled:
@@ -197,11 +225,17 @@ def _collect_libraries() -> None:
         _process.libraries.append(self)
 
     nowhere = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
-    library: Any = codegen.JITCodeLibrary
-    library.finalize = finalize
-    library._optimize_functions = lambda self, module: None
-    library.get_pointer_to_function = lambda self, name: nowhere
-    codegen.JITCPUCodegen.set_env = lambda self, name, env: None  # type: ignore[method-assign]
+    library = codegen.JITCodeLibrary
+    _replace(library, "finalize", finalize)
+    _replace(library, "_optimize_functions", lambda self, module: None)
+    _replace(library, "get_pointer_to_function", lambda self, name: nowhere)
+    _replace(codegen.JITCPUCodegen, "set_env", lambda self, name, env: None)
+
+
+def _replace(of_numba: Any, name: str, item: Any) -> None:
+    """Replace a part of Numba. Raises AttributeError if this version has none of this name."""
+    getattr(of_numba, name)
+    setattr(of_numba, name, item)
 
 
 def _name_alike() -> None:
@@ -215,16 +249,20 @@ def _name_alike() -> None:
         symbol: str = itanium_mangler.mangle(name, types, abi_tags=abi_tags, uid=number)
         return symbol
 
-    context: Any = BaseContext
-    context.mangler = mangler
-    identity: Any = bytecode.FunctionIdentity
-    identity._unique_ids = itertools.count(os.getpid() << 24)
+    _replace(BaseContext, "mangler", mangler)
+    _replace(bytecode.FunctionIdentity, "_unique_ids", itertools.count(os.getpid() << 24))
 
 
 def _declare_or_compile(self: Any, arguments: tuple[Any, ...], return_type: Any) -> Any:
-    """The result for the caller of a function: a declaration, if its annotation says what it returns."""
+    """The result for the caller of a function: a declaration, if its annotation says what it returns.
+
+    Raises TypeError if the function is not the one that its name means.
+    """
     function = self.py_func
-    if _process.function(function.__module__, function.__qualname__) is not function:
+    found = _process.function(function.__module__, function.__qualname__)
+    if found is not function:
+        if inspect.isfunction(found):  # both would have the same symbol
+            raise TypeError(f"{_name(function)}: its module has another function of this name")
         return _compile_at_once(self, arguments, return_type)
     _process.names.add(_name(function))
     returned = RETURNED.get(str(function.__annotations__.get("return", "")))

@@ -112,14 +112,18 @@ class RehearsingClock(GridClock):
     longest, and leaves the caches less well filled than the others.
 
     The time by which it wakes early is adjusted so that a rehearsal is over in time in 99 of 100 periods. It is at most
-    a fifth of the period; where that is too short for a rehearsal, there are hardly any.
+    a fifth of the period, and 1 ms; where that is too short for a rehearsal, there are hardly any. A tenth of the
+    period, if it is left, is always slept: a process with real-time priority that never sleeps is stopped by the
+    kernel, for 50 ms in each second.
     """
 
-    SHARE = 5
-    """The period is at least this many times as long as the time by which it wakes early."""
+    SHARE, LONGEST_NS = 5, 1_000_000
+    """The period is at least this many times as long as the time by which it wakes early; maximum of that time."""
+    SLEPT = 10
+    """The period is this many times as long as what of it is slept at least."""
     LONGER_NS, SHORTER_NS = 990, 10
     """Steps by which that time is adjusted; their ratio is that of periods in time to the others."""
-    LONGEST_PAUSE = 1024
+    LONGEST_PAUSE = 1 << 16
     """Maximum number of periods without a rehearsal after several in a row that ended after the deadline."""
 
     __slots__ = ("_early_ns", "_first_ns", "_longest_ns", "_pause", "_pause_next", "_rehearse", "_repeated_ns")
@@ -127,7 +131,7 @@ class RehearsingClock(GridClock):
     def __init__(self, period_s: float, rehearse: Callable[[], None]) -> None:
         super().__init__(period_s)
         self._rehearse = rehearse
-        self._longest_ns = self._early_ns = self._period_ns // self.SHARE
+        self._longest_ns = self._early_ns = min(self._period_ns // self.SHARE, self.LONGEST_NS)
         self._first_ns = self._repeated_ns = 0  # running averages
         self._pause, self._pause_next = 0, 1
 
@@ -136,10 +140,18 @@ class RehearsingClock(GridClock):
         """Time before the deadline at which it wakes, s."""
         return self._early_ns / _NS_PER_S
 
+    def rehearse_no_more(self) -> None:
+        """Sleep until the deadlines from now on, like `GridClock`."""
+        self._longest_ns = self._early_ns = 0
+        self._rehearse = _nothing
+
     def wait(self) -> bool:
         """Sleep, rehearse and watch the clock until the next grid point; otherwise like `GridClock.wait`."""
         deadline_ns = self._start_ns + (self.tick + 1) * self._period_ns
-        if not self._slept(deadline_ns - self._early_ns):
+        left_ns = deadline_ns - time.monotonic_ns() - self._period_ns // self.SLEPT
+        if (early_ns := min(self._early_ns, left_ns)) <= 0:
+            return super().wait()
+        if not self._slept(deadline_ns - early_ns):
             return False
         if self._rehearsed(deadline_ns):
             self._early_ns -= self.SHORTER_NS
@@ -168,8 +180,13 @@ class RehearsingClock(GridClock):
             self._pause, self._pause_next = self._pause_next, min(2 * self._pause_next, self.LONGEST_PAUSE)
             return False
         self._pause_next = 1
+        self._repeated_ns = min(self._repeated_ns, self._first_ns)  # a pause of the machine may have made it longer
         while now + self._repeated_ns <= deadline_ns:
             self._rehearse()
             began, now = now, time.monotonic_ns()
             self._repeated_ns += (now - began - self._repeated_ns) >> 3
         return True
+
+
+def _nothing() -> None:
+    """In place of a rehearsal."""

@@ -169,11 +169,21 @@ class Loop:
     def rehearse(self) -> None:
         """The next scan on a copy of the row, without an effect: then its code and data are in the processor's caches.
 
-        For the loop it is a scan of its own with stand-ins of the devices, an empty mailbox, and no command.
+        For the loop it is a scan of its own with stand-ins of the devices, an empty mailbox, and no command. If it
+        fails, because of a stand-in, the loop continues without rehearsals.
         """
-        np.copyto(self._copy, self.row)
-        self.rehearsed.run(self.clock)
-        self.rehearsed.note_times()
+        try:
+            np.copyto(self._copy, self.row)
+            self.rehearsed.run(self.clock)
+            self.rehearsed.note_times()
+        except Exception as error:  # whatever a driver of somebody else raises
+            self.rehearse_no_more()
+            send_report(warning=f"ticks are not rehearsed any more: {type(error).__name__}: {error}")
+
+    def rehearse_no_more(self) -> None:
+        """Wait for the ticks without rehearsing them."""
+        if isinstance(self.clock, RehearsingClock):
+            self.clock.rehearse_no_more()
 
     def _tick_on_copy(self) -> None:
         self._no_mail.take()
@@ -272,6 +282,8 @@ def run_loop(segment: Path, setup_file: Path) -> int:
             loop.open(setup.devices)
             signal.signal(signal.SIGTERM, loop.abandon)
             degradations = prepare(setup.scheduling)
+            if os.sched_getscheduler(0) != os.SCHED_FIFO:  # a process that computes more is sooner made to wait
+                loop.rehearse_no_more()
             os.set_blocking(1, False)  # a supervisor that does not read must not stop the loop
             memory.info.loop_pid = os.getpid()
             send_report(ready=True, degradations=[str(d) for d in degradations])

@@ -136,19 +136,19 @@ class RemoteDevice(Driver):
     def open(self) -> None:
         """Attach to the worker's memory. Raises SharedMemoryError if there is none."""
         memory = WorkerMemory.attach(self._path)
+        self._memory = memory
         self._use(memory, memory.commands)
         self.forget_confirmed()
 
     def _use(self, memory: WorkerMemory, commands: Ring) -> None:
-        self._memory, self._commands = memory, commands
+        self._samples, self._commands = memory.samples, commands
         self._row, self._command = np.zeros(memory.samples.width), np.zeros(commands.width)
         self._raw, self._times, self._values = self._row[memory.raw], self._row[memory.times], self._command[VALUES:]
         self._confirmed, self._confirmed_at = self._row[memory.confirmed], self._row[memory.confirmed_at]
 
     def read(self, values: Floats, ages: Floats) -> None:
         """The worker's last samples and their ages; NaN before the first."""
-        assert self._memory is not None
-        if self._memory.samples.latest(self._row) < 0:
+        if self._samples.latest(self._row) < 0:
             values[:], ages[:] = np.nan, np.inf
             return
         values[:] = self._raw
@@ -166,10 +166,11 @@ class RemoteDevice(Driver):
         self.command(values, time.monotonic())
 
     def stand_in(self) -> RemoteDevice:
-        """The same samples; commands go nowhere."""
+        """The same samples; commands go nowhere, and it has nothing to release."""
         assert self._memory is not None
         device = copy.copy(self)
         device.errors = self.errors.copy()
+        device._memory = None
         device._use(self._memory, private_ring(self._commands.width))
         return device
 

@@ -235,6 +235,8 @@ class Child:
             if "error" in message:
                 _log.error("%s: %s", self.name, message["error"])
                 self._complaint = self._complaint or str(message["error"])  # what follows is a consequence
+            elif "warning" in message:
+                _log.warning("%s: %s", self.name, message["warning"])
             elif "ready" in message:
                 self.ready.set_result(message)
             elif self._heard is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +15,17 @@ import pytest
 from service_harness import Panel, Server, talk
 
 from hilserver.compiler import compiled_program
-from hilserver.driver import Driver, PlantDriver
+from hilserver.driver import Driver, PlantDriver, StandInDriver
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime import clock as clock_module
 from hilserver.realtime.clock import RehearsingClock
 from hilserver.realtime.device import DeviceMemory
+from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import Loop
 from hilserver.realtime.rig_setup import SWITCH, make_setup
 from hilserver.realtime.setup import read_setup, write_setup
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Mode
@@ -178,7 +182,7 @@ class TimedClock(RehearsingClock):
     """In a time of its own: wake-ups are late, and rehearsals take, as long as the test wants."""
 
     def __init__(self, late_ns: Callable[[], int], takes_ns: Callable[[], int]) -> None:
-        self.now, self.rehearsals, self._late = 0, 0, late_ns
+        self.now, self.slept, self.rehearsals, self._late = 0, 0, 0, late_ns
         self._takes = takes_ns
         super().__init__(0.001, self._pass)
 
@@ -191,6 +195,7 @@ class TimedClock(RehearsingClock):
         return self.now
 
     def _slept(self, until_ns: int) -> bool:
+        self.slept += max(0, until_ns - self.now)
         self.now = max(self.now, until_ns) + self._late()
         return True
 
@@ -256,9 +261,81 @@ def test_it_stops_in_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clock.rehearsals > 0
 
 
-def test_one_long_rehearsal_does_not_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause of the machine of 0.7 ms within a rehearsal."""
-    pauses = iter([700_000])
-    clock = TimedClock(lambda: 0, lambda: next(pauses, 40_000))
-    waits(monkeypatch, clock, 2_000)
-    assert clock.rehearsals > 1_500
+@pytest.mark.parametrize("number", [1, 2], ids=["first", "repeated"])
+def test_one_long_rehearsal_does_not_end_them(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A pause of the machine of 0.7 ms within a rehearsal: soon there are as many per period as before."""
+    counts = [0]
+
+    def takes() -> int:
+        counts[-1] += 1
+        return 700_000 if (len(counts), counts[-1]) == (1_000, number) else 30_000
+
+    clock = TimedClock(lambda: 0, takes)
+    monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic_ns=clock.read))
+    clock.start()
+    for _ in range(2_000):
+        assert clock.wait()
+        counts.append(0)
+    assert np.mean(counts[900:999]) > 3.0
+    assert np.mean(counts[1_900:2_000]) > 0.7 * np.mean(counts[900:999])  # it wakes later by then
+
+
+def test_a_loop_with_long_ticks_still_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the kernel would stop it for 50 ms in each second, as any process with real-time priority that does
+    not sleep."""
+    clock = TimedClock(lambda: 0, lambda: 800_000)
+    monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic_ns=clock.read))
+    clock.start()
+    for _ in range(1_000):
+        assert clock.wait()
+        clock.now += 800_000
+    assert clock.slept > 0.09 * 1_000 * 1_000_000
+
+
+def test_after_the_last_rehearsal_it_wakes_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = TimedClock(lambda: 50_000, lambda: 40_000)
+    waits(monkeypatch, clock, 100)
+    clock.rehearse_no_more()
+    late, _ = waits(monkeypatch, clock, 100)
+    assert late[1:].min() > 49e-6
+
+
+def test_a_stand_in_that_fails_ends_the_rehearsals_only(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def read(self: StandInDriver, values: Floats, ages: Floats) -> None:
+        raise ZeroDivisionError("nobody expects this")
+
+    monkeypatch.setattr(PlantDriver, "stand_in", Driver.stand_in)
+    monkeypatch.setattr(StandInDriver, "read", read)
+    bench = Bench(rig, tmp_path / "loop")
+    try:
+        bench.loop.rehearse()
+        bench.step(np.full(bench.device.applied.start - 1, 3.0))
+        assert len(bench.rows()) == 1
+    finally:
+        bench.close()
+    assert json.loads(capfd.readouterr().out) == {
+        "warning": "ticks are not rehearsed any more: ZeroDivisionError: nobody expects this"
+    }
+
+
+def test_the_stand_in_of_a_slow_device_passes_nothing_to_its_worker(tmp_path: Path) -> None:
+    """It has the same samples."""
+    with closing(WorkerMemory.create(tmp_path / "worker", 1, 1)) as memory:
+        memory.samples.publish(np.arange(memory.samples.width, dtype=float))
+        path = str(tmp_path / "worker")
+        device = RemoteDevice(DeviceSetup("slow", "", {}, "", ("in",), ("out",), 0, (0,), 0, 0, path))
+        with closing(device):
+            device.open()
+            stand_in = device.stand_in()
+            stand_in.write(np.array([1.0]))
+            stand_in.make_safe()
+            stand_in.close()
+            assert memory.commands.published == 0
+            found, ages = np.zeros((2, 1)), np.zeros((2, 1))
+            device.read(found[0], ages[0])
+            stand_in.read(found[1], ages[1])
+            assert found.tolist() == [[1.0], [1.0]]
+            device.make_safe()
+            assert memory.commands.published == 1
