@@ -316,3 +316,15 @@ def test_a_run_in_turns_has_its_own_limit() -> None:
     slow, *others = in_turns([run(0.3), *(run(0.05) for _ in range(6))], 0.5)
     assert str(slow) == "aborted: 0.5 s of computing time had reached tick 2"
     assert others == ["done"] * 6
+
+
+def test_a_sequence_is_prepared_anew_for_a_rig_with_other_settings(tmp_path: Path) -> None:
+    """Other inputs could refuse its commands; values of circuits and sensors change nothing of what was prepared."""
+    (tmp_path / "sequence.toml").write_text(SEQUENCE)
+    rig = load_rig(CONFIG / "rigs/lift.toml")
+    values, prepared_once = RigValues(rig), PreparedSequence(load_sequence(tmp_path / "sequence.toml"), rig)
+    for key in ("machine.load.mass", "circuit.relief.opening_pressure", "sensors.p_A.delay", "machine.fluid.density"):
+        assert prepared_once.serves(values.changed({key: 1.01 * values.known[key].value + 1e-3})), key
+    for key in ("told.valves.A.f90", "told.channels.p_A.filter"):
+        assert not prepared_once.serves(values.changed({key: 1.01 * values.known[key].value + 1e-3})), key
+    assert not prepared_once.serves(load_rig(CONFIG / "rigs/demo.toml"))
