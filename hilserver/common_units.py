@@ -7,10 +7,11 @@ a conversion are multiplied in pint's order. (What is left to the rounding of th
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hilserver.unit_spellings import COMMON_UNITS
 
@@ -178,3 +179,26 @@ class CommonUnits:
         """The unit; KeyError for a word that is not among the common units."""
         powers_of(unit)
         return unit
+
+
+_IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "rad/s", "N*m*s")
+"""SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
+_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "rps"}
+
+
+def turns(amount: Any, unit: str) -> float:
+    """Factor between radians and revolutions, as pint counts both as 1: ``10 rad/s`` are 1.59 1/s.
+
+    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts. Raises ValueError
+    for an angular speed that may count either: ``1500 min⁻¹``.
+    """
+    if unit in _IN_TURNS:
+        return float((2.0 * math.pi) ** -_power(amount.to_root_units(), _ANGLES))
+    turns = _power(amount, _TURNS)
+    if unit == "rad/s" and not turns and not _power(amount.to_root_units(), _ANGLES):
+        raise ValueError("revolutions or radians? Write rpm or rad/s")
+    return float((2.0 * math.pi) ** turns) if unit in _IN_RADIANS else 1.0
+
+
+def _power(amount: Any, words: set[str]) -> float:
+    return sum(float(power) for word, power in amount.unit_items() if word in words)

@@ -178,6 +178,13 @@ def is_expression(value: object) -> bool:
     return isinstance(value, str) and value.startswith(MARK)
 
 
+def has_expressions(value: object) -> bool:
+    """Whether a value of a file, or one in it, is an expression."""
+    if isinstance(value, Mapping):
+        return any(map(has_expressions, value.values()))
+    return any(map(has_expressions, value)) if isinstance(value, list | tuple) else is_expression(value)
+
+
 def wrong_names(names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names that can't be used in an expression, each with the reason."""
     for name in names:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from hilserver.common_units import CommonUnits
+from hilserver.common_units import CommonUnits, turns
 from hilserver.errors import did_you_mean, shown
 from hilserver.unit_spellings import ABSOLUTE, COMMON_UNITS, plain_unit
 
@@ -139,6 +139,7 @@ def _compatible(units: CommonUnits, unit: str, wanted: str) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=1024)
 def _product_of_units(text: str) -> str | None:
     """A product of units as pint reads it: ``"cm3/min"`` -> ``"cm^3/min"``; None if it is something else."""
     unit = plain_unit(text)
@@ -154,6 +155,28 @@ def to_si(text: str, unit: str) -> float:
     >>> to_si("36 l/min", "m^3/s")
     0.0006
     """
+    number = _NUMBER.match(text)
+    factors = _factors(text[number.end() :], unit) if number is not None and len(text) <= _LONGEST else None
+    if number and factors and abs(value := float(number[1]) * factors[0] * factors[1]) <= LARGEST:
+        return round_trip(value)
+    return _converted(text, unit)
+
+
+@functools.lru_cache(maxsize=1024)
+def _factors(unit: str, si: str) -> tuple[float, float] | None:
+    """By what a number in a common unit is multiplied: to convert it, and for revolutions. None: it must be parsed."""
+    source, target = _product_of_units(unit), _product_of_units(si)
+    if source is None or target is None or not {*_WORD.findall(source), *_WORD.findall(target)} <= _COMMON_WORDS:
+        return None
+    try:
+        one = _common_units().Quantity(1.0, source)
+        return float(one.to(target or "dimensionless").magnitude), turns(one, si)
+    except (ValueError, KeyError, OverflowError):
+        return None
+
+
+def _converted(text: str, unit: str) -> float:
+    """The same for any unit, and with any problem."""
     si = _product_of_units(unit)
     if si is None:
         raise ValueError(f"{shown(unit)} is not a unit that can be converted to")
@@ -180,29 +203,6 @@ def difference_to_si(text: str, unit: str) -> float:
     return round_trip(amount - to_si(f"0 {text[number.end() :]}", unit))
 
 
-_IN_TURNS, _IN_RADIANS = ("1/s", "Hz", "s^-1", "m^3"), ("rad", "rad/s", "N*m*s")
-"""SI units of values that count revolutions (speeds, frequencies, displacements) and of those that count radians."""
-_ANGLES, _TURNS = {"rad", "radian"}, {"rev", "revolution", "rpm", "rps"}
-
-
-def _turns(amount: Any, unit: str) -> float:
-    """Factor between radians and revolutions, as pint counts both as 1: ``10 rad/s`` are 1.59 1/s.
-
-    Unlike that, ``1 rev`` as an angle is 6.28 rad. 1 where the value is written in what it counts. Raises ValueError
-    for an angular speed that may count either: ``1500 min⁻¹``.
-    """
-    if unit in _IN_TURNS:
-        return float((2.0 * math.pi) ** -_power(amount.to_root_units(), _ANGLES))
-    turns = _power(amount, _TURNS)
-    if unit == "rad/s" and not turns and not _power(amount.to_root_units(), _ANGLES):
-        raise ValueError("revolutions or radians? Write rpm or rad/s")
-    return float((2.0 * math.pi) ** turns) if unit in _IN_RADIANS else 1.0
-
-
-def _power(amount: Any, words: set[str]) -> float:
-    return sum(float(power) for word, power in amount.unit_items() if word in words)
-
-
 LARGEST = 1e20
 """Upper limit of all values, in SI units: larger ones could overflow in calculations and do not occur in hydraulics."""
 
@@ -215,7 +215,7 @@ def _magnitude(amount: Any, unit: str, text: object) -> float:
 def _exact(amount: Any, unit: str, text: object) -> float:
     """The value in SI units as converted; raises ValueError if it is too large."""
     try:
-        value = float(amount.to(unit or "dimensionless").magnitude) * _turns(amount, unit)
+        value = float(amount.to(unit or "dimensionless").magnitude) * turns(amount, unit)
     except OverflowError:
         value = math.inf
     except ValueError as error:

@@ -1,39 +1,45 @@
-"""Changes to a circuit's table: new values of a component or of parameters, or a component of another type."""
+"""Changes to a circuit's table: new values of a component or of parameters, or a component of another type.
+
+The result shares with the table all that is unchanged, which is known to be the same therefore (`read_variant`).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hilserver.circuit.datasheet import Path, with_value
 from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
-from hilserver.toml import copied
 
 PARAMETERS = "parameters"
 """Stands for the circuit's own parameters where a component is named."""
 
 
 def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the circuit's table with values of one component set; keys may be dotted (``nominal_flow.flow``).
+    """The circuit's table with values of one component set; keys may be dotted (``nominal_flow.flow``).
 
     ``component`` may also be a sub-circuit or a mechanism, whose values are its parameters, a component of a
     sub-circuit (``front.cylinder``), or ``parameters``: those of the circuit.
     """
-    changed = copied(source)
-    table, defaults = _values_of(changed, component)
-    for path, value in values.items():
-        first, _, rest = path.partition(".")
+    changed = dict(source)
+    place, defaults = _place_of_values(source, component)
+    for key, value in values.items():
+        first, _, rest = key.partition(".")
+        table = _table_at(changed, place)
         if defaults is not None and first not in defaults:
             text = f"there is no such parameter.{did_you_mean(first, defaults)}"
-            raise ConfigurationError([Problem(text, f"{component}.{path}")])
+            raise ConfigurationError([Problem(text, f"{component}.{key}")])
         if rest and defaults is not None and first not in table:
             text = (
                 f"give the whole parameter {first}: the circuit itself sets no value for it, so a part of it "
                 f"cannot be changed."
             )
-            raise ConfigurationError([Problem(text, f"{component}.{path}")])
-        _set(table, path, value, f"components.{component}.{path}")
+            raise ConfigurationError([Problem(text, f"{component}.{key}")])
+        path = key.split(".")
+        _require_tables(table, path[:-1], f"components.{component}.{key}")
+        changed = with_value(changed, (*place, *path), value)
     return changed
 
 
@@ -65,20 +71,25 @@ def change_text(before: Mapping[str, Any], after: Mapping[str, Any], most: int =
     return "; ".join([*found[:most], *more]) or "no value was changed"
 
 
-def _set(table: dict[str, Any], path: str, value: Any, key: str) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        inner = table.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise ConfigurationError([Problem(f"{parent} has no keys to set.", key)])
-        table = inner
-    table[last] = value
+def _table_at(table: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The table at a path; empty where there is none."""
+    for name in path:
+        table = table.get(name, {})
+    return table
+
+
+def _require_tables(table: Any, names: Sequence[str], key: str) -> None:
+    """Raise ConfigurationError if one of the tables in a table, one in the other, is a value."""
+    for name in names:
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise ConfigurationError([Problem(f"{name} has no keys to set.", key)])
 
 
 def with_component(source: Mapping[str, Any], component: str, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the circuit's table in which a component has another type; connections of the same name are kept."""
-    changed = copied(source)
-    level, name = _place(changed, component)
+    """The circuit's table in which a component has another type; connections of the same name are kept."""
+    place, name = _place(source, component)
+    level = _table_at(source, place)
     if name not in level.get("components", {}):
         text = "is not a component: only a component can be replaced by one of another type."
         raise ConfigurationError([Problem(f'"{component}" {text}', "component")])
@@ -87,42 +98,45 @@ def with_component(source: Mapping[str, Any], component: str, kind: str, values:
     ports = values.get("ports", {})
     if "ports" in old and isinstance(ports, Mapping):
         new["ports"] = {**old["ports"], **ports}
-    level["components"][name] = new
-    return changed
+    return with_value(source, (*place, "components", name), new)
 
 
 def component_table(source: Mapping[str, Any], component: str) -> dict[str, Any]:
     """The table of a component as written, in the circuit or in one of its sub-circuits. Raises ConfigurationError."""
-    level, name = _place(source, component)
-    table: dict[str, Any] = level["components"][name]
+    place, name = _place(source, component)
+    table: dict[str, Any] = _table_at(source, place)["components"][name]
     return table
 
 
-def _values_of(source: dict[str, Any], name: str) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
-    """The table whose values a change of this name sets; for parameters, all of them with their defaults."""
-    level, last = _place(source, name)
+def _place_of_values(source: Mapping[str, Any], name: str) -> tuple[Path, Mapping[str, Any] | None]:
+    """Where the values are that a change of this name sets; for parameters, all of them with their defaults."""
+    place, last = _place(source, name)
+    level = _table_at(source, place)
     component = level.get("components", {}).get(last)
     if component is not None and not is_subcircuit(component):
-        return component, None
-    part = component or level.get("mechanisms", {}).get(last)
+        return (*place, "components", last), None
+    kind, part = "components", component
+    if part is None:
+        kind, part = "mechanisms", level.get("mechanisms", {}).get(last)
     if part is not None:
-        return part.setdefault("parameters", {}), part["definition"].get("parameters", {})
-    return level["parameters"], dict(level["parameters"])
+        return (*place, kind, last, PARAMETERS), part["definition"].get("parameters", {})
+    return (PARAMETERS,), level["parameters"]
 
 
-def _place(source: Mapping[str, Any], name: str) -> tuple[Any, str]:
-    """The table of the circuit or sub-circuit that a part belongs to, and its name there."""
+def _place(source: Mapping[str, Any], name: str) -> tuple[Path, str]:
+    """The path to the circuit or sub-circuit that a part belongs to, and its name there."""
+    path: Path = ()
     level, rest = source, name
     while True:
         if any(rest in level.get(kind, {}) for kind in ("components", "mechanisms")):
-            return level, rest
+            return path, rest
         if rest == PARAMETERS and level is source and level.get("parameters"):
-            return level, rest
+            return path, rest
         first, dot, inner = rest.partition(".")
         part = level.get("components", {}).get(first)
         if not dot or not is_subcircuit(part):
             break
-        level, rest = part["definition"], inner
+        path, level, rest = (*path, "components", first, "definition"), part["definition"], inner
     text = f'the circuit has no component "{name}".' + did_you_mean(name, _names(source))
     raise ConfigurationError([Problem(text, "component")])
 

@@ -233,7 +233,8 @@ def _read_expanded(
     fluid = model(Fluid, raw.get("fluid", {}), "fluid")
     solver = model(Solver, raw.get("solver", {}), "solver")
     starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}
-    placed = [_place(name, value, library, file, problems) for name, value in _table(raw, "components", file, problems)]
+    components = _table(raw, "components", file, problems)
+    placed = [read_component(name, value, library, file, problems) for name, value in components]
     mechanisms = list(read_mechanisms(_table(raw, "mechanisms", file, problems), file, problems))
     if not raw.get("components") and not raw.get("mechanisms"):
         problems.append(Problem("a circuit needs at least one component.", "components", file))
@@ -256,7 +257,8 @@ def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem])
     return []
 
 
-def _place(name: str, value: object, library: Library, file: str, problems: list[Problem]) -> Placed | None:
+def read_component(name: str, value: object, library: Library, file: str, problems: list[Problem]) -> Placed | None:
+    """Validate the table of a component; None if it has problems, which are added to ``problems``."""
     key = f"components.{name}"
     if not isinstance(value, Mapping):
         problems.append(Problem(f"{shown(value)} is not a table.", key, file))
@@ -341,8 +343,8 @@ def wrong_connections(circuit: Circuit, file: str = "") -> Iterator[Problem]:
                 yield Problem(
                     f'signal "{node}" is also written by {writers[node]}.', f"components.{placed.name}.{port}", file
                 )
-    yield from _starts_outside_stroke(circuit, file)
     yield from _wrong_starts(circuit, used, file)
+    yield from impossible_starts(circuit, file)
 
 
 _STARTS_OF = {
@@ -355,7 +357,7 @@ _STARTS_OF = {
 
 
 def _wrong_starts(circuit: Circuit, used: Mapping[str, str], file: str) -> Iterator[Problem]:
-    """Initial values of nodes that don't exist or are of another kind, and pressures that no oil has."""
+    """Initial values of nodes that don't exist or are of another kind."""
     for name, start in circuit.starts.items():
         if name not in used:
             yield Problem("no component connects to this node." + did_you_mean(name, used), f"nodes.{name}", file)
@@ -364,15 +366,10 @@ def _wrong_starts(circuit: Circuit, used: Mapping[str, str], file: str) -> Itera
         for key in sorted(start.model_fields_set - set(allowed)):
             keys = " and ".join(allowed) or "no initial values"
             yield Problem(f"a {used[name]} node has {keys}.", f"nodes.{name}.{key}", file)
-        fluids = (circuit.fluid, *(placed.fluid for placed in circuit.placed if placed.fluid))
-        lowest = min(fluid.vapour_pressure for fluid in fluids)
-        if start.pressure < lowest:
-            text = f"{shown_value(start.pressure, 'Pa')} is below the vapour pressure of the oil, "
-            text += f"{shown_value(lowest, 'Pa')}."
-            yield Problem(text, f"nodes.{name}.pressure", file)
 
 
-def _starts_outside_stroke(circuit: Circuit, file: str) -> Iterator[Problem]:
+def impossible_starts(circuit: Circuit, file: str = "") -> Iterator[Problem]:
+    """Initial positions outside of strokes, and pressures that no oil has."""
     for placed in circuit.placed:
         for port, (low, high) in placed.component.positions().items():
             node = placed.ports[port]
@@ -381,6 +378,13 @@ def _starts_outside_stroke(circuit: Circuit, file: str) -> Iterator[Problem]:
                 stroke = f"{shown_value(low, 'm')} … {shown_value(high, 'm')}"
                 text = f"{shown_value(start.position, 'm')} is outside the stroke of {placed.name}, {stroke}."
                 yield Problem(text, f"nodes.{node}.position", file)
+    fluids = (circuit.fluid, *(placed.fluid for placed in circuit.placed if placed.fluid))
+    lowest = min(fluid.vapour_pressure for fluid in fluids)
+    for name, start in circuit.starts.items():
+        if start.pressure < lowest:
+            text = f"{shown_value(start.pressure, 'Pa')} is below the vapour pressure of the oil, "
+            text += f"{shown_value(lowest, 'Pa')}."
+            yield Problem(text, f"nodes.{name}.pressure", file)
 
 
 def _kind_of_port(component: Component, port: str) -> str:

@@ -89,6 +89,8 @@ class PackedCircuit:
 
     def carried_from(self, old: PackedCircuit) -> Integers:
         """For each value its index in ``old`` (same name, same kind), or -1: the values kept in a switch."""
+        if (self.values, self.kinds) == (old.values, old.kinds):
+            return np.array([-1 if kind == "constant" else k for k, kind in enumerate(self.kinds)], dtype=np.int64)
         places = {(name, kind): place for place, (name, kind) in enumerate(zip(old.values, old.kinds, strict=True))}
         carried = [
             places.get((name, kind), -1) if kind != "constant" else -1

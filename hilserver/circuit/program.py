@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,14 +90,6 @@ def _parameter(annotation: str, scope: Mapping[str, Any]) -> Parameter:
     return Record(found, tuple(fields.values()), many=name != annotation)
 
 
-class _Frames(NamedTuple):
-    """The frames of a tuple of records, which can't change, and their addresses."""
-
-    of: tuple[Any, ...]
-    frames: list[tuple[Integers, list[Any]]]
-    addresses: Integers
-
-
 class Function:
     """An entry point of a program, called with the arguments of the Python function from which it was compiled."""
 
@@ -105,7 +97,6 @@ class Function:
         self.name = name
         self.parameters = dict(parameters)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)  # releases Python's lock
-        self._records = _Frames((), [], np.empty(0, dtype=np.int64))
 
     def __call__(self, *arguments: Any) -> None:
         """Call it. Raises TypeError for an argument of the wrong type."""
@@ -113,12 +104,23 @@ class Function:
 
     def bound(self, *arguments: Any) -> Callable[[], None]:
         """The function with these arguments, for many calls: they are not examined in each call."""
+        self.require_number(arguments)
+        return self.at(*self._frame(self.parameters.items(), arguments), arguments)
+
+    def repeated(self) -> Repeated:
+        """The function for calls one after the other, mostly with the same arguments."""
+        return Repeated(self)
+
+    def require_number(self, arguments: Sequence[Any]) -> None:
+        """Raises TypeError if there are more or fewer arguments than the function has."""
         if len(arguments) != len(self.parameters):
             raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, got {len(arguments)}")
-        frame, kept = self._frame(self.parameters.items(), arguments)
+
+    def at(self, frame: Integers, *kept: Any) -> Callable[[], None]:
+        """The function with the arguments in a frame; ``kept``: what must live as long as it."""
         call, place, name = self._call, frame.ctypes.data, self.name
 
-        def run(_kept: Any = (frame, kept, arguments)) -> None:
+        def run(_kept: Any = (frame, kept)) -> None:
             if call(place):
                 raise HilserverError(f"the compiled function {name} failed")
 
@@ -129,10 +131,10 @@ class Function:
         cells: list[int] = []
         kept: list[Any] = []
         for (name, kind), argument in zip(parameters, arguments, strict=True):
-            self._add(name, kind, argument, cells, kept)
+            self.add(name, kind, argument, cells, kept)
         return np.array(cells, dtype=np.int64), kept
 
-    def _add(self, name: str, kind: Parameter, argument: Any, cells: list[int], kept: list[Any]) -> None:
+    def add(self, name: str, kind: Parameter, argument: Any, cells: list[int], kept: list[Any]) -> None:
         """Add the cells of an argument."""
         if isinstance(kind, Record):
             self._add_records(name, kind, argument, cells, kept)
@@ -162,15 +164,32 @@ class Function:
             raise TypeError(f"{self.name}: {name} must be {wanted}, is {_described(argument)}")
         if not kind.many:
             for field, one, value in zip(kind.type._fields, kind.fields, argument, strict=True):  # type: ignore[attr-defined]
-                self._add(f"{name}.{field}", one, value, cells, kept)
+                self.add(f"{name}.{field}", one, value, cells, kept)
             return
-        last = self._records
-        if argument is not last.of:  # as in most calls of a run
-            frames = [self._frame([(name, kind.one())], [value]) for value in argument]
-            addresses = np.array([frame.ctypes.data for frame, _ in frames], dtype=np.int64)
-            self._records = last = _Frames(argument, frames, addresses)
-        kept.append(last)
-        cells += (last.addresses.ctypes.data, len(last.frames))
+        frames = [self._frame([(name, kind.one())], [value]) for value in argument]
+        addresses = np.array([frame.ctypes.data for frame, _ in frames], dtype=np.int64)
+        kept += (frames, addresses)
+        cells += (addresses.ctypes.data, len(frames))
+
+
+class Repeated:
+    """A function for calls one after the other: an argument that is the same object as in the last is not examined."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._kinds = list(function.parameters.items())
+        self._last: list[tuple[Any, list[int], list[Any]]] = [(None, [], [])] * len(self._kinds)
+
+    def bound(self, *arguments: Any) -> Callable[[], None]:
+        """The function with these arguments. Raises TypeError for one of the wrong type."""
+        self._function.require_number(arguments)
+        for k, argument in enumerate(arguments):
+            if argument is not self._last[k][0]:
+                cells, kept = list[int](), list[Any]()
+                self._function.add(*self._kinds[k], argument, cells, kept)
+                self._last[k] = argument, cells, kept
+        frame = np.array([cell for _, cells, _ in self._last for cell in cells], dtype=np.int64)
+        return self._function.at(frame, list(self._last))
 
 
 def _described(argument: Any) -> str:

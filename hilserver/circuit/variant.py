@@ -6,15 +6,25 @@ Studies read thousands of such circuits, and a running server or a test sequence
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hilserver.circuit.library import Library
-from hilserver.circuit.model import Circuit, Placed, read_circuit, read_part, wrong_connections
+from hilserver.circuit.model import (
+    Circuit,
+    Placed,
+    impossible_starts,
+    read_circuit,
+    read_component,
+    read_part,
+)
 from hilserver.circuit.subcircuits import Expanded
-from hilserver.errors import ConfigurationError
+from hilserver.components.base import Fluid
+from hilserver.errors import ConfigurationError, Problem
+from hilserver.parameters import has_expressions
 from hilserver.toml import copied
 
 
@@ -23,12 +33,12 @@ def read_variant(
 ) -> Circuit:
     """The same as `read_circuit` gives, and the same errors; faster where little differs from ``before``.
 
-    ``before``: read with the same library, in the same folder.
+    ``before``: a whole circuit, read with the same library, in the same folder.
     """
     circuit = _like(before, raw, library, file, folder)
     if circuit is None:
         return read_circuit(raw, library, file, folder)
-    if problems := list(wrong_connections(circuit, file)):
+    if problems := list(impossible_starts(circuit, file)):  # its connections are those of ``before``
         raise ConfigurationError(problems)
     return circuit
 
@@ -39,10 +49,27 @@ def source_of_part(
     """The same as the source of `read_part`, and the same errors; ``before``: that of a part read before."""
     changed = changed_tables(before, raw)
     if changed and all(_ports(before["components"][name]) == _ports(table) for name, table in changed.items()):
+        fluid = Fluid.model_validate(before.get("fluid", {}))
+        if "library" not in raw and _read_alone(changed, library, file, fluid) is not None:
+            return _with_components(before, copied(changed))
         part = _read(_only(raw, changed), library, file, folder)
         if list(part.source["components"]) == list(changed):  # no sub-circuit
-            return _with_components(before, part.source)
+            return _with_components(before, part.source["components"])
     return read_part(raw, library, file, folder).source
+
+
+def with_tables(
+    before: Circuit, changed: Mapping[str, Mapping[str, Any]], library: Library, file: str = ""
+) -> Circuit | None:
+    """A circuit with other tables of some components, as `read_variant` gives it, its initial values not yet checked.
+
+    None if these tables are not all that has to be read for it, or something is wrong with one of them.
+    """
+    placed = _read_alone(changed, library, file, before.fluid)
+    if placed is None or not _are_in_place_of(before, placed):
+        return None
+    tables = copied(changed)
+    return _with_placed(before, placed, before.written, tables, Expanded({"components": tables}))
 
 
 def is_same(one: object, other: object) -> bool:
@@ -52,11 +79,13 @@ def is_same(one: object, other: object) -> bool:
 
 def changed_tables(before: Mapping[str, Any], raw: Mapping[str, Any]) -> dict[str, Any] | None:
     """The tables of components that differ between two circuits as written; None if anything else does."""
-    others, own = ({k: v for k, v in each.items() if k not in ("components", "library")} for each in (before, raw))
     old, new = before.get("components"), raw.get("components")
     if not isinstance(old, Mapping) or not isinstance(new, Mapping) or list(old) != list(new):
         return None
-    return {name: new[name] for name in new if not is_same(old[name], new[name])} if is_same(others, own) else None
+    others = (before.keys() | raw.keys()) - {"components", "library"}
+    if not all(key in before and key in raw and is_same(before[key], raw[key]) for key in others):
+        return None
+    return {name: new[name] for name in new if not is_same(old[name], new[name])}
 
 
 def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, folder: Path | None) -> Circuit | None:
@@ -64,21 +93,31 @@ def _like(before: Circuit, raw: Mapping[str, Any], library: Library, file: str, 
     changed = changed_tables(before.written, raw) if isinstance(raw, Mapping) else None
     if changed is None or any(place.file != file for place in before.origin.places.values()):
         return None  # sub-circuits have their contents now instead of files, which problems would name
-    written = {key: value for key, value in raw.items() if key != "library"}
+    written = {key: before.written[key] for key in raw if key != "library"}  # whoever has ``raw`` may change it
     if not changed:
-        return replace(before, written=copied(written), known={})
+        return replace(before, written=written, known={})
+    if "library" not in raw and (found := with_tables(before, changed, library, file)) is not None:
+        return found
     part = _read(_only(raw, changed), library, file, folder)
-    old = [_connections(placed) for placed in before.placed if _is_of(placed.name, changed)]
-    if part.starts or part.mechanisms or old != [_connections(placed) for placed in part.placed]:
+    if part.starts or part.mechanisms or not _are_in_place_of(before, part.placed, changed):
         return None  # of sub-circuits, or components of another type
-    new = {placed.name: placed for placed in part.placed}
+    tables = copied(changed) if _is_embedded(part, changed) else part.written["components"]
+    found = _with_placed(before, part.placed, written, tables, part.origin)
+    return replace(found, source=_with_components(before.source, part.source["components"]))
+
+
+def _with_placed(
+    before: Circuit, placed: Sequence[Placed], written: Mapping[str, Any], tables: Mapping[str, Any], origin: Expanded
+) -> Circuit:
+    """The circuit with these components, which have these tables as written, in the place of others."""
+    new = {each.name: each for each in placed}
     return replace(
         before,
-        placed=tuple(new.get(placed.name, placed) for placed in before.placed),
-        source=_with_components(before.source, part.source),
-        written=copied(written if _is_embedded(part, changed) else _with_components(written, part.written)),
+        placed=tuple(new.get(each.name, each) for each in before.placed),
+        source=_with_components(before.source, tables),
+        written=_with_components(written, tables),
         known={},
-        origin=_joined(before.origin, part.origin, changed),
+        origin=_joined(before.origin, origin, tables),
     )
 
 
@@ -108,6 +147,23 @@ def _read(raw: Mapping[str, Any], library: Library, file: str, folder: Path | No
     return found
 
 
+def _read_alone(components: Mapping[str, Any], library: Library, file: str, fluid: Fluid) -> Sequence[Placed] | None:
+    """These components of a circuit, as `read_part` gives them: each table is all that has to be read.
+
+    None if that is not so: they hold expressions, may name files, are sub-circuits, or something is wrong.
+    """
+    placed, problems = list[Placed](), list[Problem]()
+    for name, table in components.items():
+        kind = library.types.get(str(table.get("type"))) if isinstance(table, Mapping) else None
+        if kind is None or has_expressions(table) or kind.names_files():
+            return None
+        found = read_component(name, table, library, file, problems)
+        if found is None or problems or any(library.wrong_parameters(kind, partial(found.parameters, fluid))):
+            return None
+        placed.append(found)
+    return placed
+
+
 def _is_embedded(part: Circuit, raw: Mapping[str, Any]) -> bool:
     """Whether components, as they were given, named no files."""
     return is_same(part.written["components"], raw)
@@ -130,16 +186,23 @@ def _ports(table: object) -> object:
 
 
 def _connections(placed: Placed) -> object:
-    return placed.name, type(placed.component), list(placed.ports.items()), list(placed.signals)
+    return type(placed.component), list(placed.ports.items()), list(placed.signals)
 
 
-def _with_components(table: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    return {**table, "components": {**table["components"], **part["components"]}}
+def _are_in_place_of(before: Circuit, placed: Sequence[Placed], changed: Iterable[str] | None = None) -> bool:
+    """Whether components are connected like those that they replace; ``changed``: their names as written."""
+    new = {each.name: _connections(each) for each in placed}
+    names = new if changed is None else changed
+    return new == {each.name: _connections(each) for each in before.placed if _is_of(each.name, names)}
+
+
+def _with_components(table: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    return {**table, "components": {**table["components"], **components}}
 
 
 def _joined(before: Expanded, part: Expanded, changed: Iterable[str]) -> Expanded:
     """Where the parts of the circuit are written."""
     keys = [f"components.{name}" for name in changed]
     kept = {key: text for key, text in before.expressions.items() if not _is_of(key, keys)}
-    table = _with_components(before.table, part.table)
+    table = _with_components(before.table, part.table["components"])
     return Expanded(table, {**before.places, **part.places}, {**kept, **part.expressions})

@@ -156,7 +156,7 @@ SWITCH = "HILSERVER_CIRCUIT_CODE"
 
 
 @dataclass
-class _Use:
+class CircuitUse:
     """What a process knows of a circuit: its computing time so far; the address of its code, 0 for none.
 
     ``look_at``: the computing time at which it looks for the code next.
@@ -166,27 +166,35 @@ class _Use:
     address: int = 0
     look_at: float = 0.0
 
+    def index(self, packed: PackedCircuit) -> Indices:
+        """The index with which a program is to run the circuit: with its code, where there is any."""
+        if not self.address:
+            return packed.index
+        index = packed.index.copy()
+        index[CODE] = self.address
+        return index
 
-_uses: dict[tuple[str, str], _Use] = {}
+
+_uses: dict[tuple[str, str], CircuitUse] = {}
+
+
+def use_of(packed: PackedCircuit, program: Program) -> CircuitUse:
+    """The use of a circuit by a program that is about to run it. Its computing time is to be added to it."""
+    if os.environ.get(SWITCH) == "off":
+        return CircuitUse()
+    use = _uses.setdefault((_name(packed.index), program.fingerprint), CircuitUse())
+    if use.computed >= use.look_at:
+        use.look_at = PAYS_AFTER if use.look_at == 0.0 else inf
+        use.address = use.address or _found(packed.index, program, compile_it=use.look_at == inf)
+    return use
 
 
 @contextlib.contextmanager
 def running(packed: PackedCircuit, program: Program) -> Iterator[Indices]:
     """The index with which a program is to run a circuit in this context: with its code, where that exists or pays."""
-    if os.environ.get(SWITCH) == "off":
-        yield packed.index
-        return
-    use = _uses.setdefault((_name(packed.index), program.fingerprint), _Use())
-    if use.computed >= use.look_at:
-        use.look_at = PAYS_AFTER if use.look_at == 0.0 else inf
-        use.address = use.address or _found(packed.index, program, compile_it=use.look_at == inf)
-    index = packed.index
-    if use.address:
-        index = index.copy()
-        index[CODE] = use.address
-    begun = time.thread_time()
+    use, begun = use_of(packed, program), time.thread_time()
     try:
-        yield index
+        yield use.index(packed)
     finally:
         use.computed += time.thread_time() - begun
 

@@ -144,6 +144,11 @@ class Component(Datasheet):
         """
         return values
 
+    @classmethod
+    def names_files(cls) -> bool:
+        """Whether its datasheet values may name files."""
+        return cls.embed.__func__ is not Component.embed.__func__  # type: ignore[attr-defined]
+
     def positions(self) -> Mapping[str, tuple[float, float]]:
         """Mechanical ports with a limited position, m: an initial position must lie within."""
         return {}

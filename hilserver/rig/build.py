@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,7 @@ class Rig:
         """How often slow devices are read and written, 1/s, by name."""
         return {device.name: device.rate for device in self.devices if device.rate is not None}
 
-    @property
+    @cached_property
     def circuit_folder(self) -> Path:
         """The folder of the rig's circuit file, from which other circuits are switched in."""
         return (self.file.parent / self.settings.circuit).parent
@@ -324,6 +326,7 @@ def assemble(
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 
 
+@functools.lru_cache(maxsize=256)
 def beside(file: Path, name: object) -> str:
     """A file that is named in another one, as shown to the user."""
     return os.path.normpath(file.parent / name) if isinstance(name, str) and name else str(file)

@@ -61,6 +61,10 @@ CIRCUIT_SPACE = 256
 """Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
 
 
+MOST_PLANS = 16
+"""Plans whose row before the first tick is remembered: those of a study's variants differ in strategies, if at all."""
+
+
 @dataclass(frozen=True)
 class RowLayout:
     """Names of the row's fixed columns, and where its sections begin."""
@@ -122,6 +126,11 @@ class RowLayout:
         return {}
 
     @cached_property
+    def first_rows(self) -> dict[bytes, Floats]:
+        """The row before the first tick, without a circuit, by the plan's block: those that were asked for."""
+        return {}
+
+    @cached_property
     def ages(self) -> Integers:
         """Columns that are infinite before there is what they count from."""
         sections = ("age", "stale", "confirmed_age", "output_off")
@@ -145,23 +154,32 @@ class RowLayout:
 
 def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
+    known, key = layout.first_rows, plan.block.tobytes()  # a plan is its block
+    if (empty := known.get(key)) is None:
+        if len(known) >= MOST_PLANS:
+            known.clear()
+        known[key] = empty = _row_without_circuit(layout, plan)
+    row, start, first = empty.copy(), len(layout.names), int(packed.index[e.INITIAL])
+    row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
+    return row
+
+
+def _row_without_circuit(layout: RowLayout, plan: Plan) -> Floats:
     row = np.zeros(layout.width)
     row[layout.ages], row[list(layout.section("confirmed").values())] = np.inf, np.nan
     head, at = header(row), plan.layout[0]
     head.tick, head.circuit_version, head.cycle_time = -1, 1, -1.0
     for number, v in enumerate(plan.valve):
-        block = valve_state(plan, row, number)
+        block, safe = valve_state(plan, row, number), v.safe_value
         block.strategy = v.strategy_first
         block.fade = block.opening_filtered = block.supply = np.nan
-        block.command = block.demand = block.spool = v.safe_value
+        block.command = block.demand = block.spool = safe
         block.gain_PA = block.gain_AT = 1.0
-        block.output = raw_output(v.safe_value, v)
-        past_of_valve(plan.layout[0], row, number)[:] = v.safe_value
+        block.output = raw_output(safe, v)
+        past_of_valve(at, row, number)[:] = safe
     row[at.output : at.output + len(plan.output)] = plan.output["off"]
     for number in range(len(plan.cylinder)):
         cells_of(cylinder_state(plan, row, number))[:] = np.nan
-    start, first = at.circuit, int(packed.index[e.INITIAL])
-    row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
     row[at.input : at.input + len(plan.input)] = plan.input["initial"]
     for number, entry in enumerate(plan.input):
         trend(plan, row, number).last = entry.initial

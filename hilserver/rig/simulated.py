@@ -66,14 +66,11 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> 
     """
     one = {key: value for key, value in one.items() if key != DRAWING}  # places of half of the parts help nobody
     both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
-    fluid = other.get("fluid", {})
-    oil = {"fluid": fluid} if fluid != one.get("fluid", {}) else {}
     for name, table in other.get("components", {}).items():
         if name in both["components"]:
             problem = Problem("both circuits have a component of this name.", f"components.{name}", file)
             raise ConfigurationError([problem])
-        ports = {port: str(node).removeprefix(RIG) for port, node in table.get("ports", {}).items()}
-        both["components"][name] = {**oil, **table, "ports": ports}
+        both["components"][name] = joined_component(table, one, other)
     for node, start in other.get("nodes", {}).items():
         both["nodes"].setdefault(node.removeprefix(RIG), start)
     if mechanisms := [table["mechanisms"] for table in (one, other) if "mechanisms" in table]:
@@ -84,6 +81,14 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> 
     substeps = max(solver.get("substeps", Solver().substeps) for solver in solvers)
     both["solver"] = {**solvers[0], **solvers[1], "substeps": substeps}
     return both
+
+
+def joined_component(table: Mapping[str, Any], one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a component of ``other`` in the circuit of both, see `joined`."""
+    fluid = other.get("fluid", {})
+    oil = {"fluid": fluid} if fluid != one.get("fluid", {}) else {}
+    ports = {port: str(node).removeprefix(RIG) for port, node in table.get("ports", {}).items()}
+    return {**oil, **table, "ports": ports}
 
 
 def build_plant(
@@ -119,15 +124,12 @@ def build_plant(
     ]
     if problems:
         raise ConfigurationError(problems)
-    n, first = len(packed.values), int(packed.index[INITIAL])
-    values = np.zeros(len(packed.names))
-    values[:n] = packed.value[first : first + n]
     sensor, actuator = table_of(SensorRecord, sensors), table_of(ActuatorRecord, actuators)
     latest = int(actuator["delay"].max(initial=0))
     return PlantArrays(
         ix=packed.index,
         val=packed.value,
-        values=values,
+        values=_initial(packed),
         work=np.zeros(packed.work_size),
         sensor=np.asarray(sensor).view(np.float64),
         actuator=np.asarray(actuator).view(np.float64),
@@ -136,6 +138,20 @@ def build_plant(
         taken=np.zeros(1, dtype=np.int64),
         under_way=np.repeat(actuator["safe"][:, None], latest + 1, axis=1),
     )
+
+
+def on_circuit(plant: PlantArrays, packed: PackedCircuit) -> PlantArrays:
+    """A plant as it begins with another circuit, whose values have the same names."""
+    work = np.zeros(packed.work_size)
+    return plant._replace(ix=packed.index, val=packed.value, values=_initial(packed), work=work)
+
+
+def _initial(packed: PackedCircuit) -> Floats:
+    """The initial values of a circuit, then room for what its kernels record."""
+    n, first = len(packed.values), int(packed.index[INITIAL])
+    values = np.zeros(len(packed.names))
+    values[:n] = packed.value[first : first + n]
+    return values
 
 
 @lru_cache(maxsize=4)

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hilserver.circuit.variant import is_same, read_variant, source_of_part
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import Circuit, impossible_starts
+from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.circuit.variant import is_same, read_variant, source_of_part, with_tables
 from hilserver.errors import HilserverError
 from hilserver.rig.build import PLANT_FILES, Device, Rig, assemble, beside, driver_settings, plant_of, raw_slots
 from hilserver.rig.plan import build_plan
-from hilserver.rig.simulated import PlantCircuit, read_plant
+from hilserver.rig.simulated import PlantCircuit, joined_component, on_circuit, read_plant
 from hilserver.tick.plant import PlantArrays
 
 
@@ -60,6 +63,76 @@ def _variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:
     )
 
 
+Tables = Mapping[str, Mapping[str, Any]]
+"""Tables of components, by name."""
+
+
+def with_numbers(rig: Rig, device: str, changed: Mapping[str, Tables], settings: Mapping[str, Any]) -> Rig | None:
+    """The rig with other numbers of components, and other settings of devices, as `assemble_variant` assembles it.
+
+    ``changed``: tables of components, by circuit: ``circuit``, and ``machine`` and ``drive`` of this simulated device.
+    None if more than numbers in the packed circuits becomes different, or something is wrong.
+    """
+    if rig.halvings or rig.speed != 1.0:
+        return None
+    try:
+        circuit, packed = rig.circuit, rig.packed
+        if "circuit" in changed:
+            circuit = _circuit_with(circuit, changed["circuit"], rig.library, beside(rig.file, rig.settings.circuit))
+            packed = _packed_like(rig.packed, rig.pack(circuit, like=rig.packed))
+        plant = _plant_with(rig, device, changed)
+        devices = tuple(_devices(rig, settings))
+    except (HilserverError, _AnotherRigError):
+        return None
+    own, plants = rig.sources["devices"], {**rig.plant_circuits, device: plant}
+    tables = {key: _with_tables(own[device][key], changed.get(key, {})) for key in PLANT_FILES}
+    return replace(
+        rig,
+        settings=rig.settings.model_copy(update={"devices": settings}),
+        circuit=circuit,
+        devices=devices,
+        packed=packed,
+        sources={
+            **rig.sources,
+            "rig": {**rig.sources["rig"], "devices": settings},
+            "circuit": circuit.written,
+            "devices": {**own, device: tables},
+        },
+        first_plants={each.name: _arrays(rig, each, plants[each.name]) for each in devices if each.name in plants},
+        plant_circuits=plants,
+    )
+
+
+def _circuit_with(before: Circuit, tables: Tables, library: Library, file: str = "") -> Circuit:
+    circuit = with_tables(before, tables, library, file)
+    if circuit is None or any(impossible_starts(circuit)):
+        raise _AnotherRigError
+    return circuit
+
+
+def _packed_like(before: PackedCircuit, packed: PackedCircuit) -> PackedCircuit:
+    """A packed circuit that has the same values and kernels as the one before, which the row and the plan depend on."""
+    if packed.packing is None or before.packing is None or packed.packing.cells is not before.packing.cells:
+        raise _AnotherRigError
+    return packed
+
+
+def _plant_with(rig: Rig, device: str, changed: Mapping[str, Tables]) -> PlantCircuit:
+    """The circuit of a simulated device with other tables of machine and drive."""
+    before, (machine, drive) = rig.plant_circuits[device], (rig.sources["devices"][device][key] for key in PLANT_FILES)
+    tables = dict(changed.get("machine", {}))
+    tables |= {name: joined_component(table, machine, drive) for name, table in changed.get("drive", {}).items()}
+    if not tables:
+        return before
+    circuit = _circuit_with(before.circuit, tables, rig.library)
+    packed = pack(circuit, rig.library, accounts=rig.accounts, like=before.packed)
+    return PlantCircuit(circuit, _packed_like(before.packed, packed))
+
+
+def _with_tables(part: Mapping[str, Any], tables: Tables) -> Mapping[str, Any]:
+    return {**part, "components": {**part["components"], **tables}} if tables else part
+
+
 def _rest(sources: Mapping[str, Any]) -> dict[str, Any]:
     """The sources without circuits and without the settings of devices."""
     rig_file = {key: table for key, table in sources["rig"].items() if key != "devices"}
@@ -104,10 +177,15 @@ def _read(rig: Rig, name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCircuit, PlantArrays]:
     """A simulated device with these circuits."""
-    circuit, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
-    is_same = all(tables[key] == own[key] for key in PLANT_FILES)
-    if not is_same:
-        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts, before=circuit)
-    elif device in rig.devices:
-        return circuit, rig.first_plants[device.name]
-    return circuit, plant_of(device, circuit, 1.0 / rig.settings.loop.rate)
+    before, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
+    circuit = before
+    if any(tables[key] != own[key] for key in PLANT_FILES):
+        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts, before=before)
+    return circuit, _arrays(rig, device, circuit)
+
+
+def _arrays(rig: Rig, device: Device, circuit: PlantCircuit) -> PlantArrays:
+    """A simulated device with this circuit, as it begins."""
+    if device in rig.devices and circuit.packed.names == rig.plant_circuits[device.name].packed.names:
+        return on_circuit(rig.first_plants[device.name], circuit.packed)  # with the same sensors and actuators
+    return plant_of(device, circuit, 1.0 / rig.settings.loop.rate)

@@ -51,7 +51,7 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
         armed = names.get(int(command_in(computed.command).sequence))
         fired = reactions[0].find(computed.rows, {0: [armed]} if armed is not None else {})
         reacted.extend((float(header(computed.rows[row]).tick), event) for row, event in fired)
-        collected[0].add(computed.packed.names, computed.rows)
+        collected[0].add(computed.rows[:, collected[0].columns(computed.packed.names)])
 
     replayed = replay_log(log, watch=watch, trust=trust)
     if not collected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,39 +33,60 @@ class Collector:
     """
 
     def __init__(self, rig: Rig, sequence: TestSequence, also: Iterable[str] = (), only_required: bool = False) -> None:
-        self._columns = channel_columns(rig)
         required = (*(e.channel for e in sequence.settings.expect), *also)
+        columns = channel_columns(rig)
         if only_required:
-            self._columns = {name: at for name, at in self._columns.items() if name in ("tick", *required)}
-        self._circuit = dict.fromkeys(channel for channel in required if channel.startswith(CIRCUIT))
+            columns = {name: at for name, at in columns.items() if name in ("tick", *required)}
+        self._names = list(columns)
+        self._whole = {name for name, column in columns.items() if is_whole(column)}
+        self._places = [rig.layout.column(column) for column in columns.values()]
+        self._circuit = list(dict.fromkeys(channel for channel in required if channel.startswith(CIRCUIT)))
         self._first = len(rig.layout.names)
-        self._places = np.array([rig.layout.column(column) for column in self._columns.values()], dtype=np.int64)
-        self._whole = np.flatnonzero([is_whole(column) for column in self._columns.values()])
+        self._found: tuple[Sequence[str], list[int | None]] = (), [None] * len(self._circuit)
+        """The names of a circuit's values, and in which columns those are that are required."""
         self._parts: list[Floats] = []
         self._seen: set[str] = set()
-        self.units = channel_units(rig, self._circuit)
+        self.units = channel_units(rig, dict.fromkeys(self._circuit))
 
-    def add(self, names: Sequence[str], rows: Floats) -> None:
-        """Collect the required channels of these rows; ``names``: of the circuit's values in them."""
-        places = {f"{CIRCUIT}{name}": self._first + place for place, name in enumerate(names)}
-        part = np.full((len(rows), len(self._columns) + len(self._circuit)), np.nan)
-        part[:, : len(self._columns)] = rows[:, self._places]
-        part[:, self._whole] = as_whole(rows)[:, self._places[self._whole]]
-        for place, name in enumerate(self._circuit, len(self._columns)):
-            if name in places:
-                part[:, place] = rows[:, places[name]]
-        self._seen |= places.keys()
+    def emptied(self) -> Collector:
+        """One for the same channels that has collected nothing yet."""
+        found = copy.copy(self)
+        found._parts, found._seen = [], set()
+        return found
+
+    def columns(self, names: Sequence[str]) -> list[int]:
+        """The columns of the rows with the required channels; ``names``: of the circuit's values in them.
+
+        In place of those that the circuit does not have is any other.
+        """
+        if names != self._found[0]:
+            places = {f"{CIRCUIT}{name}": place for place, name in enumerate(names, self._first)}
+            self._found = names, [places.get(name) for name in self._circuit]
+        return [*self._places, *(place or 0 for place in self._found[1])]
+
+    def add(self, part: Floats) -> None:
+        """Collect the columns of some rows that were asked for last."""
+        part = part.copy()
+        for k, (name, place) in enumerate(zip(self._circuit, self._found[1], strict=True), len(self._places)):
+            if place is None:
+                part[:, k] = np.nan
+            else:
+                self._seen.add(name)
         self._parts.append(part)
 
     def recorded(self, first_tick: float, period: float) -> RecordedChannels:
         """The collected channels; time counts from ``first_tick``. Unknown names of the circuit are left out."""
-        table = np.concatenate(self._parts) if self._parts else np.empty((0, len(self._columns) + len(self._circuit)))
-        names = [*self._columns, *self._circuit]
-        table = table[table[:, names.index("tick")] >= first_tick]
-        channels = {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(names)}
-        time = (channels.pop("tick") - first_tick) * period
-        known = {name: values for name, values in channels.items() if name not in self._circuit or name in self._seen}
-        return RecordedChannels(time, known, self.units)
+        names = [*self._names, *self._circuit]
+        table = np.concatenate(self._parts).T.copy() if self._parts else np.empty((len(names), 0))
+        channels = {
+            name: as_whole(values).astype(np.float64) if name in self._whole else values
+            for name, values in zip(names, table, strict=True)
+            if name not in self._circuit or name in self._seen
+        }
+        tick = channels.pop("tick")
+        if not (wanted := tick >= first_tick).all():
+            tick, channels = tick[wanted], {name: values[wanted] for name, values in channels.items()}
+        return RecordedChannels((tick - first_tick) * period, channels, self.units)
 
 
 def check_inputs(sequence: TestSequence, ranges: Mapping[str, tuple[float, float]]) -> list[Problem]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,72 +13,118 @@ from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import CircuitCommand
-from hilserver.rig.build import Rig
+from hilserver.rig.build import Device, Rig
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
 from hilserver.sequences.room import missing_room
-from hilserver.service.loop_commands import refusal_text
+from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import channel_columns
-from hilserver.simulation.lockstep import ANY_MODE, LockstepRun, RowMemory
-from hilserver.simulation.pacing import TickPace
+from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
+from hilserver.simulation.rows import RowMemory
+from hilserver.simulation.steps import Steps, completed
 from hilserver.tick.codes import Mode, ResultCode
 from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
+from hilserver.tick.program import command_record
 from hilserver.tick.records import RecordTable, Struct
-from hilserver.tick.row import headers
+from hilserver.tick.row import COLUMN, as_whole
 
 R = TypeVar("R", bound=Struct)
-TimedActions = list[tuple[Action, float]]
-"""Actions, each with the time, s, when the next one is due."""
 TOGETHER = 4000
 """Ticks after which no further command is given in the same run."""
+LOOKED_AT = (COLUMN["result"], COLUMN["mode"])
+"""Columns of the rows that tell what has come of a command."""
 GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
 
-def simulate_sequence(
-    sequence: Sequence,
-    rig: Rig,
-    log: Path | None = None,
-    *,
-    also: Iterable[str] = (),
-    only_required: bool = False,
-    pace: TickPace | None = None,
-    memory: RowMemory | None = None,
-) -> SequenceResult:
+def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
-
-    ``also``, ``only_required``: what is collected, such as ``circuit.supply.p``, see `Collector`; ``pace``,
-    ``memory``: see `LockstepRun`.
 
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
-    began = time.perf_counter()
-    check_sequence(sequence, rig)
-    with LockstepRun(rig, log, pacing=pace) as run:
-        bench = _Bench(rig, run, Collector(rig, sequence, also, only_required), memory or RowMemory())
-        bench.get_ready()
-        play = Play(sequence)
-        ends = [*(action.at for action in sequence.actions[1:]), sequence.length + bench.dt]
-        todo = list(zip(sequence.actions, ends, strict=False))
-        while todo and not play.ended:
-            del todo[: bench.carry_out(todo, play)]
-        if not play.ended:
-            bench.run_until(sequence.length + bench.dt)
-        bench.note_reactions(play)
-        recorded = bench.collector.recorded(bench.first_tick, bench.dt)
-    where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
-    return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
+    return completed(PreparedSequence(sequence, rig).running(rig, log))
 
 
-@dataclass(frozen=True)
-class _Given:
+class PreparedSequence:
+    """A sequence with all that is the same on rigs that differ in their circuits and simulated devices only.
+
+    ``also``, ``only_required``: what is collected, such as ``circuit.supply.p``, see `Collector`.
+
+    Raises ConfigurationError if sequence and rig don't match.
+    """
+
+    def __init__(self, sequence: Sequence, rig: Rig, also: Iterable[str] = (), only_required: bool = False) -> None:
+        check_sequence(sequence, rig)
+        self.sequence, self._rig = sequence, rig
+        self.collector = Collector(rig, sequence, also, only_required)
+        self.channels = channel_columns(rig)
+        ends = (*(action.at for action in sequence.actions[1:]), sequence.length + 1.0 / rig.settings.loop.rate)
+        pairs = zip(sequence.actions, ends, strict=False)
+        self.actions = [_Timed(action, end, _record(rig, action)) for action, end in pairs]
+        self._unused = list[RowMemory]()
+
+    def serves(self, rig: Rig) -> bool:
+        """Whether a rig differs from that for which this was prepared in circuits and simulated devices only.
+
+        Everything here follows from the layout of the row, the settings, and the names of the devices' channels.
+        """
+        own, other = self._rig.settings, rig.settings
+        return (
+            rig.layout == self._rig.layout
+            and all(getattr(own, key) is getattr(other, key) for key in type(own).model_fields if key != "devices")
+            and list(map(_channels_of, rig.devices)) == list(map(_channels_of, self._rig.devices))
+        )
+
+    def running(self, rig: Rig, log: Path | None = None) -> Steps[SequenceResult]:
+        """Run it in steps on a rig that it `serves`; with ``log`` every tick is recorded there.
+
+        Raises HilserverError if the rig does not reach SAFE.
+        """
+        began, sequence = time.perf_counter(), self.sequence
+        memory = self._unused.pop() if self._unused else RowMemory()
+        with LockstepRun(rig, log) as run:
+            bench = _Bench(self, rig, run, memory)
+            bench.get_ready()
+            play, todo = Play(sequence), list(self.actions)
+            while todo and not play.ended:
+                done = yield from bench.carry_out(todo, play)
+                del todo[:done]
+            if not play.ended:
+                yield from bench.run_until(sequence.length + bench.dt)
+            bench.note_reactions(play)
+            recorded = bench.collector.recorded(bench.first_tick, bench.dt)
+        self._unused.append(memory)
+        where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
+        return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
+
+
+class _Timed(NamedTuple):
+    """An action, when the one after it is due, s, and of a value of an input the record of its command."""
+
+    action: Action
+    end: float
+    record: Floats | None
+
+
+def _record(rig: Rig, action: Action) -> Floats | None:
+    if not isinstance(action, InputValue):
+        return None
+    order = loop_command(rig, action.command)
+    return command_record(order.kind, order.first, order.second)
+
+
+def _channels_of(device: Device) -> object:
+    return device.name, device.is_simulated, device.inputs, device.outputs
+
+
+class _Given(NamedTuple):
     """A command given in a tick: the mode it needs; why it was refused beforehand; to which circuit it switches."""
 
     action: Step | InputValue
@@ -96,12 +141,12 @@ def _may_be_refused(action: Action) -> bool:
 class _Bench:
     """A rig run without a clock that executes the MQTT commands."""
 
-    def __init__(self, rig: Rig, run: LockstepRun, collector: Collector, memory: RowMemory) -> None:
-        self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
+    def __init__(self, prepared: PreparedSequence, rig: Rig, run: LockstepRun, memory: RowMemory) -> None:
+        self.rig, self.run, self.collector, self.dt = rig, run, prepared.collector.emptied(), run.dt
         self._memory = memory
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
-        self._tables = ReactionTable(rig, channel_columns(rig)), PlayoutTable(rig, channel_columns(rig))
+        self._tables = ReactionTable(rig, prepared.channels), PlayoutTable(rig, prepared.channels)
         self._noted = 0
         self._whole: dict[tuple[str, str, int], np.void] = {}
 
@@ -124,11 +169,16 @@ class _Bench:
                 return
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
-    def run_until(self, at: float) -> Floats:
-        """Run until the next tick is the one at ``at``; returns the rows, which are valid until the next call."""
-        rows = self.run.run(self._ticks(self.next_tick, at), memory=self._memory)
+    def run_until(self, at: float) -> Steps[Floats]:
+        """Run until the next tick is the one at ``at``; returns the columns `LOOKED_AT` of the rows.
+
+        They are valid until the next call.
+        """
+        columns = np.array([*LOOKED_AT, *self.collector.columns(self.run.packed.names)], dtype=np.int64)
+        ticks = self._ticks(self.next_tick, at)
+        rows = yield from self.run.running(ticks, memory=self._memory, columns=columns)
         if len(rows):
-            self.collector.add(self.run.packed.names, rows)
+            self.collector.add(rows[:, len(LOOKED_AT) :])
         return rows
 
     def note_reactions(self, play: Play) -> None:
@@ -141,13 +191,13 @@ class _Bench:
         """Number of ticks from the one of this number to the one at ``at``, s."""
         return max(round((at - tick * self.dt) / self.dt), 0)
 
-    def carry_out(self, todo: TimedActions, play: Play) -> int:
+    def carry_out(self, todo: list[_Timed], play: Play) -> Steps[int]:
         """Carry out the first of these actions when it is due; of commands, also those that can follow in the same run.
 
         Returns how many were carried out.
         """
-        action = todo[0][0]
-        self.run_until(action.at)
+        action = todo[0].action
+        yield from self.run_until(action.at)
         self.note_reactions(play)
         if play.skips(action):
             return 1
@@ -155,10 +205,10 @@ class _Bench:
             play.note_fault(action, self.now)
             self.fail(action)
         elif isinstance(action, Step) or action.command.input not in play.resting:
-            return self._give(todo, play)
+            return (yield from self._give(todo, play))
         return 1
 
-    def _give(self, todo: TimedActions, play: Play) -> int:
+    def _give(self, todo: list[_Timed], play: Play) -> Steps[int]:
         """Give the first of these commands, and those that can follow it, in one run.
 
         The run ends before a value of an input if the rig is not running any more, and with a command whose result is
@@ -166,26 +216,26 @@ class _Bench:
         """
         first = tick = self.next_tick
         given = list[_Given]()
-        for action, end in todo:
+        for action, end, record in todo:
             if given and (tick - first > TOGETHER or not self._can_follow(action, play)):
                 break
             assert not isinstance(action, Fault)
             tick += self._ticks(tick, action.at)
-            given.append(self._queued(action, tick, tick - first))
+            given.append(self._queued(action, record, tick, tick - first))
             tick = given[-1].tick + 1
             if given[-1].refusal and not _may_be_refused(action):
                 break
             tick += self._ticks(tick, max(tick * self.dt, end))
-        rows = self.run_until(tick * self.dt)
+        rows = yield from self.run_until(tick * self.dt)
         last = first + len(rows)
         taken = [each for each in given if each.tick < last]
-        results = headers(rows)["result"][[each.tick - first for each in taken]]
-        for each, result in zip(taken, results.tolist(), strict=True):
+        found = as_whole(rows)[[each.tick - first for each in taken], : len(LOOKED_AT)]
+        for each, (result, mode) in zip(taken, found.tolist(), strict=True):
             refusal = each.refusal
             if not refusal and result == ResultCode.DONE and isinstance(each.action, InputValue):
                 continue  # as most of them
             if not refusal and result != ResultCode.DONE:
-                refusal = refusal_text(each.action.command, each.needs, result, mode_of(rows[each.tick - first]))
+                refusal = refusal_text(each.action.command, each.needs, result, Mode(mode).name)
             self._note(each, refusal, play)
         return len(taken)
 
@@ -194,12 +244,15 @@ class _Bench:
         if self.run.samples or self.run.is_late:
             return False
         if isinstance(action, InputValue):
-            return action.command.input not in play.resting
+            return not play.resting or action.command.input not in play.resting
         needs_row = isinstance(action, Fault) or isinstance(action.command, CircuitCommand | RowCommand)
         return not needs_row and not play.sequence.reactions  # which may end the run
 
-    def _queued(self, action: Step | InputValue, tick: int, after: int) -> _Given:
+    def _queued(self, action: Step | InputValue, record: Floats | None, tick: int, after: int) -> _Given:
         """Queue a command for this tick, ``after`` so many ticks from now on; or the reason if it is refused."""
+        if record is not None:
+            self.run.give(record, after=after, mode=Mode.RUNNING if after else ANY_MODE, wanted=IF_DONE)
+            return _Given(action, tick, Mode.RUNNING.name)
         command, run, wanted = action.command, self.run, IF_REFUSED if _may_be_refused(action) else IF_DONE
         try:
             if isinstance(command, CircuitCommand):
@@ -211,11 +264,10 @@ class _Bench:
             return _Given(action, tick, refusal="; ".join(map(str, error.problems)))
         except HilserverError as error:
             return _Given(action, tick, refusal=str(error))
-        mode = Mode.RUNNING if isinstance(action, InputValue) and after else ANY_MODE
         for k, order in enumerate(orders, 1):
             run.command(
                 order.kind, order.first, order.second, *order.further,
-                about=order.about, after=after, mode=mode, wanted=wanted if k == len(orders) else GOES_ON,
+                about=order.about, after=after, wanted=wanted if k == len(orders) else GOES_ON,
             )  # fmt: skip
         return _Given(action, tick + len(orders) - 1, orders[0].needs)
 

@@ -84,9 +84,10 @@ def prepare_switch(
         raise ConfigurationError(with_lines(error.problems, rig.circuit_folder)) from None
     carried = new.carried_from(packed)
     new = with_start_values(rig, program, circuit, new, carried, row, change.steady)
-    if problems := oil_without_room(rig, new, carried, row):
+    present = present_values(rig, new, carried, row)
+    if problems := oil_without_room(new, carried, present):
         raise ConfigurationError(problems)
-    if reason := instability(rig, program, circuit, new, carried, row):
+    if reason := instability(rig, program, circuit, new, present):
         raise invalid("solver", reason)
     return PreparedSwitch(change, circuit, new, carried)
 
@@ -154,18 +155,18 @@ def with_start_values(
     new = replace(packed, value=value)
     if steady:
         kept = np.flatnonzero(carried[: packed.n_states] >= 0)
-        settled = Analysis(program, new, _present(rig, new, carried, row)).steady_state(held=kept)
+        settled = Analysis(program, new, present_values(rig, new, carried, row)).steady_state(held=kept)
         states = slice(0, packed.n_states)
         initial[states] = np.where(carried[states] >= 0, initial[states], settled[states])
     return new
 
 
-def oil_without_room(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> list[Problem]:
+def oil_without_room(packed: PackedCircuit, carried: Integers, present: Floats) -> list[Problem]:
     """The oil volumes that are carried over and exceed what the new circuit holds: their excess would be lost.
 
     A smaller accumulator is such a case, where the present one is filled beyond the capacity of the new one.
+    ``present``: the values of the circuit right after the switch.
     """
-    present = _present(rig, packed, carried, row)
     index, value, n = packed.index, packed.value, packed.n_states
     lower, upper = (value[int(start) : int(start) + n] for start in (index[e.LOWER], index[e.UPPER]))
     excess = np.maximum(lower - present[:n], present[:n] - upper)
@@ -180,15 +181,13 @@ def oil_without_room(rig: Rig, packed: PackedCircuit, carried: Integers, row: Fl
     return problems
 
 
-def instability(
-    rig: Rig, program: Program, circuit: Circuit, packed: PackedCircuit, carried: Integers, row: Floats
-) -> str | None:
+def instability(rig: Rig, program: Program, circuit: Circuit, packed: PackedCircuit, present: Floats) -> str | None:
     """Why the circuit's integrator is unstable or too coarse for it, in a sentence; None if it is suitable.
 
-    Checked in the present state, and 0.2 s after a step of all inputs to each end of their ranges.
+    Checked in the present state, with the values right after the switch, and 0.2 s after a step of all inputs to each
+    end of their ranges.
     """
     tick = 1.0 / rig.settings.loop.rate
-    present = _present(rig, packed, carried, row)
     recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
     index = packed.index.copy()
     index[e.INTEGRATOR] = e.Integrator.ROSENBROCK  # stable whatever the circuit's own integrator is
@@ -205,7 +204,7 @@ def instability(
     return unsuitable(program, circuit, packed, tick, states)
 
 
-def _present(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> Floats:
+def present_values(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> Floats:
     """The circuit's values right after the switch: carried over, read from the rig, or initial."""
     first, n = int(packed.index[e.INITIAL]), len(packed.values)
     values = packed.value[first : first + n].copy()

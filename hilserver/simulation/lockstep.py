@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import thread_time
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,10 +16,10 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
-from hilserver.compiler.circuit_code import running
+from hilserver.compiler.circuit_code import use_of
 from hilserver.driver import Driver
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import Event, LogHeader
 from hilserver.record.row_events import RowEvents, with_row_events
@@ -27,7 +28,9 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.pacing import TickPace
+from hilserver.simulation.rows import RowMemory, TrueValues
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
+from hilserver.simulation.steps import Steps, completed
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
 from hilserver.tick.codes import fault_text as text_of_fault
@@ -41,8 +44,11 @@ BLOCK = 10_000
 LOG_BATCH = 1000
 SEQUENCE = CommandRecord.names().index("sequence")
 """Cell of a command's number in its record."""
+_TICK = COLUMN["tick"]
 ANY_MODE = -1
 """In place of a mode: the command is given in whatever mode the rig is."""
+ALL_COLUMNS = np.empty(0, dtype=np.int64)
+"""In place of some columns of the rows."""
 SUPPLY_WITHIN = 1.0
 """s: a simulated pump builds up its pressure, and a sensor with a delay reads 0 at first."""
 
@@ -78,40 +84,6 @@ class _Player:
     ages: Floats
 
 
-class RowMemory:
-    """Memory for rows that is used again: to get new memory takes as long as many ticks."""
-
-    def __init__(self) -> None:
-        self._cells = np.empty(0)
-
-    def rows(self, ticks: int, width: int) -> Floats:
-        """Room for this number of rows."""
-        if ticks * width > len(self._cells):
-            self._cells = np.empty(ticks * width)
-        return self._cells[: ticks * width].reshape(ticks, width)
-
-
-class _Trace:
-    """The true values of a simulated device, float64[ticks, values], with room for those that are ``expected``."""
-
-    def __init__(self, width: int, expected: int) -> None:
-        self._rows, self._used = np.empty((expected, width)), 0
-
-    @property
-    def values(self) -> Floats:
-        """Those so far."""
-        return self._rows[: self._used]
-
-    def room_for(self, ticks: int) -> Floats:
-        """The rows of the next ticks, to be filled."""
-        first, self._used = self._used, self._used + ticks
-        if self._used > len(self._rows):
-            larger = np.empty((2 * self._used, self._rows.shape[1]))
-            larger[:first] = self._rows[:first]
-            self._rows = larger
-        return self._rows[first : self._used]
-
-
 class LockstepRun:
     """Runs a rig tick by tick, without waiting or as ``pacing`` says; ``row`` is its memory, as in the real-time loop.
 
@@ -135,12 +107,13 @@ class LockstepRun:
         self.program = program or compiled_program(rig.library)
         self.packed = rig.packed
         self.row = first_row(rig.layout, rig.plan, rig.packed)
+        self._whole = as_whole(self.row)
         for column in rig.layout.section("confirmed_age").values():
             self.row[column] = 0.0  # simulated and recorded devices have every command at once
         self.plants = rig.plants()
         self.samples: dict[str, TickSamples] = {}
         expected = self.ticks_per_cycle + round(SUPPLY_WITHIN / self.dt)
-        self._traces = {name: _Trace(len(p.values), expected) for name, p in self.plants.items()} if trace else None
+        self._traces = {name: TrueValues(len(p.values), expected) for name, p in self.plants.items()} if trace else None
         self.reacted: list[tuple[int, Event]] = []
         """The reactions that have fired so far: tick and event of the log."""
         self._reactions = RowEvents(rig.layout.names)
@@ -151,12 +124,15 @@ class LockstepRun:
         self._connect()
         self._untraced = tuple(each for _, each in self._attached)
         self._work = work_array(self.packed, rig.plan)
-        self._none = no_command()
+        self._none, self._kept = no_command(), ALL_COLUMNS
+        self._run = (self.program.run_bridged if self._attached else self.program.run_recorded).repeated()
         self._inputs = np.array(
             [COLUMN["tick"], COLUMN["missed"]] + [i for p in self._players for i in p.columns], dtype=np.int64
         )
         self._pacing = pacing
         self._writer = _writer(rig, log, run_header(rig, self.program.fingerprint, "lockstep")) if log else None
+        loop = rig.settings.loop  # nothing else is looked at in the rows than what is wanted of them
+        self._columns_suffice = bool(self._attached) and log is None and not (loop.reactions or loop.playouts)
 
     def _connect(self) -> None:
         """Simulated devices with their slots and columns, replay devices with their samples."""
@@ -191,7 +167,7 @@ class LockstepRun:
     @property
     def tick(self) -> int:
         """Number of the last tick; -1 before the first."""
-        return int(as_whole(self.row)[COLUMN["tick"]])
+        return int(self._whole[_TICK])
 
     @property
     def mode(self) -> str:
@@ -234,7 +210,19 @@ class LockstepRun:
         another mode, and those that wait are dropped. ``wanted``: likewise, it ends with it if the result is another
         one (`hilserver.tick.lockstep`: IF_DONE, IF_REFUSED).
         """
-        self._queue.append(_Command(self._record(kind, *arguments), self._ran + after, mode, wanted, about=about))
+        self.give(command_record(kind, *arguments), about=about, after=after, mode=mode, wanted=wanted)
+
+    def give(
+        self,
+        record: Floats,
+        *,
+        about: Mapping[str, Any] | None = None,
+        after: int = 0,
+        mode: int = ANY_MODE,
+        wanted: int = GOES_ON,
+    ) -> None:
+        """Queue a command as a record, which may be used again."""
+        self._queue.append(_Command(self._numbered(record), self._ran + after, mode, wanted, about=about))
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
@@ -253,7 +241,7 @@ class LockstepRun:
         waiting = [command.packed for command in self._queue if command.packed is not None]
         before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
         version = header(self.row).circuit_version + len(waiting) + 1
-        record = self._record(CommandKind.SWAP, version, float(new.names == before.names))
+        record = self._numbered(command_record(CommandKind.SWAP, version, float(new.names == before.names)))
         self._queue.append(_Command(record, wanted=wanted, circuit=circuit, packed=new))
 
     def miss(self, ticks: int) -> None:
@@ -265,9 +253,10 @@ class LockstepRun:
         """Whether the next tick is delayed."""
         return self._late > 0
 
-    def _record(self, kind: int, *arguments: float) -> Floats:
+    def _numbered(self, record: Floats) -> Floats:
+        """A copy of a command's record with the next number."""
         self._sequence += 1
-        record = command_record(kind, *arguments)
+        record = record.copy()
         as_whole(record)[SEQUENCE] = self._sequence
         return record
 
@@ -312,7 +301,7 @@ class LockstepRun:
         ticks = self.ticks_per_cycle if self.ticks_recorded is None else self.ticks_recorded - len(first)
         rows = np.empty((len(first) + max(ticks, 0), self.rig.layout.width))  # tens of megabytes: never copied
         rows[: len(first)] = first
-        self._run_into(rows[len(first) :])
+        completed(self._run_into(rows[len(first) :]))
         return rows
 
     def run(self, ticks: int, *, hold_commands: bool = False, memory: RowMemory | None = None) -> Floats:
@@ -320,10 +309,30 @@ class LockstepRun:
 
         With ``memory``, the rows are in it, and valid until it is used again.
         """
-        rows = (memory or RowMemory()).rows(ticks, self.rig.layout.width)
-        return rows[: self._run_into(rows, hold_commands=hold_commands)]
+        return completed(self.running(ticks, hold_commands=hold_commands, memory=memory))
 
-    def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> int:
+    def running(
+        self,
+        ticks: int,
+        *,
+        hold_commands: bool = False,
+        memory: RowMemory | None = None,
+        columns: Integers = ALL_COLUMNS,
+    ) -> Steps[Floats]:
+        """The same in steps: each call of compiled code is one, and all that Python does before it, or after it.
+
+        ``columns``: of the rows, those that are wanted.
+        """
+        alone = self._columns_suffice
+        rows = (memory or RowMemory()).rows(ticks, len(columns) if alone and len(columns) else self.rig.layout.width)
+        self._kept = columns if alone else ALL_COLUMNS
+        try:
+            count = yield from self._run_into(rows, hold_commands=hold_commands)
+        finally:
+            self._kept = ALL_COLUMNS
+        return rows[:count] if alone or not len(columns) else rows[:count, columns]
+
+    def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> Steps[int]:
         """Run as many ticks as there are rows, and fill these; returns how many were run, see `command`."""
         done, goes_on = 0, True
         while done < len(rows) and goes_on:
@@ -332,7 +341,10 @@ class LockstepRun:
                 most = min(most, self._pacing.due())
             given, count = ([], most) if hold_commands else self._next_commands(most)
             before = self.tick + self._late
-            self._block(rows[done : done + count], given)
+            run_block = self._block(rows[done : done + count], given)
+            yield self.tick
+            run_block()
+            yield self.tick
             ran = self.tick - before
             ended = bool(given) and given[-1][0] == ran - 1 and is_unwanted(self.row, given[-1][1].wanted)
             count, goes_on = ran, ran == count and not ended
@@ -342,7 +354,7 @@ class LockstepRun:
             if count == 0:
                 break
             block, events = rows[done : done + count], {k: events for k, _, events in given if k < count}
-            fired = self._reactions.find(block, events)
+            fired = self._reactions.find(block, events) if not len(self._kept) else []
             self.reacted += [(int(header(block[row]).tick), event) for row, event in fired]
             if self._pacing is not None:
                 self._pacing.computed(count, self.row)
@@ -381,18 +393,22 @@ class LockstepRun:
             return []
         return swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))
 
-    def _block(self, rows: Floats, commands: list[Given]) -> None:
-        """Run these ticks with these commands, or those up to a command that ends the run."""
-        given = self._given(len(rows))
-        block, value = self.rig.plan.block, self.packed.value
+    def _block(self, rows: Floats, commands: list[Given]) -> Callable[[], None]:
+        """What runs these ticks with these commands, or those up to a command that ends the run."""
+        given, devices = self._given(len(rows)), self._devices(len(rows))
         waiting = [(tick, each.mode, each.wanted, each.record) for tick, each, _ in commands]
         command = commands_at(waiting) if commands else self._none
-        with running(self.packed, self.program) as index:
-            arguments = (block, index, value, self.row, self._work, command, self._inputs, given)
-            if self._attached:
-                self.program.run_bridged(*arguments, self._devices(len(rows)), rows)
-            else:
-                self.program.run_recorded(*arguments, rows)
+
+        use, block, value = use_of(self.packed, self.program), self.rig.plan.block, self.packed.value
+        of_both = (block, use.index(self.packed), value, self.row, self._work, command, self._inputs, given)
+        call = self._run.bound(*of_both, *((devices, rows, self._kept) if self._attached else (rows,)))
+
+        def run() -> None:
+            begun = thread_time()
+            call()
+            use.computed += thread_time() - begun
+
+        return run
 
     def _devices(self, ticks: int) -> tuple[Attached, ...]:
         """The simulated devices, with room for their true values in these ticks, if they are traced."""

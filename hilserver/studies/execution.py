@@ -21,7 +21,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.own_calls import ending_own_calls
-from hilserver.studies.subject import Evaluate, StudySubject, reason_of
+from hilserver.studies.subject import Evaluate, EvaluateTogether, StudySubject, reason_of
 
 SPAWN = multiprocessing.get_context("spawn")
 BATCH = 50
@@ -86,19 +86,32 @@ def evaluating(subject: StudySubject, figures: int, workers: int = 0, patience: 
 
 
 def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patience: Patience = FOREVER) -> Evaluated:
-    """The figures of these variants, computed one after the other; ``first``: the number of the first.
+    """The figures of these variants, computed one after the other, or some together; ``first``: number of the first.
 
     ``patience``: with a run that hangs; it then ends this process.
     """
     found, failures, begun = np.full((len(values), figures), np.nan), dict[int, str](), perf_counter()
-    for k, row in enumerate(values):
-        _end_if_stuck(patience)
-        try:
-            found[k] = run(row)
-        except Exception as error:  # also in Python of the user's: one run must not end the others
-            failures[first + k] = reason_of(error)
+    together = run.most_together if isinstance(run, EvaluateTogether) else 1
+    for k in range(0, len(values), together):
+        rows = values[k : k + together]
+        _end_if_stuck((len(rows) * patience[0], len(rows) * patience[1]))
+        for number, each in enumerate(_evaluated(run, rows), k):
+            if isinstance(each, Exception):
+                failures[first + number] = reason_of(each)
+            else:
+                found[number] = each
     _end_if_stuck(FOREVER)
     return Evaluated(first, found, failures, perf_counter() - begun)
+
+
+def _evaluated(run: Evaluate, rows: Floats) -> list[Floats | Exception]:
+    """The figures of variants that are run together, or of one alone, or why one has none."""
+    if isinstance(run, EvaluateTogether):
+        return run.together(rows)
+    try:
+        return [run(row) for row in rows]
+    except Exception as error:  # also in Python of the user's: one run must not end the others
+        return [error]
 
 
 def patience_with(limit: float) -> Patience:

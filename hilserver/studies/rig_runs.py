@@ -1,8 +1,4 @@
-"""Runs of a simulated rig with other values, in lockstep, each reduced to figures: no file per run.
-
-Assembling a rig takes some milliseconds, its work cycle some tenths of a second: there is nothing to gain by writing
-values in place.
-"""
+"""Runs of a simulated rig with other values, in lockstep, each reduced to figures: no file per run."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ from hilserver.studies.subject import VariantFailedError, reason_of
 from hilserver.studies.sweep_figures import OVER_FREQUENCY, figure_over_frequency
 from hilserver.studies.varied_rig import CIRCUIT, RigValues
 from hilserver.tick.bridge.ladder import Strategy
-from hilserver.tick.plan import plan_on
+from hilserver.tick.plan import Plan, plan_on
 
 STRATEGY = "strategy"
 """The key of the strategy of all valves."""
@@ -81,6 +77,7 @@ class RunsOfRig(ABC):
     def __init__(self, subject: RigSubject) -> None:
         self.subject, self.values = subject, subject.values()
         self.program: Program = compiled_program(self.values.rig.library)
+        self._plans: dict[str, tuple[Plan, Plan]] = {}
         self.in_place = tuple(False for _ in subject.varied)
         self.without_effect: tuple[str, ...] = ()
         self._nominal = self.courses(self.values.rig, subject.strategy, np.inf)
@@ -109,6 +106,14 @@ class RunsOfRig(ABC):
             return self.values.changed(plain, chosen), strategy
         except Exception as error:
             raise VariantFailedError(f"impossible: {reason_of(error)}") from error
+
+    def with_strategy(self, rig: Rig, strategy: str) -> Rig:
+        """The rig with this strategy for all valves; empty: as it is."""
+        own, plan = self._plans.get(strategy, (None, rig.plan))
+        if own is not rig.plan:  # most variants have the same one
+            plan = with_strategy(rig, strategy).plan
+            self._plans[strategy] = rig.plan, plan
+        return replace(rig, plan=plan)
 
     @abstractmethod
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:

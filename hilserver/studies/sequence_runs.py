@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import thread_time
+from typing import TypeVar
 
 import numpy as np
 
 from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import PASSED
-from hilserver.sequences.model import Sequence
-from hilserver.sequences.simulated import simulate_sequence
-from hilserver.simulation.lockstep import RowMemory
+from hilserver.sequences.model import Sequence as TestSequence
+from hilserver.sequences.simulated import PreparedSequence
+from hilserver.simulation.steps import Steps
 from hilserver.studies.figures import PASSED as SHARE_PASSED
-from hilserver.studies.rig_runs import Course, RigSubject, RunsOfRig, with_strategy, within
+from hilserver.studies.rig_runs import Course, RigSubject, RunsOfRig
 from hilserver.studies.subject import VariantFailedError
 
+R = TypeVar("R")
 ALL = "all"
 """All verdicts, as a quantity."""
 
@@ -25,7 +30,7 @@ ALL = "all"
 class SequenceSubject(RigSubject):
     """A test sequence, read from its file, and the rig on which it runs, with its varied quantities."""
 
-    sequence: Sequence | None = None
+    sequence: TestSequence | None = None
 
     def prepare(self) -> RunsOfRig:
         """Loaded, and run once on the rig as it is described."""
@@ -38,22 +43,40 @@ class SequenceRuns(RunsOfRig):
     subject: SequenceSubject
 
     def __init__(self, subject: SequenceSubject) -> None:
-        self._memory = RowMemory()
+        self._prepared: PreparedSequence | None = None
         super().__init__(subject)
 
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:
         """What the figures are made of. Raises VariantFailedError if the rig does not get ready."""
-        assert self.subject.sequence is not None
-        wanted = [figure.quantity for figure in self.subject.figures if figure.reduction != SHARE_PASSED]
+        (found,) = in_turns([self._courses(rig, strategy)], limit)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def together(self, values: Floats) -> list[Floats | Exception]:
+        """The figures of some variants, or why one has none. They are run in turns, which changes nothing but the time.
+
+        What Python does for one variant between two runs of compiled code takes two to three times as long as for the
+        next one right after it: until then, code and data of the interpreter are not in the cache.
+        """
+        return in_turns([self._figures_of(row) for row in values], self.subject.limit)
+
+    @property
+    def most_together(self) -> int:
+        """How many variants are run in turns: more would hardly save any more time.
+
+        One alone where reactions and playouts are looked for in whole rows, for which others may have no memory.
+        """
+        loop = self.values.rig.settings.loop
+        return 1 if loop.reactions or loop.playouts else 16
+
+    def _figures_of(self, values: Floats) -> Steps[Floats]:
+        courses = yield from self._courses(*self.rig_of(values))
+        return self._figures(courses)
+
+    def _courses(self, rig: Rig, strategy: str) -> Steps[list[Course]]:
         try:
-            found = simulate_sequence(
-                self.subject.sequence,
-                with_strategy(rig, strategy),
-                also=wanted,
-                only_required=True,
-                pace=within(limit),
-                memory=self._memory,
-            )
+            found = yield from self._prepared_for(rig).running(self.with_strategy(rig, strategy))
         except HilserverError as error:
             raise VariantFailedError(str(error).removeprefix(f"{Path(rig.file)}: ").removesuffix(".")) from None
         courses = list[Course]()
@@ -67,3 +90,32 @@ class SequenceRuns(RunsOfRig):
                 raise VariantFailedError(f"has no channel {figure.quantity}")
             courses.append((found.recorded.time, found.recorded.channels[figure.quantity], None))
         return courses
+
+    def _prepared_for(self, rig: Rig) -> PreparedSequence:
+        """The sequence, prepared for rigs like this one; nearly always as for the one before."""
+        if self._prepared is None or not self._prepared.serves(rig):
+            assert self.subject.sequence is not None
+            wanted = [figure.quantity for figure in self.subject.figures if figure.reduction != SHARE_PASSED]
+            self._prepared = PreparedSequence(self.subject.sequence, rig, wanted, only_required=True)
+        return self._prepared
+
+
+def in_turns(runs: Sequence[Steps[R]], limit: float) -> list[R | Exception]:
+    """What comes of each of these runs, of which each makes a step in turn. ``limit``: s of computing time of each."""
+    found, spent, going = dict[int, R | Exception](), [0.0] * len(runs), list(range(len(runs)))
+    while going:
+        for k in tuple(going):
+            begun = thread_time()
+            try:
+                tick = next(runs[k])
+                spent[k] += thread_time() - begun
+                if spent[k] <= limit:
+                    continue
+                runs[k].close()
+                found[k] = VariantFailedError(f"aborted: {limit:g} s of computing time had reached tick {tick}")
+            except StopIteration as end:
+                found[k] = end.value
+            except Exception as error:
+                found[k] = error
+            going.remove(k)
+    return [found[k] for k in range(len(runs))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
@@ -28,6 +28,18 @@ def reason_of(error: Exception) -> str:
 
 Evaluate = Callable[[Floats], Floats]
 """The figures of a variant, from its values; raises VariantFailedError."""
+
+
+@runtime_checkable
+class EvaluateTogether(Protocol):
+    """An `Evaluate` that computes several variants in less time if it has them together, at most so many."""
+
+    @property
+    def most_together(self) -> int: ...
+
+    def together(self, values: Floats) -> list[Floats | Exception]:
+        """The figures of these variants, a row for each, as of each alone; or why one has none."""
+        ...
 
 
 class StudySubject(Protocol):

@@ -17,7 +17,7 @@ from hilserver.circuit.model import Circuit, read_part
 from hilserver.fidelity.changes import show
 from hilserver.fidelity.comparison import simulated_device
 from hilserver.rig.build import PLANT_FILES, Rig
-from hilserver.rig.variants import assemble_variant
+from hilserver.rig.variants import assemble_variant, with_numbers
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.quantities import Changeable, WrittenValue, changeable, expanded, short, toleranced_values
 from hilserver.studies.told_values import ToldValue, told_values, with_told
@@ -108,6 +108,8 @@ class RigValues:
         Raises ValueError or ConfigurationError if it can't have them.
         """
         chosen = chosen or {}
+        if not chosen and (found := self._in_place(values)) is not None:
+            return found
         tables = {part: self._table(part, values, chosen) for part in self.circuits}
         sources: Mapping[str, Any] = self._with_tables(tables)
         pairs = [(self.known[key], x) for key, x in values.items()]
@@ -119,6 +121,31 @@ class RigValues:
         states = {key: state for key, state in chosen.items() if key.startswith(f"{UNKNOWN}.")}
         sources = with_unknowns(sources, self.rig, self.device, unknown, states)
         return assemble_variant(self.rig, sources)
+
+    def _in_place(self, values: Mapping[str, float]) -> Rig | None:
+        """The same where values of components, sensors and actuators are other ones; None if it has to be assembled.
+
+        The tables of these components are read, and their numbers written into the packed circuits.
+        """
+        pairs = [(key.partition(".")[0], self.known[key], x) for key, x in values.items()]
+        rig = self._expanded if any(part == CIRCUIT for part, _, _ in pairs) else self.rig
+        own = {**rig.sources["devices"][self.device], CIRCUIT: rig.sources["circuit"]}
+        tables, sensors = dict[str, dict[str, Any]](), list[tuple[PartValue, float]]()
+        for part, each, x in pairs:
+            if isinstance(each, PartValue):
+                sensors.append((each, x))
+            elif isinstance(each, DatasheetParameter) and each.path[0] == "components":
+                changed, (_, name, *path) = tables.setdefault(part, {}), each.path
+                table = changed.get(name) or own[part]["components"][name]
+                changed[name] = with_value(table, tuple(path), _text(each, x))
+            else:
+                return None
+        return with_numbers(rig, self.device, tables, self._with_parts(sensors)["devices"])
+
+    @cached_property
+    def _expanded(self) -> Rig:
+        """The rig whose circuit is written without parameters and sub-circuits, as that of a variant is."""
+        return assemble_variant(self.rig, {**self.rig.sources, "circuit": self.rig.circuit.source})
 
     def _with_tables(self, tables: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
         """The sources with other tables of machine, drive and virtual circuit."""
@@ -138,11 +165,15 @@ class RigValues:
         known = [(each, x) for each, x in changes if isinstance(each, DatasheetParameter | WrittenValue)]
         if not components and not known:
             return None
-        file, library = str(self.file_of(part)), self.rig.library
+        file, library = self._files[part], self.rig.library
         if components:
             circuit = read_part(with_components(circuit, components), library, file)
         pairs = [(each, x) for each, x in known if has_value(circuit.source, each.path, library)]
         return table_with(circuit, pairs, library, file)
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        return {part: str(self.file_of(part)) for part in self.circuits}
 
     def _with_parts(self, changes: Sequence[tuple[PartValue, float]]) -> dict[str, Any]:
         """The rig file with other values of sensors and actuators."""

@@ -47,10 +47,11 @@ def attached_at(devices: tuple[Attached, ...], number: int) -> Attached:
 
 def run_bridged(
     block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers,
-    given: Matrix, devices: tuple[Attached, ...], rows: Matrix,
+    given: Matrix, devices: tuple[Attached, ...], rows: Matrix, kept: Integers,
 ) -> None:  # fmt: skip
     """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is stored in ``rows``.
 
+    Of a row, only the columns ``kept`` are stored, unless there are none.
     ``given[k, j]`` goes into column ``inputs[j]`` of tick k (including the tick's number). ``command`` is taken in the
     first tick, and others that wait behind it later, see `next_command`. During a missed tick the devices continue with
     their last command, and their sensors sample.
@@ -84,7 +85,7 @@ def run_bridged(
             move(device.plant, device.command, dt)
             if k < device.trace.shape[0]:
                 keep(device.plant.values, device.trace, k)
-        keep(row, rows, k)
+        keep_some(row, kept, rows, k)
         if is_unwanted(row, wanted):
             return
 
@@ -177,6 +178,14 @@ def keep(row: Floats, rows: Matrix, k: int) -> None:
     """Copy the row into line ``k`` of ``rows``, as many columns as that has."""
     for j in range(rows.shape[1]):
         rows[k, j] = row[j]
+
+
+def keep_some(row: Floats, columns: Integers, rows: Matrix, k: int) -> None:
+    """The same with these columns only, unless there are none."""
+    if columns.shape[0] == 0:
+        keep(row, rows, k)
+    for j in range(columns.shape[0]):
+        rows[k, j] = row[columns[j]]
 
 
 def clear(command: Floats) -> None:

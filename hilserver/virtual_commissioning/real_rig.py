@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -70,7 +72,10 @@ class StandInRun(LockstepRun):
         """The stand-in at the end of every tick so far."""
         return np.concatenate(self._true)
 
-    def _block(self, rows: Floats, commands: list[Given]) -> None:
+    def _block(self, rows: Floats, commands: list[Given]) -> Callable[[], None]:
+        return partial(self._run_ticks, rows, commands)
+
+    def _run_ticks(self, rows: Floats, commands: list[Given]) -> None:
         trace = np.empty((len(rows), len(self._plant.values)))
         due = {tick: each.record for tick, each, _ in commands}
         for k in range(len(rows)):

@@ -27,11 +27,12 @@ from hilserver.compiler.circuit_code import SWITCH
 from hilserver.simulation.circuit_run import read_circuit_file, read_cycle
 from hilserver.simulation.packed_run import solved_by
 from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject
-from hilserver.studies.execution import evaluate
+from hilserver.studies.execution import evaluate, evaluated_by
 from hilserver.studies.figures import read_figures
 from hilserver.studies.quantities import changeable
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import plan_of, prepared
+from hilserver.studies.subject import EvaluateTogether
 from hilserver.units import unit_of_value
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -84,25 +85,25 @@ def timed_calls() -> Iterator[list[float]]:
 
 
 def measure_study(file: Path) -> None:
-    """The least time of each of its runs outside compiled code, of three, and that within."""
+    """The least time of its runs outside compiled code, of three, and that within; of those that are run together."""
     os.environ[SWITCH] = "off"
     with timed_calls() as spent:
         study = load_study(file)
-        runs, values, outside, compiled = prepared(study), plan_of(study), list[float](), list[float]()
+        runs, values, outside, compiled = prepared(study), plan_of(study), 0.0, 0.0
         plain = [not each.choices for each in study.varied]
-        for row in values:
+        together = runs.most_together if isinstance(runs, EvaluateTogether) else 1
+        for first in range(0, len(values), together):
             found = []
             for k in range(3):  # other values each time, because what was read lately is known
+                rows = values[first : first + together] * np.where(plain, 1.0 + 1e-9 * k, 1.0)
                 spent.clear()
                 begun = thread_time()
-                runs(row * np.where(plain, 1.0 + 1e-9 * k, 1.0))
+                evaluated_by(runs, rows, 0, len(study.figures))
                 found.append((thread_time() - begun - sum(spent), sum(spent)))
-            least = min(found)
-            outside.append(least[0])
-            compiled.append(least[1])
-    share = sum(compiled) / (sum(outside) + sum(compiled))
-    total = 1e3 * (np.mean(outside) + np.mean(compiled))
-    print(f"{len(values)} runs: {total:.1f} ms, {1e3 * np.mean(outside):.2f} ms of it outside, {share:.1%} compiled")
+            outside, compiled = (total + least for total, least in zip((outside, compiled), min(found), strict=True))
+    total, n = outside + compiled, len(values)
+    times = f"{1e3 * total / n:.1f} ms, {1e3 * outside / n:.2f} ms of it outside"
+    print(f"{n} runs, {together} together: {times}, {compiled / total:.1%} compiled")
 
 
 def main() -> None:

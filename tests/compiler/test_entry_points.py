@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +63,13 @@ def test_a_compiled_function_computes_what_the_python_function_computes() -> Non
     np.testing.assert_array_equal(compiled, plain)
 
 
+class _Repeated:
+    """A Python function in the place of `Repeated`."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.bound = partial(partial, function)
+
+
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The Python functions from which the program was compiled, with the generated ``evaluate``."""
@@ -69,6 +77,8 @@ def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     generated = linking.import_generated(dispatch.generate(standard_library()), "plain", tmp_path)
     for name in dispatch.TABLES:
         monkeypatch.setattr(engine, name, vars(generated)[name])
+    for function in ENTRY_POINTS:
+        monkeypatch.setattr(function, "repeated", partial(_Repeated, function), raising=False)
     return SimpleNamespace(**{function.__name__: function for function in ENTRY_POINTS})
 
 
@@ -101,6 +111,33 @@ def test_a_bound_call_works_on_the_arrays_themselves() -> None:
         command[:] = value
         run()
         assert target.tolist() == [value] * 3
+
+
+def test_a_repeated_call_has_the_present_arguments() -> None:
+    """Those that are other objects than before, and the present contents of the others; wrong ones are refused."""
+    repeated, command, target = standard_program().through_play.repeated(), np.zeros(3), np.empty(3)
+
+    def run(*arguments: Any) -> None:
+        repeated.bound(*arguments)()
+
+    for value in (0.25, -0.5):
+        command[:] = value
+        run(command, 0.0, 0.0, target)
+        assert target.tolist() == [value] * 3
+        run(np.full(5, 2.0 * value), 0.0, 0.0, longer := np.empty(5))
+        assert longer.tolist() == [2.0 * value] * 5
+    wrong = np.zeros(3, np.int64)
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"^through_play: command must be"):
+            run(wrong, 0.0, 0.0, target)
+    with pytest.raises(TypeError, match="takes 4 arguments, got 3"):
+        run(command, 0.0, 0.0)
+    run(command, 0.0, 0.0, target)
+    with pytest.raises(TypeError, match=r"^through_play: command must be"):
+        run(wrong, 0.0, 0.0, target)
+    command[:] = 0.75
+    run(command, 0.0, 0.0, target)
+    assert target.tolist() == [0.75] * 3
 
 
 VALID: Mapping[Argument, Any] = {

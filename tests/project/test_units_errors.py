@@ -34,6 +34,32 @@ from hilserver.units import (
 # --- units -----------------------------------------------------------------------------------------------------------
 
 
+PAIRS = (
+    ("bar", "Pa"),
+    ("Bar", "Pa"),
+    ("l/min", "m^3/s"),
+    ("cm³/U", "m^3"),
+    ("min⁻¹", "1/s"),
+    ("rad/s", "1/s"),
+    ("rev", "rad"),
+    ("rpm", "rad/s"),
+    ("l/(min*bar)", "m^3/(s*Pa)"),
+    ("%", ""),
+    ("mm", "m"),
+    ("K", "K"),
+    ("degC", "K"),
+    ("psi", "Pa"),
+)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_factors_of_common_units_give_the_same_bits(pair: tuple[str, str]) -> None:
+    """As the conversion of the whole amount, of which they are known for the unit."""
+    for number in ("0", "1", "-0.3", "7.1e-5", "123456.789012345", "1e14"):
+        text = f"{number} {pair[0]}"
+        assert to_si(text, pair[1]).hex() == units._converted(text, pair[1]).hex()
+
+
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
     [

@@ -18,7 +18,7 @@ from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, load_rig
-from hilserver.service.switching import instability, with_start_values
+from hilserver.service.switching import instability, present_values, with_start_values
 from hilserver.simulation.lockstep import LockstepRun
 
 DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
@@ -111,5 +111,6 @@ def test_a_circuit_unstable_with_its_integrator_is_reported(machine: LockstepRun
         circuit = rig.read_circuit(source)
         packed = rig.pack(circuit)
         carried = packed.carried_from(rig.packed)
-        text = instability(rig, compiled_program(rig.library), circuit, packed, carried, machine.row)
+        present = present_values(rig, packed, carried, machine.row)
+        text = instability(rig, compiled_program(rig.library), circuit, packed, present)
         assert (text is not None and "supply.content" in text and "substeps" in text) == wrong

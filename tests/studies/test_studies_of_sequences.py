@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,17 @@ import pytest
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError
+from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.sequences import simulated
 from hilserver.sequences.model import load_sequence
-from hilserver.sequences.simulated import simulate_sequence
+from hilserver.sequences.simulated import PreparedSequence, simulate_sequence
 from hilserver.studies import varied_rig
 from hilserver.studies.execution import evaluate
+from hilserver.studies.sequence_runs import SequenceRuns, in_turns
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, is_worse_low, plan_of, prepared, repeat, run_study
+from hilserver.studies.varied_rig import RigValues
 
 CONFIG = Path(__file__).parents[2] / "config"
 BAR = 1e5
@@ -232,9 +236,23 @@ def test_a_variant_is_the_same_alone_in_any_order_and_in_any_process(
     assert len(set(found)) == len(values)
     assert np.frombuffer(found[0])[0] == 8.0 / 9.0  # as expected; the input is at rest after the stop
     assert [runs(row).tobytes() for row in values[::-1]] == found[::-1]
+    assert isinstance(runs, SequenceRuns)
+    assert [as_bytes(each) for each in runs.together(values[::-1])] == found[::-1]
     assert prepared(study)(values[3]).tobytes() == found[3]
     batches = evaluate(study.subject, values, len(study.figures), workers=2, batch=2)
     assert [row.tobytes() for each in batches for row in each.figures] == found
+
+    nothing_is_taken_over(monkeypatch)
+    assert [prepared(study)(row).tobytes() for row in values] == found
+
+
+def as_bytes(found: Floats | Exception) -> bytes:
+    """The figures of a variant; the reason if it has none."""
+    return found.tobytes() if isinstance(found, np.ndarray) else str(found).encode()
+
+
+def nothing_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rig is assembled, each circuit read and packed, each sequence prepared, and each command given alone."""
 
     def pack_anew(rig: Rig, circuit: Circuit, file: str = "", like: PackedCircuit | None = None) -> PackedCircuit:
         return pack(circuit, rig.library, rig.layout.bindings, rig.layout.ports, file, rig.accounts)
@@ -243,7 +261,70 @@ def test_a_variant_is_the_same_alone_in_any_order_and_in_any_process(
         return read_circuit(source, rig.library, file, rig.circuit_folder)
 
     monkeypatch.setattr(varied_rig, "assemble_variant", lambda rig, sources: assemble(sources, rig.file, rig.library))
+    monkeypatch.setattr(RigValues, "_in_place", lambda values, wanted: None)
     monkeypatch.setattr(Rig, "pack", pack_anew)
     monkeypatch.setattr(Rig, "read_circuit", read_anew)
+    monkeypatch.setattr(PreparedSequence, "serves", lambda sequence, rig: False)
     monkeypatch.setattr(simulated, "TOGETHER", -1)
-    assert [prepared(study)(row).tobytes() for row in values] == found
+
+
+SOME_FAIL = (
+    EVENTFUL_STUDY.replace("samples = 6", "samples = 10")
+    .replace(
+        '"machine.load.mass" = "± 20 %"', '"machine.load.mass" = { steps = ["400 kg", "-1 kg", "3000 kg", "800 kg"] }'
+    )
+    .replace("strategy = [", '"circuit.relief" = ["relief_valve", "static_relief_valve"]\nstrategy = [')
+)
+
+
+def test_variants_that_fail_or_have_other_types_change_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In turns, some with a mass that nothing has, some that trip, some with another relief valve: bit for bit."""
+    (tmp_path / "sequence.toml").write_text(EVENTFUL)
+    (tmp_path / "study.toml").write_text(SOME_FAIL)
+    study = load_study(tmp_path / "study.toml")
+    values, runs = plan_of(study), prepared(study)
+    assert isinstance(runs, SequenceRuns)
+    found = [as_bytes(each) for each in runs.together(values)]
+    failed = [text for text in found if text.startswith(b"impossible: ")]
+    assert 1 <= len(failed) <= 5
+    assert len(set(found)) == len(values) - len(failed) + len(set(failed))
+    assert [as_bytes(each) for each in runs.together(values[::-1])] == found[::-1]
+    batches = list(evaluate(study.subject, values, len(study.figures), batch=4))
+    reasons = {number: text for each in batches for number, text in each.failures.items()}
+    rows = [row for each in batches for row in each.figures]
+    assert [reasons[k].encode() if k in reasons else row.tobytes() for k, row in enumerate(rows)] == found
+    nothing_is_taken_over(monkeypatch)
+    for row, expected in zip(values, found, strict=True):
+        anew = prepared(study)
+        assert isinstance(anew, SequenceRuns)
+        assert [as_bytes(each) for each in anew.together(row[None])] == [expected]
+
+
+def test_a_run_in_turns_has_its_own_limit() -> None:
+    """Of computing time: the others are not aborted, and do not count."""
+
+    def run(seconds: float) -> Generator[int, None, str]:
+        for tick in range(1, 4):
+            end = thread_time() + seconds
+            while thread_time() < end:
+                pass
+            yield tick
+        return "done"
+
+    slow, *others = in_turns([run(0.3), *(run(0.05) for _ in range(6))], 0.5)
+    assert str(slow) == "aborted: 0.5 s of computing time had reached tick 2"
+    assert others == ["done"] * 6
+
+
+def test_a_sequence_is_prepared_anew_for_a_rig_with_other_settings(tmp_path: Path) -> None:
+    """Other inputs could refuse its commands; values of circuits and sensors change nothing of what was prepared."""
+    (tmp_path / "sequence.toml").write_text(SEQUENCE)
+    rig = load_rig(CONFIG / "rigs/lift.toml")
+    values, prepared_once = RigValues(rig), PreparedSequence(load_sequence(tmp_path / "sequence.toml"), rig)
+    for key in ("machine.load.mass", "circuit.relief.opening_pressure", "sensors.p_A.delay", "machine.fluid.density"):
+        assert prepared_once.serves(values.changed({key: 1.01 * values.known[key].value + 1e-3})), key
+    for key in ("told.valves.A.f90", "told.channels.p_A.filter"):
+        assert not prepared_once.serves(values.changed({key: 1.01 * values.known[key].value + 1e-3})), key
+    assert not prepared_once.serves(load_rig(CONFIG / "rigs/demo.toml"))

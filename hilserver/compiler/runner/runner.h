@@ -78,7 +78,7 @@ typedef int32_t Entry(int64_t *frame);
 /* The first arguments of `tick`, and all of `run_bridged`. */
 typedef struct {
     int64_t plan, n_plan, index, n_index, value, n_value, row, n_row, work, n_work, command, n_command;
-    int64_t inputs, n_inputs, given, n_given, given_width, devices, n_devices, rows, n_rows, row_width;
+    int64_t inputs, n_inputs, given, n_given, given_width, devices, n_devices, rows, n_rows, row_width, kept, n_kept;
 } Frame;
 
 struct LoopMemory;
