@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
-from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
+from hilserver.identify.many_residuals import minimum
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
@@ -304,16 +304,16 @@ class _Problem:
 
         start = np.clip([values[name] for name in self.parameters] / sizes, low, high)
         before = self.cost(at(start))
-        found = least_squares(
+        found, cost = minimum(
             lambda scaled: self.penalised(at(scaled)),
+            lambda scaled: self.penalised_jacobian(at(scaled)),
             start,
-            jac=lambda scaled: self.penalised_jacobian(at(scaled)),
-            bounds=(low, high),
-            ftol=tolerance / max(before, 1.0),
-            max_nfev=MAX_EVALUATIONS,
+            (low, high),
+            tolerance / max(before, 1.0),
+            MAX_EVALUATIONS,
         )
-        end = dict(zip(self.parameters, (found.x * sizes).tolist(), strict=True))
-        return {**values, **end}, before - 2.0 * float(found.cost)
+        end = dict(zip(self.parameters, (found * sizes).tolist(), strict=True))
+        return {**values, **end}, before - cost
 
     def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""
