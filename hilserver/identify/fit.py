@@ -285,8 +285,15 @@ class _Problem:
             h = STEP if p.value_in(values, name) + STEP * p.size <= p.upper else -STEP
             moving = p.slope or name
             moved = self.predict({**values, moving: values.get(moving, 0.0) + h * p.size})
-            columns.append(self.filtered([(b - a) / h for a, b in zip(moved, base, strict=True)]))
+            signals = zip(self.signals, moved, base, strict=True)
+            columns.append(np.concatenate([self._slope(signal, a, b, h) for signal, a, b in signals]))
         return np.array(columns).T
+
+    def _slope(self, signal: Signal, moved: Floats, base: Floats, h: float) -> Floats:
+        """The derivative of the filtered residual; 0 where the model predicts the same signal as before."""
+        if moved is base:
+            return np.zeros(len(base))
+        return self.whiteners[signal.name]((base - moved) / h, signal.used)
 
     def solved(self, values: Values, tolerance: float) -> tuple[dict[str, float], float]:
         """The parameters with the least sum of squares, within their bounds, and the reduction of this sum.

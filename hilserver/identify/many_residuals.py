@@ -1,8 +1,8 @@
 r"""Least squares with far more residuals than parameters, by SciPy's trust region method.
 
-In each iteration SciPy decomposes the Jacobian J, which takes longer than to calculate it where a recording has 100,000
-samples. But the method depends on J and the residuals r by :math:`J^T J`, :math:`J^T r` and :math:`|r|` alone. It is
-given a problem with the same: as many residuals as parameters and one more, of which only the last one is not 0,
+In each iteration SciPy decomposes the Jacobian J, a matrix with a row per sample. But the method depends on J and the
+residuals r by :math:`J^T J`, :math:`J^T r` and :math:`|r|` alone. It is given a problem with the same: as many
+residuals as parameters and one more, of which only the last one is not 0,
 
 .. math:: \tilde r = (0, \ldots, 0, -|r|)^T, \qquad \tilde J = W R, \qquad R^T R = J^T J, \quad R^T c = J^T r
 
