@@ -102,4 +102,4 @@ class DelayedLoop:
             away = max(-pole.real, 1e-4 * abs(pole)) * np.geomspace(0.01, 1e3, 40)
             around = np.concatenate([abs(pole) - away, abs(pole) + away])
             found.append(around[(around > LOWEST) & (around < HIGHEST)])
-        return np.unique(np.concatenate(found))
+        return np.sort(np.concatenate(found))
