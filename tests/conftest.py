@@ -99,8 +99,9 @@ mostly wait. All of the latter at once would disturb one another.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest modules first, then those with slow tests: one that begins late keeps the other workers waiting."""
     rank = {f"tests/{module}": number for number, module in enumerate(LONGEST)}
-    slow = {item.location[0] for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: rank.get(item.location[0], len(rank) + (item.location[0] not in slow)))
+    module_of = {item: item.nodeid.partition("::")[0] for item in items}  # item.location would look for its line
+    slow = {module for item, module in module_of.items() if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: rank.get(module_of[item], len(rank) + (module_of[item] not in slow)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

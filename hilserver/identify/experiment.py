@@ -12,8 +12,10 @@ with the same filter on both sides: no signal is differentiated to obtain a flow
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +48,11 @@ from hilserver.rig.build import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
 
+MOTION = ("frequency", "damping", "lag", "null", "hysteresis")
+VALVE = ("C_PA", "C_AT", "leakage", "gone_at", "overlap", *MOTION)
+"""Parameters of a valve: of the motion of its spool, and of its flow."""
+KEPT, PARTS_KEPT = 16, 8
+"""Predictions of a signal that are kept, and what they are made of: many parameters change one signal of several."""
 LAG_USEFUL = 0.7e-3
 """s: standard deviation with which a lag is still useful, beside the delay of sensors that no recording shows."""
 
@@ -90,11 +97,13 @@ class Experiment:
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
         self._channels = CorrectedChannels(recording, self.pressures())
-        self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
+        self._chamber_signals = functools.lru_cache(maxsize=PARTS_KEPT)(self._chamber_signals_now)
+        self._flow_laws = functools.lru_cache(maxsize=PARTS_KEPT)(self._flow_laws_now)
         self.signals = self._signals()
-        self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
-        self._openings = functools.lru_cache(maxsize=4)(self._openings_now)
-        self._shares = functools.lru_cache(maxsize=4)(self._shares_now)
+        self._follow = functools.lru_cache(maxsize=PARTS_KEPT)(self._follow_now)
+        self._openings = functools.lru_cache(maxsize=PARTS_KEPT)(self._openings_now)
+        self._shares = functools.lru_cache(maxsize=PARTS_KEPT)(self._shares_now)
+        self._predictions = [(names, _kept(prediction, names)) for names, prediction in self._predicting()]
 
     # --- signals -----------------------------------------------------------------------------------------------------
 
@@ -188,25 +197,40 @@ class Experiment:
         return Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)
 
     def predict(self, values: Values) -> list[Floats]:
-        """The model's prediction of the signals."""
-        predicted = []
-        key = self._motion_of(values)
-        edges = values.get("overlap", 0.0), values.get("gone_at", 0.1)
-        C = self.C_PA * np.array([values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)])
-        measured = self.measured(values)
+        """The model's prediction of the signals; of one that depends on the same values as before, the same array."""
+        return [predict(tuple(map(values.get, names))) for names, predict in self._predictions]
+
+    def _predicting(self) -> Iterator[tuple[tuple[str, ...], Callable[[Values], Floats]]]:
+        """Of each signal the names of the values on which it depends, and its prediction from them."""
         for number, chamber in enumerate(self.chambers):
-            volume = (C * self.dt) @ self._shares(number, key, self._key(values), *edges)
-            now, recorded = measured.chambers[number], self.signals[number].measured
-            volume += chamber.behind_restriction(volume, now, self._capacitance[number], values)
-            predicted.append(volume - chamber.into(now, values) + recorded)
-        way = np.ascontiguousarray(self._follow(key).way[:, 0])
+            own = (*chamber.parameters(), "piston_leakage", *self._errors_of(*self._pressures_of(chamber)))
+            yield (*VALVE, *own), functools.partial(self._predict_volume, number)
         if self.flow is not None:
-            flow = self._late(C @ shares_now(way, *measured.flow_laws, *edges), values.get("flow_delay", 0.0))
-            predicted.append(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0))
+            own = ("flow_gain", "flow_zero", "flow_delay", *self._errors_of(*self._pressures_of_flow()))
+            yield (*VALVE, *own), self._predict_flow
         if self.spool is not None:
-            spool = self._late(way, values.get("spool_delay", 0.0))
-            predicted.append(values["spool_gain"] * spool + values.get("spool_zero", 0.0))
-        return predicted
+            yield (*MOTION, "spool_gain", "spool_zero", "spool_delay"), self._predict_spool
+
+    def _predict_volume(self, number: int, values: Values) -> Floats:
+        chamber, now = self.chambers[number], self._chamber_of(number, values)
+        volume: Floats = (self.dt * self._coefficients(values)) @ self._shares(number, *self._keys(number, values))
+        volume += chamber.behind_restriction(volume, now, self._capacitance[number], values)
+        return volume - chamber.into(now, values) + self.signals[number].measured
+
+    def _predict_flow(self, values: Values) -> Floats:
+        U = np.ascontiguousarray(self.way(values).way[:, 0])
+        now = self._coefficients(values) @ shares_now(U, *self._flow_laws_of(values), *_edges(values))
+        flow = self._late(now, values.get("flow_delay", 0.0))
+        return np.asarray(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0), dtype=np.float64)
+
+    def _predict_spool(self, values: Values) -> Floats:
+        spool = self._late(self.way(values).way[:, 0], values.get("spool_delay", 0.0))
+        return np.asarray(values["spool_gain"] * spool + values.get("spool_zero", 0.0), dtype=np.float64)
+
+    def _coefficients(self, values: Values) -> Floats:
+        """Flow coefficients of the edges to the port and to the tank, and of the leakage."""
+        shares = values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)
+        return self.C_PA * np.array(shares)
 
     def way(self, values: Values) -> Spool:
         """The position of the spool."""
@@ -224,21 +248,31 @@ class Experiment:
     def _openings_now(self, turn: float, key: tuple[float, ...], overlap: float, gone_at: float) -> Floats:
         return mean_openings(self._follow(key), turn, overlap, gone_at)
 
+    def _keys(self, number: int, values: Values) -> tuple[Any, ...]:
+        """On what the shares of a chamber depend: the spool's motion, the errors of its sensors, the edges."""
+        return self._motion_of(values), self._key(self._pressures_of(self.chambers[number]), values), *_edges(values)
+
     def _shares_now(
-        self, number: int, key: tuple[float, ...], errors: tuple[float, ...], overlap: float, gone_at: float
+        self, number: int, motion: tuple[float, ...], errors: tuple[float, ...], overlap: float, gone_at: float
     ) -> Floats:
-        now = self._measured(errors).chambers[number]
-        return mean_shares(
-            self._openings(self.chambers[number].turn, key, overlap, gone_at), now.law_port, now.law_tank
-        )
+        now, turn = self._chamber_signals(number, errors), self.chambers[number].turn
+        return mean_shares(self._openings(turn, motion, overlap, gone_at), now.law_port, now.law_tank)
 
     # --- influences of the sensors ------------------------------------------------------------------------------------
 
     def pressures(self) -> list[str]:
         """The channels of pressures on which the flow of the valve depends."""
-        v, ports = self.settings, self.rig.settings.ports
         chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
-        return [*chambers, *([ports[v.port]] if self.flow else []), v.supply, v.tank]
+        return [*chambers, *(self._pressures_of_flow() if self.flow else self._supply())]
+
+    def _supply(self) -> list[str]:
+        return [self.settings.supply, self.settings.tank]
+
+    def _pressures_of(self, chamber: Chamber) -> list[str]:
+        return [name for name in (chamber.pressure, chamber.other) if name is not None] + self._supply()
+
+    def _pressures_of_flow(self) -> list[str]:
+        return [self.rig.settings.ports[self.settings.port], *self._supply()]
 
     def _influencing(self) -> dict[str, Parameter]:
         """Errors of the sensors of pressures."""
@@ -246,22 +280,51 @@ class Experiment:
             return {}
         return sensor_influences(self.rig, self.dt, self.pressures())
 
-    def _key(self, values: Values) -> tuple[float, ...]:
-        return tuple(values.get(name, 0.0) for name in self._errors)
+    def _errors_of(self, *pressures: str) -> list[str]:
+        """The errors of these sensors among the parameters, and what a fit adds to them."""
+        return [name for name in self._errors if name.endswith(tuple(f" {pressure}" for pressure in pressures))]
+
+    def _key(self, pressures: Iterable[str], values: Values) -> tuple[float, ...]:
+        return tuple(values.get(name, 0.0) for name in self._errors_of(*pressures))
 
     def measured(self, values: Values) -> MeasuredValve:
         """What the recording shows, less these errors of its sensors."""
-        return self._measured(self._key(values))
-
-    def _measured_now(self, errors: tuple[float, ...]) -> MeasuredValve:
-        channels = self._channels.less(dict(zip(self._errors, errors, strict=True)))
-        chambers = zip(self.chambers, self._capacitance, strict=True)
-        port = self.rig.settings.ports[self.settings.port]
         empty = np.empty(0)
         return MeasuredValve(
-            chambers=[chamber.signals(channels, C) for chamber, C in chambers],
-            flow_laws=laws(self.settings, port, channels) if self.flow is not None else (empty, empty),
+            chambers=[self._chamber_of(number, values) for number in range(len(self.chambers))],
+            flow_laws=self._flow_laws_of(values) if self.flow is not None else (empty, empty),
         )
+
+    def _chamber_of(self, number: int, values: Values) -> ChamberSignals:
+        return self._chamber_signals(number, self._key(self._pressures_of(self.chambers[number]), values))
+
+    def _chamber_signals_now(self, number: int, errors: tuple[float, ...]) -> ChamberSignals:
+        chamber = self.chambers[number]
+        return chamber.signals(self._corrected(self._pressures_of(chamber), errors), self._capacitance[number])
+
+    def _flow_laws_of(self, values: Values) -> tuple[Floats, Floats]:
+        return self._flow_laws(self._key(self._pressures_of_flow(), values))
+
+    def _flow_laws_now(self, errors: tuple[float, ...]) -> tuple[Floats, Floats]:
+        port, *supply = self._pressures_of_flow()
+        return laws(self.settings, port, self._corrected([port, *supply], errors))
+
+    def _corrected(self, pressures: Sequence[str], errors: tuple[float, ...]) -> Mapping[str, Floats]:
+        """The channels, these pressures without errors of their sensors."""
+        return self._channels.less(dict(zip(self._errors_of(*pressures), errors, strict=True)))
 
     def _late(self, signal: Floats, delay: float) -> Floats:
         return ahead(signal, -delay / self.dt) if delay != 0.0 else signal
+
+
+def _edges(values: Values) -> tuple[float, float]:
+    return values.get("overlap", 0.0), values.get("gone_at", 0.1)
+
+
+def _kept(predict: Callable[[Values], Floats], names: Sequence[str]) -> Callable[[tuple[float | None, ...]], Floats]:
+    """The prediction as a function of the values with these names, which keeps the last ones; None: there is none."""
+
+    def predicted(key: tuple[float | None, ...]) -> Floats:
+        return predict({name: value for name, value in zip(names, key, strict=True) if value is not None})
+
+    return functools.lru_cache(maxsize=KEPT)(predicted)

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
-from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
+from hilserver.identify.many_residuals import minimum
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
@@ -285,8 +285,15 @@ class _Problem:
             h = STEP if p.value_in(values, name) + STEP * p.size <= p.upper else -STEP
             moving = p.slope or name
             moved = self.predict({**values, moving: values.get(moving, 0.0) + h * p.size})
-            columns.append(self.filtered([(b - a) / h for a, b in zip(moved, base, strict=True)]))
+            signals = zip(self.signals, moved, base, strict=True)
+            columns.append(np.concatenate([self._slope(signal, a, b, h) for signal, a, b in signals]))
         return np.array(columns).T
+
+    def _slope(self, signal: Signal, moved: Floats, base: Floats, h: float) -> Floats:
+        """The derivative of the filtered residual; 0 where the model predicts the same signal as before."""
+        if moved is base:
+            return np.zeros(len(base))
+        return self.whiteners[signal.name]((base - moved) / h, signal.used)
 
     def solved(self, values: Values, tolerance: float) -> tuple[dict[str, float], float]:
         """The parameters with the least sum of squares, within their bounds, and the reduction of this sum.
@@ -304,16 +311,16 @@ class _Problem:
 
         start = np.clip([values[name] for name in self.parameters] / sizes, low, high)
         before = self.cost(at(start))
-        found = least_squares(
+        found, cost = minimum(
             lambda scaled: self.penalised(at(scaled)),
+            lambda scaled: self.penalised_jacobian(at(scaled)),
             start,
-            jac=lambda scaled: self.penalised_jacobian(at(scaled)),
-            bounds=(low, high),
-            ftol=tolerance / max(before, 1.0),
-            max_nfev=MAX_EVALUATIONS,
+            (low, high),
+            tolerance / max(before, 1.0),
+            MAX_EVALUATIONS,
         )
-        end = dict(zip(self.parameters, (found.x * sizes).tolist(), strict=True))
-        return {**values, **end}, before - 2.0 * float(found.cost)
+        end = dict(zip(self.parameters, (found * sizes).tolist(), strict=True))
+        return {**values, **end}, before - cost
 
     def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""

@@ -37,10 +37,13 @@ class DelayedLoop:
     driven: tuple[int, ...]
 
     def eigenvalues(self, omega: Floats) -> Complexes:
-        """Eigenvalues of the loop without its delay, the largest first: complex[len(omega), ports]."""
+        """Eigenvalues of the loop without its delay, the largest first: complex[len(omega), driven ports].
+
+        In the order of its factors in which the product is the smaller matrix; its other eigenvalues are 0.
+        """
         Z, Y = self.Z.response(omega), self.Y.response(omega)
-        delayed = self.R @ (Y - self.K)[:, list(self.driven)]
-        found = np.linalg.eigvals(np.linalg.solve(np.eye(len(self.K)) - Z @ self.K, Z @ delayed))
+        driven = np.linalg.solve(np.eye(len(self.K)) - Z @ self.K, Z @ self.R)
+        found = np.linalg.eigvals((Y - self.K)[:, list(self.driven)] @ driven)
         order = np.argsort(-np.abs(found), axis=1)
         ordered: Complexes = np.take_along_axis(found.astype(complex), order, axis=1)
         return ordered
@@ -58,6 +61,8 @@ class DelayedLoop:
         omega = self._frequencies()
         larger = np.abs(self.eigenvalues(omega)) > 1.0
         before, which = np.nonzero(larger[:-1] != larger[1:])
+        if not len(which):
+            return
         at = self._crossed(omega[before], omega[before + 1], which)
         found = self.eigenvalues(at)[np.arange(len(at)), which]
         for frequency, eigenvalue in zip(at.tolist(), found.tolist(), strict=True):
@@ -66,8 +71,9 @@ class DelayedLoop:
     def _crossed(self, low: Floats, high: Floats, which: Integers) -> Floats:
         """The frequencies between ``low`` and ``high`` at which these eigenvalues have the magnitude 1, all at once.
 
-        By regula falsi on the logarithm of the magnitude, of which the end that stays is halved (the Illinois
-        algorithm). (Not by SciPy, whose solvers take 40 MB and 0.4 s to load.)
+        By regula falsi on the logarithm of the magnitude; where the same end stays twice, its value is halved (the
+        Illinois algorithm: Dowell & Jarratt, BIT 11 (1971) 168). (Not by SciPy, whose solvers take 40 MB and 0.4 s to
+        load.)
         """
         everyone = np.arange(len(low))
 
@@ -75,17 +81,17 @@ class DelayedLoop:
             found: Floats = np.log(np.maximum(np.abs(self.eigenvalues(omega))[everyone, which], _TINY))
             return found
 
-        at_low, at_high, before = size(low), size(high), low
+        at_low, at_high, before, side = size(low), size(high), low, np.zeros(len(low))
         for _ in range(ITERATIONS):
             between = (low * at_high - high * at_low) / (at_high - at_low)
             found = size(between)
             if np.all(np.abs(between - before) <= PRECISION * between):
                 return between
-            beyond = np.sign(found) == np.sign(at_low)
-            at_high = np.where(beyond, 0.5 * at_high, found)
-            at_low = np.where(beyond, found, 0.5 * at_low)
-            low, high = np.where(beyond, between, low), np.where(beyond, high, between)
-            before = between
+            now = np.where(np.sign(found) == np.sign(at_low), 1.0, -1.0)  # the lower end moves, or the upper one
+            share = np.where(now == side, 0.5, 1.0)
+            at_low, at_high = np.where(now > 0.0, (found, share * at_high), (share * at_low, found))
+            low, high = np.where(now > 0.0, (between, high), (low, between))
+            before, side = between, now
         return before
 
     def _frequencies(self) -> Floats:
@@ -96,4 +102,4 @@ class DelayedLoop:
             away = max(-pole.real, 1e-4 * abs(pole)) * np.geomspace(0.01, 1e3, 40)
             around = np.concatenate([abs(pole) - away, abs(pole) + away])
             found.append(around[(around > LOWEST) & (around < HIGHEST)])
-        return np.unique(np.concatenate(found))
+        return np.sort(np.concatenate(found))

@@ -362,7 +362,7 @@ class TelemetryReader:
         versions, start = headers(rows)["circuit_version"], len(self.rig.layout.names)
         newest = self._circuits.get(int(versions[-1]))
         found = {name: np.full(len(rows), np.nan) for name in (newest.names if newest is not None else ())}
-        for version in np.unique(versions):
+        for version in set(versions.tolist()):
             circuit, here = self._circuits.get(int(version)), versions == version
             for place, name in enumerate(circuit.names if circuit is not None else ()):
                 if name in found:

@@ -55,7 +55,12 @@ from hilserver.units import Quantity
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = generate.pages()
+
+
+@cache
+def pages() -> dict[str, str]:
+    """The generated pages. (Not when the tests are collected, which each of pytest's workers does.)"""
+    return generate.pages()
 
 
 def section(page: str, heading: str) -> str:
@@ -72,7 +77,7 @@ def site() -> dict[str, str]:
     written = {
         path.relative_to(DOCS).as_posix(): generate.to_reference(path.read_text()) for path in DOCS.rglob("*.md")
     }
-    return {**written, **generate.repository_pages(), **PAGES}
+    return {**written, **generate.repository_pages(), **pages()}
 
 
 def without_code(markdown: str) -> str:
@@ -110,7 +115,7 @@ def commands() -> Iterator[tuple[str, ...]]:
 def test_every_option_of_a_command_is_on_its_page(command: tuple[str, ...]) -> None:
     options = set(re.findall(r"(?<=[\s,])--?[a-z][\w-]*", said_by_help(*command).partition("Options")[2]))
     heading = f"{'#' * (len(command) + 1)} `hilserver {' '.join(command)}`"
-    there = section(PAGES["reference/commands.md"], heading)
+    there = section(pages()["reference/commands.md"], heading)
     missing = {option for option in options if f"`{option}`" not in there}
     assert missing <= {"-h", "--help"}
 
@@ -174,7 +179,7 @@ def test_the_page_of_every_component_names_its_tests() -> None:
 
 def test_every_variable_of_the_environment_is_on_the_page() -> None:
     """Those that stand in the source where the environment is read."""
-    there = section(PAGES["reference/commands.md"], "## Environment")
+    there = section(pages()["reference/commands.md"], "## Environment")
     found = {*OF_SERVICE_MANAGER, LEVEL_VARIABLE, SWITCH}
     for file in (*ROOT.glob("hilserver/**/*.py"), *ROOT.glob("drivers/**/*.py")):
         for near in re.findall(r"(?:environ|getenv|envvar)\b(?:.*\n){2}", file.read_text()):
@@ -184,7 +189,7 @@ def test_every_variable_of_the_environment_is_on_the_page() -> None:
 
 
 def test_exit_codes_of_every_command_are_explained() -> None:
-    there = section(PAGES["reference/commands.md"], "## Exit codes")
+    there = section(pages()["reference/commands.md"], "## Exit codes")
     found = {file.stem for file in ROOT.glob("hilserver/cli/*.py") if "Exit(" in file.read_text()}
     assert {"replay", "test", "doctor"} <= found
     assert {name for name in found if f"`hilserver {name}`" not in there} == set()
@@ -194,7 +199,7 @@ def test_every_target_of_make_is_on_the_page() -> None:
     said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
     targets = re.findall(r"^(make [a-z-]+) ", said, re.M)
     assert {"make demo", "make panel", "make install"} <= set(targets)
-    there = section(PAGES["reference/commands.md"], "## make")
+    there = section(pages()["reference/commands.md"], "## make")
     assert [target for target in targets if f"`{target}`" not in there] == []
 
 
@@ -210,7 +215,7 @@ def test_targets_of_make_on_pages_exist() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_on_the_mqtt_page(name: str) -> None:
-    page = PAGES["reference/mqtt.md"]
+    page = pages()["reference/mqtt.md"]
     there = section(page, f"### `command/{name}`")
     assert f"`hil/<rig>/command/{name}`" in there
     for key in COMMANDS[name].model_fields:
@@ -218,7 +223,7 @@ def test_every_command_is_on_the_mqtt_page(name: str) -> None:
 
 
 def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
-    page = PAGES["reference/mqtt.md"]
+    page = pages()["reference/mqtt.md"]
     for topic in Topics("<rig>").published:
         assert f"| `{topic}` |" in page
     for topic, schema in description.schemas().items():
@@ -230,7 +235,7 @@ def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
 
 
 def test_every_key_of_a_message_is_described() -> None:
-    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The login file")[0], re.M)
+    assert not re.findall(r"^\| `.*\|\s*\|$", pages()["reference/mqtt.md"].partition("## The login file")[0], re.M)
 
 
 # --- configuration files ---------------------------------------------------------------------------------------------
@@ -270,7 +275,7 @@ FILES: list[tuple[str, type[BaseModel]]] = [
 
 @pytest.mark.parametrize(("page", "model"), FILES, ids=lambda part: getattr(part, "__name__", part))
 def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -> None:
-    text = PAGES[f"reference/{page}.md"]
+    text = pages()[f"reference/{page}.md"]
     for owner in models_in(model):
         for key in owner.model_fields:
             assert re.search(rf"^\| `([\w.<>]+\.)?{key}` \|", text, re.M), f"{owner.__name__}.{key}"
@@ -279,7 +284,7 @@ def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -
 def test_every_key_of_a_file_has_its_form_and_its_meaning() -> None:
     """No empty cell in the columns key, example, default and meaning."""
     for page in sorted({f"reference/{name}.md" for name, _ in FILES} - {"reference/mqtt.md"}):
-        rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", PAGES[page], re.M)
+        rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", pages()[page], re.M)
         assert rows
         for key, kind, _, _, text in rows:
             assert kind.strip(), f"{page}: {key}: how is it written?"
@@ -331,8 +336,8 @@ def test_examples_are_accepted_beside_the_other_keys(model: type[BaseModel], com
 
 @pytest.mark.parametrize("kind", standard_library().types)
 def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
-    page = without_code(PAGES[f"reference/components/{kind}.md"])
-    assert f"({kind}.md) | `{kind}` |" in PAGES["reference/components/index.md"]
+    page = without_code(pages()[f"reference/components/{kind}.md"])
+    assert f"({kind}.md) | `{kind}` |" in pages()["reference/components/index.md"]
     assert re.findall(r"^#+ ", page, re.M).count("# ") == 1
     headings = re.findall(r"^## .*$", page, re.M)
     assert len(set(headings)) == len(headings)

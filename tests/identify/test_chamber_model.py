@@ -52,6 +52,24 @@ def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording])
         assert wrong < 0.02 * float(np.linalg.norm(column)) + 1e-6, name
 
 
+@pytest.mark.parametrize(("name", "valve"), [("lift", "A"), ("demo", "main")])
+def test_a_kept_prediction_is_that_of_the_same_values(name: str, valve: str) -> None:
+    """Each signal depends on no other value than those it is kept by: each parameter is changed in turn."""
+    rig = changed_rig(name, 101)
+    recording = recorded_sequence(rig, [valve], 4.0, 0.6)
+    experiment = Experiment(rig, recording, valve)
+    values = {n: p.start for n, p in experiment.parameters(True).items()} | {"leakage": 0.01, "overlap": 0.02}
+    base = experiment.predict(values)
+    kept = 0
+    for parameter, p in experiment.parameters(True).items():
+        for moving in filter(None, (parameter, p.slope)):
+            changed = values | {moving: values.get(moving, 0.0) + 0.1 * p.size}
+            found, anew = experiment.predict(changed), Experiment(rig, recording, valve).predict(changed)
+            assert all(map(np.array_equal, found, anew)), moving
+            kept += sum(a is b for a, b in zip(found, base, strict=True))
+    assert kept > 5 or len(base) == 1
+
+
 @pytest.mark.slow
 def test_sensors_that_are_all_later_make_the_valve_later_and_change_nothing_else(
     recorded: tuple[Rig, Recording],

@@ -63,6 +63,20 @@ def delay_of_a_damper(C: float, A: float, m: float, G: float) -> float:
     return pi / (2.0 * omega)
 
 
+@pytest.mark.parametrize("driven", [(1,), (0, 2), (0, 1, 2)])
+def test_eigenvalues_are_those_of_the_whole_loop(driven: tuple[int, ...]) -> None:
+    """(1 - Z·K)^-1·Z·R·(Y - K_d) with a row per port, of which the smaller product has all that are not 0."""
+    rng, n, states = np.random.default_rng(3), 3, 5
+    Z, Y = (linear(*(rng.standard_normal(size) for size in sizes)) for sizes in [((5, 5), (5, 3), (3, 5), (3, 3))] * 2)
+    K, R = np.diag(rng.standard_normal(n)), rng.standard_normal((n, len(driven)))
+    omega = np.array([0.5, 3.0, 40.0])
+    found = DelayedLoop(Z, Y, K, R, driven).eigenvalues(omega)
+    for w, few in zip(omega, found, strict=True):
+        z, y = (m.C @ np.linalg.inv(1j * w * np.eye(states) - m.A) @ m.B + m.D for m in (Z, Y))
+        whole = np.linalg.eigvals(np.linalg.inv(np.eye(n) - z @ K) @ z @ R @ (y - K)[list(driven)])
+        assert few == pytest.approx(whole[np.argsort(-np.abs(whole))][: len(driven)], rel=1e-9)
+
+
 @pytest.mark.parametrize("G", [1e-13, 1e-12, 1e-11, 1e-10])
 def test_critical_delay_of_an_orifice_that_damps_a_mass(G: float) -> None:
     C, A, m = 0.9e-3 / 1.5e9, 1.9635e-3, 400.0

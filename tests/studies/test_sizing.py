@@ -48,6 +48,12 @@ def sized(folder: Path, catalogue: str = CATALOGUE, **options: object) -> Sizing
     return size_valves(rig, load_catalogue(folder / "valves.toml"), samples=4, **options)  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Sizing:
+    """The sizing of both valves of the lift, which several tests look at."""
+    return sized(tmp_path_factory.mktemp("sized"))
+
+
 # --- the catalogue ----------------------------------------------------------------------------------------------------
 
 
@@ -102,10 +108,9 @@ def test_a_wrong_catalogue_is_refused(old: str, new: str, key: str, said: str, t
 # --- the choice -------------------------------------------------------------------------------------------------------
 
 
-def test_the_smallest_valve_that_holds(tmp_path: Path) -> None:
+def test_the_smallest_valve_that_holds(result: Sizing) -> None:
     """42 l/min have a margin of 1.03 with nominal values, but not at -10 %;
     114 l/min at 140 bar per loop are 80.6 at 35 bar per edge."""
-    result = sized(tmp_path)
     assert [each.candidate.name for each in result.judged] == ["small", "medium", "large"]
     assert [each.holds for each in result.judged] == [False, False, True]
     assert result.chosen is result.judged[2]
@@ -154,9 +159,8 @@ def test_a_valve_is_refused_for_its_fidelity(tmp_path: Path) -> None:
     assert any(reason.startswith("position rod: ") and "drive.valve_A" in reason for reason in large.reasons)
 
 
-def test_the_bridge_is_told_the_nominal_values_of_the_valve(tmp_path: Path) -> None:
+def test_the_bridge_is_told_the_nominal_values_of_the_valve(result: Sizing, tmp_path: Path) -> None:
     """Those of the catalogue, in the rig file and in the drive; the tolerances of the catalogue are varied."""
-    result = sized(tmp_path)
     varied = {each.key: each.tolerance for each in result.varied}
     assert varied.keys() == {f"drive.valve_{v}.{key}" for v in "AB" for key in ("nominal_flow.flow", "f90")}
     flow = varied["drive.valve_A.nominal_flow.flow"]

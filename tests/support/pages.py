@@ -238,6 +238,8 @@ class Workplace:
             patch.chdir(self.folder)
             patch.setenv("COLUMNS", "250")
             patch.setenv("XDG_RUNTIME_DIR", str(self.folder))
+            if "--worst" in script:
+                patch.setattr("hilserver.studies.worst.GENERATIONS", 4)  # of 40: tests/studies finds worst cases
             for command in self.in_a_test(script).splitlines():
                 program, *arguments = shlex.split(command, comments=True)
                 patch.setattr(sys, "argv", arguments if program == "python" else [program, *arguments])
