@@ -38,7 +38,7 @@ class AutomationView:
     def __init__(self, page: Page) -> None:
         self.page = page
         self._listed: object = None
-        self._shown: list[tuple[ui.label, ui.linear_progress]] = []
+        self._shown: list[tuple[ui.label, ui.label, ui.linear_progress]] = []
         self._buttons: list[ui.button] = []
         self._react = CommandDialog(page, React, "Arm a reaction", "Arm", self._inputs, _REACTION)
         self._play = CommandDialog(page, BeginPlayout, "Play a sine", "Play", self._inputs_and_channels, _PLAYOUT)
@@ -78,17 +78,21 @@ class AutomationView:
             *((self._reactions[1], _of_reaction(name, each)) for name, each in state.reactions.items()),
             *((self._playouts[1], _of_playout(name, each)) for name, each in state.playouts.items()),
         ]
-        if (keys := [(entry.name, entry.about, entry.command) for _, entry in entries]) != self._listed:
+        if (keys := [(box, entry.name, entry.command) for box, entry in entries]) != self._listed:
             self._listed = keys
             self._list(entries)
-        for (_, entry), (words, progress) in zip(entries, self._shown, strict=True):
+        for (_, entry), (about, words, progress) in zip(entries, self._shown, strict=True):
+            about.set_text(entry.about)
             words.set_text(entry.state)
             progress.set_value(entry.share or 0.0)
         for button in self._buttons:
             button.set_enabled(self.page.may_command)
 
     def _list(self, entries: Sequence[tuple[ui.column, _Entry]]) -> None:
-        """Build the lists again; `_follow` fills in what changes frequently."""
+        """Build the lists again; `_follow` fills in all that changes while they are there.
+
+        A click on a button is lost if the button is replaced before the panel knows of it.
+        """
         self._shown, self._buttons = [], []
         for _, box, _ in (self._reactions, self._playouts):
             box.clear()
@@ -97,11 +101,11 @@ class AutomationView:
                 with ui.column().classes("gap-0 grow"):
                     with ui.row().classes("gap-2 items-baseline"):
                         ui.label(entry.name).classes("font-semibold")
-                        ui.label(entry.about).classes("text-sm text-slate-500")
+                        about = ui.label().classes("text-sm text-slate-500")
                     words = ui.label().classes("text-sm automation-state")
                     progress = ui.linear_progress(0.0, show_value=False, size="6px").props("instant-feedback")
                     progress.visible = entry.share is not None
-                self._shown.append((words, progress))
+                self._shown.append((about, words, progress))
                 if (command := entry.command) is not None:
                     button = ui.button(entry.action, on_click=partial(self.page.command, command))
                     self._buttons.append(button.props("outline no-caps dense").classes("px-2"))

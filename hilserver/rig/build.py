@@ -326,10 +326,14 @@ def assemble(
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 
 
-@functools.lru_cache(maxsize=256)
 def beside(file: Path, name: object) -> str:
     """A file that is named in another one, as shown to the user."""
-    return os.path.normpath(file.parent / name) if isinstance(name, str) and name else str(file)
+    return _beside(file, name) if isinstance(name, str) and name else str(file)
+
+
+@functools.lru_cache(maxsize=256)
+def _beside(file: Path, name: str) -> str:
+    return os.path.normpath(file.parent / name)
 
 
 def _circuit(sources: Mapping[str, Any], library: Library, file: str, problems: list[Problem]) -> Circuit | None:

@@ -52,7 +52,7 @@ def test_a_reaction_is_armed_listed_and_released() -> None:
             assert not dialog.dialog.value
             held = ReactionStatus(text="p_A > 200 bar: hold", state="HOLDING", met=True)
             page.tells(reactions={"over": held})
-            ((words, progress),) = view._shown
+            ((_, words, progress),) = view._shown
             assert words.text == "holding the commands; its condition is met"
             assert not progress.visible
             (button,) = view._buttons
@@ -72,15 +72,19 @@ def test_a_playout_is_followed_to_its_end() -> None:
         async with bare_page():
             page = SilentPage("Operate", playouts=1)
             view = AutomationView(page)
+            page.tells(playouts={"shake": playout(state="LEARNING")})
+            ((about, words, progress),) = view._shown
+            (button,) = view._buttons
             page.tells(playouts={"shake": playout()})
-            ((words, progress),) = view._shown
+            assert about.text == "CONTROLLED"
+            assert view._buttons == [button], "a click on it is never lost"
             assert words.text == "250 of 1000 cycles at 4 Hz; 99.7 % of the amplitude, phase −0.2°, drive 0.21"
             assert progress.value == 0.25
             page.tells(playouts={"shake": playout(cycles=500, amplitude=None, phase_error=None)})
             assert words.text == "500 of 1000 cycles at 4 Hz; – of the amplitude, phase –, drive 0.21"
             assert len(view._buttons) == 1
             page.tells(playouts={"shake": playout(cycles=1000, state="COMPLETED")})
-            assert (view._shown[0][1].value, view._buttons) == (1.0, [])
+            assert (view._shown[0][2].value, view._buttons) == (1.0, [])
             view._play.open()
             assert list(view._play._fields["channel"].options) == page.connection.history.channels()
 
