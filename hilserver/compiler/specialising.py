@@ -39,9 +39,10 @@ ENTRY_ARRAYS = ("ix", "val", "z", "y", "work", "chambers")
 """Arguments of the integrators that are arrays; the length of the last one, number of steps, step and whether only the
 flows into the ports are needed follow."""
 LOWEST_PRIORITY = 19
-INLINED = ("evaluate", "rates_within_step", "call_")
-"""Parts of the names of functions that become a part of an explicit method. In the L-stable one, which calls them from
-many places, that would only make the code longer."""
+CALL, EVALUATION = "call_", ("evaluate", "rates_within_step")
+"""Parts of the names of functions that become parts of their callers: each call of a kernel, so that its places are
+constants; in an explicit method, the evaluation of the rates, too. The L-stable one calls that from many places: there
+it would only make the code longer."""
 
 
 def write_code(index: Indices, file: Path) -> None:
@@ -49,10 +50,10 @@ def write_code(index: Indices, file: Path) -> None:
     linker()  # without one, the compiler need not run
     module = llvm.parse_bitcode(circuit_bitcode().read_bytes())
     module.link_in(llvm.parse_assembly("\n".join(_text(index))))
-    explicit = index[INTEGRATOR] != Integrator.ROSENBROCK
+    inlined = (CALL,) if index[INTEGRATOR] == Integrator.ROSENBROCK else (CALL, *EVALUATION)
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration:
-            if explicit and any(name in item.name for name in INLINED):
+            if any(name in item.name for name in inlined):
                 item.add_function_attribute("alwaysinline")
             item.linkage = "external" if item.name in (ENTRY, OWN_TABLE) else "internal"
     compiled = file.with_suffix(".o")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from circuit_runs import run_freely
@@ -21,7 +22,7 @@ from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import circuit_code, compiled_program, specialising, standard_program
 from hilserver.compiler.circuit_code import address, compile_for, compiled_file, running, with_code
 from hilserver.compiler.levels import levels
-from hilserver.compiler.loading import LEVEL_VARIABLE
+from hilserver.compiler.loading import LEVEL_VARIABLE, circuit_bitcode
 from hilserver.compiler.seal import fill_once
 from hilserver.errors import HilserverError
 from hilserver.rig.build import load_rig
@@ -70,13 +71,15 @@ def test_a_tick_that_looks_ahead_does_the_same() -> None:
     assert ends[0] == ends[1]
 
 
-def test_the_rates_are_a_part_of_an_explicit_method() -> None:
+def test_kernels_are_a_part_of_the_rates_and_these_of_an_explicit_method() -> None:
     """By the symbols of the functions that remain; a renamed function would no longer be found by its name."""
     explicit, implicit = (compile_for(ready(name).index).read_bytes() for name in ("lift", "crane"))
-    for name in specialising.INLINED:
+    symbols = [item.name for item in llvm.parse_bitcode(circuit_bitcode().read_bytes()).functions]
+    for name in (specialising.CALL, *specialising.EVALUATION):
+        assert any(name in symbol for symbol in symbols)
         assert name.encode() not in explicit
     assert b"rates_within_step" in implicit
-    assert b"call_" in implicit
+    assert specialising.CALL.encode() not in implicit
 
 
 def test_the_code_holds_for_other_values_of_the_circuit() -> None:
