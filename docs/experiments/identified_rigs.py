@@ -4,7 +4,8 @@ The unknowns are those of ``hilserver fidelity --vary``, drawn all at once by se
 
     python docs/experiments/identified_rigs.py --rigs 8
 
-``--file another`` runs each rig with what was identified on the one before it. A rig that can't be identified is named
+``--file another`` runs each rig with what was identified on the one before it; ``--tared`` runs it without zero errors
+of its sensors, as after ``hilserver calibrate --tare`` on each of them. A rig that can't be identified is named
 and left out of the medians; the exit code is 1 only if there is no other.
 """
 
@@ -31,10 +32,14 @@ from hilserver.identify.report import fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.rig.build import Rig, assemble, load_rig
 
+ZERO_ERRORS = "sensor offset"
+"""The unknown that taring removes."""
 
-def figures(rig: Rig, seed: int, strategy: str) -> Mapping[str, float]:
+
+def figures(rig: Rig, seed: int, strategy: str, tared: bool) -> Mapping[str, float]:
     """NRMSE and noise over the work cycle, on the device with all unknowns of this seed; empty after a trip."""
-    changed = assemble(varied(rig, "rig", applicable(rig, "rig"), seed), rig.file, rig.library)
+    unknowns = [each for each in applicable(rig, "rig") if not (tared and each.name == ZERO_ERRORS)]
+    changed = assemble(varied(rig, "rig", unknowns, seed), rig.file, rig.library)
     return _Bench(rig, "rig", strategy, compiled_program(rig.library)).run_on(changed, seed).figures
 
 
@@ -78,6 +83,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--seconds", type=float, default=60.0, help="duration of the sequence")
     parser.add_argument("--strategy", default="feedback")
+    parser.add_argument("--tared", action="store_true", help="the sensors have no zero errors in the runs")
     parser.add_argument("--file", choices=["own", "another"], default="own", help="rig on which it was identified")
     options = parser.parse_args()
     stated, runs = load_rig(CONFIG / f"{options.rig}.toml"), []
@@ -86,7 +92,7 @@ def main() -> None:
     shift = 1 if options.file == "another" else 0
     for place, seed in enumerate(identified):
         file = list(identified.values())[place - shift]
-        runs.append((figures(stated, seed, options.strategy), figures(file, seed, options.strategy)))
+        runs.append(tuple(figures(each, seed, options.strategy, options.tared) for each in (stated, file)))
         for when, values in zip(("before", "after"), runs[-1], strict=True):
             print(seed, when, in_words(values), flush=True)
     for when, found in zip(("before", "after"), zip(*runs, strict=True), strict=bool(runs)):
