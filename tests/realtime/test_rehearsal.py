@@ -292,6 +292,10 @@ def test_a_loop_with_long_ticks_still_sleeps(monkeypatch: pytest.MonkeyPatch) ->
     assert clock.slept > 0.09 * 1_000 * 1_000_000
 
 
+def test_it_wakes_a_fifth_of_the_period_or_a_millisecond_early_at_most() -> None:
+    assert [RehearsingClock(period, lambda: None).early_s for period in (0.0001, 0.001, 0.1)] == [20e-6, 200e-6, 1e-3]
+
+
 def test_after_the_last_rehearsal_it_wakes_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = TimedClock(lambda: 50_000, lambda: 40_000)
     waits(monkeypatch, clock, 100)
