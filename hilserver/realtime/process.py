@@ -178,7 +178,7 @@ class Loop:
             self.rehearsed.note_times()
         except Exception as error:  # whatever a driver of somebody else raises
             self.rehearse_no_more()
-            send_report(warning=f"ticks are not rehearsed any more: {type(error).__name__}: {error}")
+            send_report(warning=f"ticks are no longer rehearsed: {type(error).__name__}: {error}")
 
     def rehearse_no_more(self) -> None:
         """Wait for the ticks without rehearsing them."""
@@ -282,7 +282,7 @@ def run_loop(segment: Path, setup_file: Path) -> int:
             loop.open(setup.devices)
             signal.signal(signal.SIGTERM, loop.abandon)
             degradations = prepare(setup.scheduling)
-            if os.sched_getscheduler(0) != os.SCHED_FIFO:  # a process that computes more is sooner made to wait
+            if os.sched_getscheduler(0) != os.SCHED_FIFO:  # rehearsals would cost it its turn
                 loop.rehearse_no_more()
             os.set_blocking(1, False)  # a supervisor that does not read must not stop the loop
             memory.info.loop_pid = os.getpid()

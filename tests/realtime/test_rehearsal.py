@@ -320,7 +320,7 @@ def test_a_stand_in_that_fails_ends_the_rehearsals_only(
     finally:
         bench.close()
     assert json.loads(capfd.readouterr().out) == {
-        "warning": "ticks are not rehearsed any more: ZeroDivisionError: nobody expects this"
+        "warning": "ticks are no longer rehearsed: ZeroDivisionError: nobody expects this"
     }
 
 
