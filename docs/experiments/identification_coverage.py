@@ -25,6 +25,7 @@ from hilserver.identify.findings import findings, leakage_point
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.units import to_si
 
@@ -99,7 +100,7 @@ def recording_of(rig: Rig, name: str, seconds: float, kept: Path | None) -> Reco
     if file and file.exists():
         loaded: Recording = pickle.loads(file.read_bytes())
         return loaded
-    recording = recorded_sequence(rig, list(VALVES[rig.settings.name]), seconds, 0.6)
+    recording = without_zero_errors(rig, recorded_sequence(rig, list(VALVES[rig.settings.name]), seconds, 0.6))
     if file:
         file.write_bytes(pickle.dumps(recording))
     return recording

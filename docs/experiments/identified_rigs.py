@@ -30,6 +30,7 @@ from hilserver.identify.identification import identify_valve
 from hilserver.identify.merge import merged
 from hilserver.identify.report import fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble, load_rig
 
 ZERO_ERRORS = "sensor offset"
@@ -46,7 +47,7 @@ def figures(rig: Rig, seed: int, strategy: str, tared: bool) -> Mapping[str, flo
 def identified_rig(name: str, seed: int, seconds: float) -> Rig:
     """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     changed = changed_rig(name, seed)
-    recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6)
+    recording = without_zero_errors(changed, recorded_sequence(changed, list(VALVES[name]), seconds, 0.6))
     results = [identify_valve(changed, recording, valve) for valve in VALVES[name]]
     unused = {found.experiment.valve: obsolete(found) for found in results}
     with TemporaryDirectory() as folder:

@@ -33,6 +33,15 @@ def identify(
     ] = False,
     seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s")] = 60.0,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence")] = 0.6,
+    end_stops: Annotated[
+        bool | None,
+        typer.Option(
+            "--end-stops/--no-end-stops",
+            help="move the piston slowly to the ends of its stroke, too, for the zeros of the pressure sensors; "
+            "default: on a simulated rig only",
+            show_default=False,
+        ),
+    ] = None,
     order: Annotated[
         int | None, typer.Option(min=1, max=2, help="order of the spool model; default: chosen from the recording")
     ] = None,
@@ -50,6 +59,7 @@ def identify(
     from hilserver.identify.recorded import recording_of_log
     from hilserver.identify.report import document, fragment, obsolete
     from hilserver.identify.sequence import recorded_sequence
+    from hilserver.identify.zeros import without_zero_errors
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
@@ -59,9 +69,15 @@ def identify(
             raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
     if log is not None and drive:
         raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
+    if end_stops:
+        _refuse_limits(rig, wanted)
     if drive:
-        log = _driven(rig, wanted, seconds, largest, yes)
-    recording = recording_of_log(rig, log) if log is not None else recorded_sequence(rig, wanted, seconds, largest)
+        log = _driven(rig, wanted, seconds, largest, yes, bool(end_stops))
+    if log is not None:
+        recording = recording_of_log(rig, log)
+    else:
+        recording = recorded_sequence(rig, wanted, seconds, largest, end_stops=end_stops is not False)
+    recording = without_zero_errors(rig, recording)
     results = [identify_valve(rig, recording, name, order) for name in wanted]
     text = fragment(results, recording)
     written = document(results, recording).write(out, f"{rig.settings.name}-valves")
@@ -72,6 +88,22 @@ def identify(
         say(f"Written: {path}")
     if apply:
         _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
+
+
+def _refuse_limits(rig: Rig, valves: list[str]) -> None:
+    """Raise HilserverError if limits keep the piston from the ends of its stroke."""
+    from hilserver.errors import HilserverError
+    from hilserver.identify.sequence import groups_of, limits_before_the_ends
+
+    for group in groups_of(rig, valves):
+        if group.cylinder is None:
+            raise HilserverError(f"{rig.file}: --end-stops: there is no cylinder at {', '.join(group.valves)}.")
+        if names := limits_before_the_ends(rig, group.cylinder):
+            raise HilserverError(
+                f"{rig.file}: --end-stops: the piston at {', '.join(group.valves)} does not reach the ends of its "
+                f"stroke because of limits.{' and limits.'.join(names)}. Widen the limits, or set the pressure sensors "
+                "to zero without pressure (hilserver calibrate --tare) instead."
+            )
 
 
 def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes: bool) -> None:
@@ -85,7 +117,7 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     change_file(file, before, merged(before, fragment, obsolete, now.date()), now, load_rig, "identified", yes=yes)
 
 
-def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool) -> Path:
+def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool, end_stops: bool) -> Path:
     """Move the rig in real time; returns its log."""
     import asyncio
 
@@ -93,10 +125,11 @@ def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bo
 
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)
+        ends = ", then slowly to the ends of the stroke" if end_stops else ""
         question = (
-            f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {seconds:g} s: the machine "
-            "will move. Is the area clear?"
+            f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {seconds:g} s{ends}: the "
+            "machine will move. Is the area clear?"
         )
         with asking():
             typer.confirm(question, abort=True)
-    return asyncio.run(record_by_hand(rig, valves, seconds, largest))
+    return asyncio.run(record_by_hand(rig, valves, seconds, largest, end_stops=end_stops))

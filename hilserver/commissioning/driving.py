@@ -41,10 +41,13 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
     return await _served(rig, lambda supervisor: _passes(supervisor, strategies, tell), "its passes were complete")
 
 
-async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, largest: float) -> Path:
+async def record_by_hand(
+    rig: Rig, valves: Sequence[str], seconds: float, largest: float, *, end_stops: bool = False
+) -> Path:
     """Run a server of the rig and the identification sequence on it, then stop the server; returns the log.
 
-    Raises HilserverError if the server can't start, a command is refused, or the rig leaves RUNNING too early.
+    ``end_stops``: the sequence moves to the ends of the stroke, too. Raises HilserverError if the server can't start, a
+    command is refused, or the rig leaves RUNNING too early.
     """
     ended = threading.Event()
 
@@ -52,7 +55,7 @@ async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, larges
         await asyncio.sleep(PAUSE)
         await _do(supervisor, Arm(), Start())
         bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
-        await asyncio.to_thread(run_sequences, rig, bench, list(valves), seconds, largest)
+        await asyncio.to_thread(run_sequences, rig, bench, list(valves), seconds, largest, end_stops=end_stops)
         await _do(supervisor, Stop(), Disarm())
 
     try:

@@ -278,7 +278,7 @@ class Experiment:
         """Errors of the sensors of pressures."""
         if not self.chambers and self.flow is None:
             return {}
-        return sensor_influences(self.rig, self.dt, self.pressures())
+        return sensor_influences(self.rig, self.recording, self.pressures())
 
     def _errors_of(self, *pressures: str) -> list[str]:
         """The errors of these sensors among the parameters, and what a fit adds to them."""

@@ -67,15 +67,21 @@ def influence(tolerance: float, size: float | None = None) -> Parameter:
     return Parameter(0.0, -10.0 * tolerance, 10.0 * tolerance, size or deviation, inf, deviation)
 
 
-def sensor_influences(rig: Rig, dt: float, pressures: Iterable[str]) -> dict[str, Parameter]:
-    """Errors of the pressure sensors with which the flow of a valve is known: zero, gain and delay. SI."""
+def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) -> dict[str, Parameter]:
+    """Errors of the pressure sensors with which the flow of a valve is known: zero, gain and delay. SI.
+
+    What the recording has shown of a zero error is known that well, and no longer in the recording.
+    """
     found: dict[str, Parameter] = {}
     for name in dict.fromkeys(pressures):
         if rig.settings.channels[name].device is None:
             continue
-        found[f"zero {name}"] = influence(ACCURACY * span(rig, name))
+        zero = influence(ACCURACY * span(rig, name))
+        if name in recording.zeros:
+            zero = replace(zero, prior=recording.zeros[name].deviation)
+        found[f"zero {name}"] = zero
         found[f"gain {name}"] = influence(ACCURACY)
-        found[f"delay {name}"] = replace(relative_delay(dt), slope=f"more delay {name}")
+        found[f"delay {name}"] = replace(relative_delay(recording.dt), slope=f"more delay {name}")
     return found
 
 

@@ -26,7 +26,7 @@ from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
 from hilserver.identify.findings import IdentifiedValue
 from hilserver.identify.fit import Values
 from hilserver.identify.identification import SIGNIFICANT, Identified
-from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform
+from hilserver.identify.influences import ELASTICITY, ROD_SPEED, span, uniform
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -41,6 +41,8 @@ MIN_AIR = 1e-5
 """Smallest deviation that is stated of the share of air."""
 MIN_DELAY = 1e-4
 """s: smallest correction of a sensor's delay."""
+MIN_ZERO = 2e-4
+"""Smallest correction of a sensor's zero, as a fraction of its range."""
 
 
 @dataclass(frozen=True)
@@ -240,13 +242,21 @@ def _channels(results: Sequence[Identified]) -> list[str]:
 
 
 def channel_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[IdentifiedValue]:
-    """Noise of a channel, and its delay where it differs from the stated one (relative to the sensor of the flow)."""
+    """Noise of a channel, its zero error, and its delay where it differs from the stated one (relative to the sensor of
+    the flow).
+
+    A zero error is the tare of the rig file, unless a calibration file has replaced that.
+    """
     rig: Rig = results[0].experiment.rig
     settings, noise = rig.settings.channels[name], recording.noise.get(name)
     unit = shown_unit(settings.unit)
     if noise is not None:
         stated = settings.noise.value if settings.noise is not None else None
         yield IdentifiedValue("noise", "noise", noise.value, noise.deviation, stated, *unit)
+    if name in recording.zeros and name not in rig.calibrations:
+        zero, tared = recording.zeros[name], settings.tare.value if settings.tare is not None else 0.0
+        if abs(zero.value) > MIN_ZERO * span(rig, name):
+            yield IdentifiedValue("zero", "tare", tared + zero.value, zero.deviation, tared, *unit)
     known = [(f.fit.deviations[key], f.values[key]) for f in results if (key := f"delay {name}") in f.fit.deviations]
     deviation, more = min(known, default=(inf, 0.0))
     if abs(more) > max(SIGNIFICANT * deviation, MIN_DELAY):

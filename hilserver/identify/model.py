@@ -108,3 +108,10 @@ def orifice_law(drop: Floats, p_tr: float) -> Floats:
     laminar = sqrt(p_tr) * r * (3.0 - np.abs(r)) * 0.5
     law: Floats = np.where(np.abs(drop) < p_tr, laminar, np.sign(drop) * np.sqrt(np.abs(drop)))
     return law
+
+
+def drop_of_law(law: Floats, p_tr: Floats) -> Floats:
+    """The drop, Pa, at which the orifice law has this value, sqrt(Pa), not negative: the inverse of `orifice_law`."""
+    share = np.minimum(law / np.sqrt(p_tr), 1.0)
+    laminar = p_tr * 0.5 * (3.0 - np.sqrt(9.0 - 8.0 * share))
+    return np.asarray(np.where(law * law < p_tr, laminar, law * law))

@@ -57,11 +57,20 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class ZeroError:
+    """The zero error of a sensor, and its standard deviation, SI."""
+
+    value: float
+    deviation: float
+
+
+@dataclass(frozen=True)
 class Recording:
     """Commands and measured values on a grid of ticks, SI.
 
     ``commands``: by valve, -1 … 1, positive opens P to the port, held from its tick to the next; ``channels``: by name,
-    at the ticks; ``known``: where both are known; ``noise``: of the channels, as far as it can be determined.
+    at the ticks; ``known``: where both are known; ``noise``: of the channels, as far as it can be determined;
+    ``zeros``: zero errors of sensors, which the channels no longer have.
     """
 
     source: str
@@ -70,6 +79,7 @@ class Recording:
     channels: Mapping[str, Floats]
     known: NDArray[np.bool_]
     noise: Mapping[str, Noise] = field(default_factory=dict)
+    zeros: Mapping[str, ZeroError] = field(default_factory=dict)
 
     @property
     def duration(self) -> float:

@@ -5,7 +5,8 @@ and down (overlap, leakage, null, hysteresis), a staircase to the largest comman
 and length (delay and dynamics of the spool). The first round uses only a part of the largest command, the following
 ones more, but not as much as would bring a pressure near its limit, as far as the last two rounds show. As soon as a
 pressure approaches its limit, commands are reduced and no longer increased. No step is made that could leave the middle
-range of the stroke.
+range of the stroke. At the end, the piston can be moved slowly to both ends of its stroke, and held there: this shows
+the zero errors of the pressure sensors (:mod:`hilserver.identify.zeros`).
 """
 
 from __future__ import annotations
@@ -48,6 +49,14 @@ FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
 """Fraction of the largest command with which the piston is centred at first; factor where it hardly moves."""
 STALL_TIME = 10.0
 """s without progress after which centring fails."""
+GATHERING, BRAKING = 1.2, 1.5
+"""Growth of the command towards an end, from step to step; share of the largest one by the share of the stroke that is
+left."""
+NEAR_END, LANDING = 0.03, 0.8
+"""Fraction of the stroke before its end within which the piston is taken to be there; s for which it is then moved on
+with a small command."""
+END_OPENINGS, END_TIME = (0.4, 0.55, 0.75, 1.0), 0.4
+"""Shares of the largest command that are held at the ends of the stroke, each for this number of s."""
 
 
 class Bench(Protocol):
@@ -92,6 +101,20 @@ def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
     return found
 
 
+def limits_before_the_ends(rig: Rig, cylinder: CylinderSettings) -> list[str]:
+    """Names of the limits that act before the piston reaches the ends of its stroke."""
+    return [
+        name
+        for name, limit in rig.settings.limits.items()
+        if limit.channel == cylinder.position
+        and limit.action != "warn"
+        and (
+            (limit.min is not None and limit.min.value >= 0.0)
+            or (limit.max is not None and limit.max.value <= cylinder.stroke)
+        )
+    ]
+
+
 class Excitation:
     """The commands of a group on a bench. ``largest``: upper limit of all commands."""
 
@@ -118,6 +141,37 @@ class Excitation:
             self.highest.append((self.reach, {}))
             self._round(seconds * (number + 1) / len(ROUNDS))
         self._hold(0.0, LONGEST)
+
+    def to_the_ends(self) -> None:
+        """Hold the piston at either end of its stroke with the valves open, then bring it back to the middle.
+
+        Ports then have the pressures of the lines (:mod:`hilserver.identify.zeros`). An end that is not reached is left
+        out.
+        """
+        assert self.group.cylinder is not None
+        self.reach, stroke = min(self.largest, self.bound), self.group.cylinder.stroke
+        for end, sign in ((0.0, -1.0), (stroke, 1.0)):
+            if self._moves_to(end, NEAR_END * stroke):
+                self._hold(sign * self.creep, LANDING)
+                for share in END_OPENINGS:
+                    self._hold(sign * share * self.reach, END_TIME)
+        self._moves_to(0.5 * stroke, NEAR_MIDDLE * stroke)
+        self._hold(0.0, LONGEST)
+
+    def _moves_to(self, target: float, near: float) -> bool:
+        """Move the piston, m: slowly at the end. Returns whether it comes that near, or stops before."""
+        assert self.group.cylinder is not None
+        begin, before, level = self.spent, self._x(), self.creep
+        while abs(left := target - self._x()) > near:
+            if self.spent - begin > 0.5 * STALL_TIME:
+                if abs(self._x() - before) < near:
+                    return False
+                begin, before = self.spent, self._x()
+            braking = max(BRAKING * abs(left) / self.group.cylinder.stroke * self.reach, self.creep)
+            level = min(GATHERING * level, braking, self.reach)
+            seconds = float(np.clip(0.25 * abs(left) / (level * self._speed()), SHORTEST, LONGEST))
+            self._hold(float(np.copysign(level, left)), seconds)
+        return True
 
     def _round(self, until: float) -> None:
         null = min(NULL_REGION, self.reach)
@@ -306,10 +360,12 @@ class LockstepBench:
         return recording_of_columns(self.rig, columns, "a run of the simulated rig")
 
 
-def recorded_sequence(rig: Rig, valves: list[str], seconds: float, largest: float) -> Recording:
+def recorded_sequence(
+    rig: Rig, valves: list[str], seconds: float, largest: float, *, end_stops: bool = True
+) -> Recording:
     """Move the valves of a simulated rig, and those that move with them, in lockstep.
 
-    Raises HilserverError for a real rig.
+    ``end_stops``: also to the ends of the stroke. Raises HilserverError for a real rig.
     """
     real = [device.name for device in rig.devices if not device.is_simulated]
     if real:
@@ -318,12 +374,20 @@ def recorded_sequence(rig: Rig, valves: list[str], seconds: float, largest: floa
             "log in which the valves move over a wide range."
         )
     bench = LockstepBench(by_hand(rig, largest))
-    run_sequences(rig, bench, valves, seconds, largest)
+    run_sequences(rig, bench, valves, seconds, largest, end_stops=end_stops)
     return bench.recording()
 
 
-def run_sequences(rig: Rig, bench: Bench, valves: list[str], seconds: float, largest: float) -> None:
-    """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all."""
+def run_sequences(
+    rig: Rig, bench: Bench, valves: list[str], seconds: float, largest: float, *, end_stops: bool
+) -> None:
+    """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all.
+
+    ``end_stops``: then also to the ends of the stroke, where the limits allow it.
+    """
     groups = groups_of(rig, valves)
     for group in groups:
-        Excitation(rig, bench, group, largest).run(seconds / len(groups))
+        excitation = Excitation(rig, bench, group, largest)
+        excitation.run(seconds / len(groups))
+        if end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
+            excitation.to_the_ends()

@@ -28,7 +28,7 @@ LATER = 3
 def recorded() -> tuple[Rig, Recording]:
     """A lift rig with all unknowns, by a seed that no figure of the page is from."""
     rig = changed_rig("lift", 101)
-    return rig, recorded_sequence(rig, ["A"], 20.0, 0.6)
+    return rig, recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
 
 
 def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording]) -> None:
@@ -56,7 +56,7 @@ def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording])
 def test_a_kept_prediction_is_that_of_the_same_values(name: str, valve: str) -> None:
     """Each signal depends on no other value than those it is kept by: each parameter is changed in turn."""
     rig = changed_rig(name, 101)
-    recording = recorded_sequence(rig, [valve], 4.0, 0.6)
+    recording = recorded_sequence(rig, [valve], 4.0, 0.6, end_stops=False)
     experiment = Experiment(rig, recording, valve)
     values = {n: p.start for n, p in experiment.parameters(True).items()} | {"leakage": 0.01, "overlap": 0.02}
     base = experiment.predict(values)

@@ -49,7 +49,7 @@ def assert_found(found: Identified) -> None:
 @pytest.fixture(scope="module")
 def sequence() -> tuple[Rig, Recording, Identified]:
     rig = wrong_rig()
-    recording = recorded_sequence(rig, ["A"], 30.0, 0.6)
+    recording = recorded_sequence(rig, ["A"], 30.0, 0.6, end_stops=False)
     return rig, recording, identify_valve(rig, recording, "A")
 
 
@@ -61,7 +61,7 @@ def test_the_sequence_stays_within_the_limits_of_a_heavy_rig() -> None:
     """It tripped by p_A_high with these unknowns, until it foresaw which pressure larger commands would cause."""
     stated = lift()
     rig = assemble(varied(stated, "rig", applicable(stated, "rig"), 54), stated.file, stated.library)
-    recording = recorded_sequence(rig, ["A", "B"], 60.0, 0.6)
+    recording = recorded_sequence(rig, ["A", "B"], 60.0, 0.6, end_stops=False)
     assert max(recording.channels["p_A"].max(), recording.channels["p_B"].max()) < 235e5, "of 240 bar"
 
 

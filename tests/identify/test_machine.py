@@ -17,14 +17,16 @@ from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
+from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
-from hilserver.identify.machine import machine_findings
+from hilserver.identify.machine import channel_findings, machine_findings
 from hilserver.identify.merge import merged
 from hilserver.identify.recorded import Noise, Recording
 from hilserver.identify.report import fragment
 from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble
-from hilserver.units import ATMOSPHERE, BAR, L_MIN, to_si
+from hilserver.units import ATMOSPHERE, BAR, L_MIN, difference, to_si
 
 Found = tuple[Rig, Recording, list[Identified]]
 
@@ -33,7 +35,7 @@ Found = tuple[Rig, Recording, list[Identified]]
 def identified() -> Found:
     """Both valves of a lift rig with all unknowns, by a seed that no figure of the pages is from."""
     rig = changed_rig("lift", 102)
-    recording = recorded_sequence(rig, ["A", "B"], 30.0, 0.6)
+    recording = without_zero_errors(rig, recorded_sequence(rig, ["A", "B"], 30.0, 0.6))
     return rig, recording, [identify_valve(rig, recording, valve) for valve in ("A", "B")]
 
 
@@ -82,8 +84,26 @@ def test_the_fragment_contains_them_and_can_be_merged(identified: Found) -> None
     after = tomllib.loads(merged(FILE.read_text(), text, {}, date(2026, 11, 25)))
     assert {"leakage", "bulk_modulus", "air_fraction", "dead_volume_A"} <= after["cylinders"]["lift"].keys()
     assert all("noise" in after["channels"][name] for name in ("p_A", "p_B", "x"))
+    for name, zero in recording.zeros.items():
+        assert difference(after["channels"][name]["tare"]).value == pytest.approx(zero.value, abs=0.02 * BAR)
     assert all(UNSEEN_DRIFT <= after["valves"][name]["flow_drift"] < 1.5 * UNSEEN_DRIFT for name in "AB")
     assert all(to_si(after["valves"][name]["bridge"]["feedback_time"], "s") > SHORTEST for name in "AB")
+
+
+@pytest.mark.slow
+def test_a_zero_is_added_to_the_tare_unless_a_calibration_file_has_it(identified: Found) -> None:
+    rig, recording, results = identified
+
+    def tare_of(changed: Rig) -> list[float]:
+        there = [replace(results[0], experiment=Experiment(changed, recording, "A"))]
+        return [f.value for f in channel_findings(there, recording, "p_A") if f.key == "tare"]
+
+    (zero,) = tare_of(rig)
+    table = rig.sources["rig"]
+    channels = {**table["channels"], "p_A": {**table["channels"]["p_A"], "tare": "0.5 bar"}}
+    tared = assemble({**rig.sources, "rig": {**table, "channels": channels}}, rig.file, rig.library)
+    assert tare_of(tared) == pytest.approx([zero + 0.5 * BAR])
+    assert tare_of(replace(rig, calibrations={"p_A": ()})) == []
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def with_servo(bridge: dict[str, Any], supply: float = 140.0) -> Rig:
 def identified() -> tuple[Recording, Identified]:
     """The valve of the demo rig, whose rig file is wrong about it."""
     rig = demo(WRONG)
-    recording = recorded_sequence(rig, ["main"], 15.0, 0.6)
+    recording = recorded_sequence(rig, ["main"], 15.0, 0.6, end_stops=False)
     return recording, identify_valve(rig, recording, "main")
 
 
