@@ -12,6 +12,7 @@ from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
+    from hilserver.identify.recorded import Recording
     from hilserver.rig.build import Rig
 
 
@@ -38,7 +39,7 @@ def identify(
         typer.Option(
             "--end-stops/--no-end-stops",
             help="move the piston slowly to the ends of its stroke, too, for the zeros of the pressure sensors; "
-            "default: on a simulated rig only",
+            "default: without --drive only",
             show_default=False,
         ),
     ] = None,
@@ -56,10 +57,7 @@ def identify(
     """
     from hilserver.errors import HilserverError, did_you_mean
     from hilserver.identify.identification import identify_valve
-    from hilserver.identify.recorded import recording_of_log
     from hilserver.identify.report import document, fragment, obsolete
-    from hilserver.identify.sequence import recorded_sequence
-    from hilserver.identify.zeros import without_zero_errors
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
@@ -67,17 +65,7 @@ def identify(
     for name in wanted:
         if name not in rig.settings.valves:
             raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
-    if log is not None and drive:
-        raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
-    if end_stops:
-        _refuse_limits(rig, wanted)
-    if drive:
-        log = _driven(rig, wanted, seconds, largest, yes, bool(end_stops))
-    if log is not None:
-        recording = recording_of_log(rig, log)
-    else:
-        recording = recorded_sequence(rig, wanted, seconds, largest, end_stops=end_stops is not False)
-    recording = without_zero_errors(rig, recording)
+    recording = _recording(rig, wanted, log, drive, seconds, largest, end_stops, yes)
     results = [identify_valve(rig, recording, name, order) for name in wanted]
     text = fragment(results, recording)
     written = document(results, recording).write(out, f"{rig.settings.name}-valves")
@@ -88,6 +76,34 @@ def identify(
         say(f"Written: {path}")
     if apply:
         _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
+
+
+def _recording(
+    rig: Rig,
+    valves: list[str],
+    log: Path | None,
+    drive: bool,
+    seconds: float,
+    largest: float,
+    end_stops: bool | None,
+    yes: bool,
+) -> Recording:
+    """What is evaluated, less the zero errors of the sensors that it shows."""
+    from hilserver.errors import HilserverError
+    from hilserver.identify.recorded import recording_of_log
+    from hilserver.identify.sequence import recorded_sequence
+    from hilserver.identify.zeros import without_zero_errors
+
+    if log is not None and (drive or end_stops):
+        option = "--drive" if drive else "--end-stops"
+        raise HilserverError(f"--log evaluates a recording, {option} makes a new one: give one of them.")
+    if end_stops:
+        _refuse_limits(rig, valves)
+    if drive:
+        log = _driven(rig, valves, seconds, largest, yes, bool(end_stops))
+    if log is not None:
+        return without_zero_errors(rig, recording_of_log(rig, log))
+    return without_zero_errors(rig, recorded_sequence(rig, valves, seconds, largest, end_stops=end_stops is not False))
 
 
 def _refuse_limits(rig: Rig, valves: list[str]) -> None:

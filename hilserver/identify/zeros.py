@@ -51,7 +51,7 @@ IMPLAUSIBLE = 4.0
 
 
 @dataclass(frozen=True)
-class Connection:
+class PortAtRest:
     """A port connected with a line, both pressures at rest, over a window of time.
 
     ``port``, ``line``: their channels; ``valve``, and its ``opening``, positive from the supply; ``difference``: mean
@@ -77,9 +77,9 @@ def without_zero_errors(rig: Rig, recording: Recording) -> Recording:
     return replace(recording, channels=channels, zeros=zeros)
 
 
-def connections(rig: Rig, recording: Recording) -> list[Connection]:
+def connections(rig: Rig, recording: Recording) -> list[PortAtRest]:
     """All windows of a recording in which a port is connected with a line and nothing moves."""
-    found: list[Connection] = []
+    found: list[PortAtRest] = []
     for name, valve in rig.settings.valves.items():
         for port, turn in ((valve.port, 1.0), (valve.other_port, -1.0)):
             cylinder = next((c for c in rig.settings.cylinders.values() if port in (c.port_A, c.port_B)), None)
@@ -91,7 +91,7 @@ def connections(rig: Rig, recording: Recording) -> list[Connection]:
 
 def _at_rest(
     recording: Recording, name: str, valve: ValveSettings, opening: Floats, pressure: str, cylinder: CylinderSettings
-) -> Iterator[Connection]:
+) -> Iterator[PortAtRest]:
     """The windows in which one port of a valve, which is open by ``opening``, is at rest with one of its lines."""
 
     def means(signal: Floats) -> Floats:
@@ -106,7 +106,7 @@ def _at_rest(
     still = (drop < MOVING) & (np.abs(np.diff(p, prepend=np.nan)) < SETTLED)
     for k in np.flatnonzero(steady & still & np.roll(steady, 1)).tolist():
         line = valve.supply if u[k] > 0.0 else valve.tank
-        yield Connection(name, pressure, line, float(u[k]), float(p[k] - lines[line][k]), float(lines[line][k]))
+        yield PortAtRest(name, pressure, line, float(u[k]), float(p[k] - lines[line][k]), float(lines[line][k]))
 
 
 def _windows(signal: NDArray[Any], dt: float) -> NDArray[Any]:
@@ -115,7 +115,7 @@ def _windows(signal: NDArray[Any], dt: float) -> NDArray[Any]:
     return signal[: len(signal) // ticks * ticks].reshape(-1, ticks)
 
 
-def zero_errors(rig: Rig, found: Sequence[Connection]) -> dict[str, ZeroError]:
+def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
     """The zero errors of the channels that were connected, as far as they have any: those with a fixed value have none.
 
     Unknown are zero and gain of each sensor, and of each connection the leakage and the overlap of its edge.
@@ -149,18 +149,18 @@ def zero_errors(rig: Rig, found: Sequence[Connection]) -> dict[str, ZeroError]:
     return {n: ZeroError(float(known[k] * solved.x[k]), float(deviations[k])) for k, n in enumerate(sensors)}
 
 
-def implausible(rig: Rig, found: Sequence[Connection]) -> list[Connection]:
+def implausible(rig: Rig, found: Sequence[PortAtRest]) -> list[PortAtRest]:
     """Connections whose pressures differ by more than errors of sensors and leakage: something blocks a line."""
     return [c for c in found if abs(c.difference) > _largest_difference(rig, c)]
 
 
-def _largest_difference(rig: Rig, c: Connection) -> float:
+def _largest_difference(rig: Rig, c: PortAtRest) -> float:
     transition = rig.settings.valves[c.valve].transition_pressure
     drop = drop_of_law(np.array(IMPLAUSIBLE * _leakage(rig, c) / abs(c.opening)), np.array(transition))
     return float(drop) + IMPLAUSIBLE * hypot(MODEL, _tolerance(rig, c.port), _tolerance(rig, c.line))
 
 
-def _leakage(rig: Rig, c: Connection) -> float:
+def _leakage(rig: Rig, c: PortAtRest) -> float:
     """Standard deviation of the leakage past the piston over the flow coefficient of the open edge, sqrt(Pa)."""
     valve = rig.settings.valves[c.valve]
     highest = max(rig.settings.channels[valve.supply].measuring_range() or (0.0, 0.0))
@@ -180,7 +180,7 @@ def notes_on_zeros(rig: Rig, recording: Recording) -> list[str]:
             "The zeros of the pressure sensors are not known: the piston was not at the ends of its stroke with the "
             "valve open (option --end-stops). Set them to zero without pressure (hilserver calibrate --tare)."
         ]
-    lines = dict[tuple[str, str], Connection]()
+    lines = dict[tuple[str, str], PortAtRest]()
     for c in implausible(rig, found):
         lines.setdefault((c.port, c.line), c)
     return [

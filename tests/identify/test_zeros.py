@@ -20,7 +20,7 @@ from hilserver.identify.model import orifice_law
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import Excitation, LockstepBench, by_hand, groups_of, limits_before_the_ends
 from hilserver.identify.zeros import (
-    Connection,
+    PortAtRest,
     connections,
     implausible,
     notes_on_zeros,
@@ -84,7 +84,7 @@ def drop(law: float) -> float:
     return float(brentq(lambda p: float(orifice_law(np.array(p), 1e5)) - law, 0.0, 100e5, xtol=0.1))
 
 
-def drawn(random: np.random.Generator, rig: Rig) -> tuple[dict[str, float], list[Connection]]:
+def drawn(random: np.random.Generator, rig: Rig) -> tuple[dict[str, float], list[PortAtRest]]:
     """True zeros, and what four sensors with drawn errors show at both ends, leakage past the piston included."""
     zeros = {name: random.uniform(-1.0, 1.0) * ACCURACY * span(rig, name) for name in SENSORS}
     gains = {name: random.uniform(-1.0, 1.0) * ACCURACY for name in SENSORS}
@@ -102,7 +102,7 @@ def drawn(random: np.random.Generator, rig: Rig) -> tuple[dict[str, float], list
                     read(port, pressure - sign * drop(leakage / (C * (u - overlap)))),
                     read(line, pressure),
                 )
-                found.append(Connection(valve, port, line, sign * u, at_port - at_line, at_line))
+                found.append(PortAtRest(valve, port, line, sign * u, at_port - at_line, at_line))
     return zeros, found
 
 
