@@ -5,8 +5,8 @@ The unknowns are those of ``hilserver fidelity --vary``, drawn all at once by se
     python docs/experiments/identified_rigs.py --rigs 8
 
 ``--file another`` runs each rig with what was identified on the one before it; ``--tared`` runs it without zero errors
-of its sensors, as after ``hilserver calibrate --tare`` on each of them. A rig that can't be identified is named
-and left out of the medians; the exit code is 1 only if there is no other.
+of its sensors, as after ``hilserver calibrate --tare`` on each of them. With neither, the zeros are identified, too. A
+rig that can't be identified is named and left out of the medians; the exit code is 1 only if there is no other.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ def figures(rig: Rig, seed: int, strategy: str, tared: bool) -> Mapping[str, flo
     return _Bench(rig, "rig", strategy, compiled_program(rig.library)).run_on(changed, seed).figures
 
 
-def identified_rig(name: str, seed: int, seconds: float) -> Rig:
+def identified_rig(name: str, seed: int, seconds: float, end_stops: bool) -> Rig:
     """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     changed = changed_rig(name, seed)
-    recording = without_zero_errors(changed, recorded_sequence(changed, list(VALVES[name]), seconds, 0.6))
+    recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6, end_stops=end_stops)
+    recording = without_zero_errors(changed, recording)
     results = [identify_valve(changed, recording, valve) for valve in VALVES[name]]
     unused = {found.experiment.valve: obsolete(found) for found in results}
     with TemporaryDirectory() as folder:
@@ -59,12 +60,12 @@ def identified_rig(name: str, seed: int, seconds: float) -> Rig:
         return load_rig(file)
 
 
-def identified_rigs(name: str, seeds: range, seconds: float) -> tuple[dict[int, Rig], dict[int, str]]:
+def identified_rigs(name: str, seeds: range, seconds: float, end_stops: bool) -> tuple[dict[int, Rig], dict[int, str]]:
     """The rig files by seed, and why the others could not be identified."""
     found, failed = {}, {}
     for seed in seeds:
         try:
-            found[seed] = identified_rig(name, seed, seconds)
+            found[seed] = identified_rig(name, seed, seconds, end_stops)
         except HilserverError as error:
             failed[seed] = str(error)
             print(seed, f"not identified: {error}", flush=True)
@@ -89,8 +90,9 @@ def main() -> None:
     options = parser.parse_args()
     stated, runs = load_rig(CONFIG / f"{options.rig}.toml"), []
     seeds = range(options.seed, options.seed + options.rigs)
-    identified, failed = identified_rigs(options.rig, seeds, options.seconds)
     shift = 1 if options.file == "another" else 0
+    end_stops = options.file == "own" and not options.tared
+    identified, failed = identified_rigs(options.rig, seeds, options.seconds, end_stops)
     for place, seed in enumerate(identified):
         file = list(identified.values())[place - shift]
         runs.append(tuple(figures(each, seed, options.strategy, options.tared) for each in (stated, file)))

@@ -62,7 +62,7 @@ IN_A_TEST = (
     # A rig of the test's own, nobody to be asked, seconds instead of minutes.
     (r"^hilserver demo", f"hilserver demo --rig {DEMO}"),
     (r"^hilserver identify .* --drive", r"\g<0> --yes --seconds 5"),
-    (r"^hilserver identify config/rigs/lift.toml", r"\g<0> --seconds 10"),  # tests/identify does it in full
+    (r"^hilserver identify config/rigs/lift.toml", r"\g<0> --seconds 10 --no-end-stops"),  # tests/identify does it in full
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity (.*) --strategy all", r"hilserver fidelity \1 --strategy prediction --no-sweep"),
@@ -80,7 +80,7 @@ IN_A_TEST = (
     (r"^hilserver experiment loop", r"\g<0> --joints 5 --seconds 1"),
     (r"^hilserver check .* --run (?!.*--seconds)", r"\g<0>--seconds 1 "),
     (r"^(python docs/experiments/identification_coverage.py --rig lift) --rigs \d+", r"\1 --seconds 5 --rigs 1"),
-    (r"^(python docs/experiments/identified_rigs.py) --rigs \d+", r"\1 --seconds 5 --rigs 1"),
+    (r"^(python docs/experiments/identified_rigs.py) --rigs \d+", r"\1 --seconds 5 --rigs 1 --tared"),
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
     (r"^(hilserver latency --duration) 1 ", r"\1 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
