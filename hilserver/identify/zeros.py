@@ -111,7 +111,7 @@ def _at_rest(
 
 def _windows(signal: NDArray[Any], dt: float) -> NDArray[Any]:
     """[windows, ticks]"""
-    ticks = round(WINDOW / dt)
+    ticks = max(round(WINDOW / dt), 1)
     return signal[: len(signal) // ticks * ticks].reshape(-1, ticks)
 
 
@@ -120,6 +120,8 @@ def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
 
     Unknown are zero and gain of each sensor, and of each connection the leakage and the overlap of its edge.
     """
+    if not found:
+        return {}
     sensors = [n for n in dict.fromkeys(n for c in found for n in (c.port, c.line)) if _is_measured(rig, n)]
     pairs = list(dict.fromkeys((c.port, c.line) for c in found))
     zeros = [_tolerance(rig, name) for name in sensors]
