@@ -8,7 +8,7 @@ the valve.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 
@@ -70,7 +70,7 @@ class Recording:
 
     ``commands``: by valve, -1 … 1, positive opens P to the port, held from its tick to the next; ``channels``: by name,
     at the ticks; ``known``: where both are known; ``noise``: of the channels, as far as it can be determined;
-    ``zeros``: zero errors of sensors, which the channels no longer have.
+    ``zeros``: zero errors of sensors, which the channels no longer have; ``notes``: what else it shows of the sensors.
     """
 
     source: str
@@ -80,6 +80,13 @@ class Recording:
     known: NDArray[np.bool_]
     noise: Mapping[str, Noise] = field(default_factory=dict)
     zeros: Mapping[str, ZeroError] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def until(self, tick: int) -> Recording:
+        """The part of it before this tick."""
+        commands = {name: command[:tick] for name, command in self.commands.items()}
+        channels = {name: values[:tick] for name, values in self.channels.items()}
+        return replace(self, commands=commands, channels=channels, known=self.known[:tick])
 
     @property
     def duration(self) -> float:

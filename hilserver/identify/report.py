@@ -25,7 +25,6 @@ from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, 
 from hilserver.identify.recorded import Recording
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table, tuned_servo
 from hilserver.identify.suspicions import about_the_delay, suspicion_table, suspicions
-from hilserver.identify.zeros import notes_on_zeros
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.units import shown_value
@@ -180,12 +179,9 @@ def machine_blocks(results: Sequence[Identified], recording: Recording) -> list[
     rows = [
         (table, f.name, *_cells(f)) for table, values in machine_findings(results, recording).items() for f in values
     ]
-    notes_on = notes_on_zeros(results[0].experiment.rig, recording) if results[0].experiment.chambers else []
-    if not rows and not notes_on:
-        return []
-    blocks: list[Block] = [Heading("Cylinders and sensors")]
-    blocks += [ABOUT_MACHINE, Grid(("", *COLUMNS), tuple(rows))] if rows else []
-    return [*blocks, Listing(tuple(notes_on))] if notes_on else blocks
+    blocks: list[Block] = [ABOUT_MACHINE, Grid(("", *COLUMNS), tuple(rows))] if rows else []
+    blocks += [Listing(recording.notes)] if recording.notes else []
+    return [Heading("Cylinders and sensors"), *blocks] if blocks else []
 
 
 def _suspicion_blocks(found: Identified) -> list[Block]:

@@ -44,6 +44,8 @@ SETTLED = 0.2e5
 """Pa: change of the port's pressure from one window to the next below which it is at rest."""
 MODEL = 0.03e5
 """Pa: standard deviation of a difference of two mean pressures beside that by noise."""
+SHARE = 0.5
+"""Smallest part of a recording that is evaluated alone, if the piston is not at its ends before."""
 OVERLAP = 0.02
 """Standard deviation of the stated overlap."""
 IMPLAUSIBLE = 4.0
@@ -54,10 +56,11 @@ IMPLAUSIBLE = 4.0
 class PortAtRest:
     """A port connected with a line, both pressures at rest, over a window of time.
 
-    ``port``, ``line``: their channels; ``valve``, and its ``opening``, positive from the supply; ``difference``: mean
-    pressure of the port less that of the line, Pa; ``pressure``: mean of the line, Pa.
+    ``tick`` at which it begins; ``port``, ``line``: their channels; ``valve``, and its ``opening``, positive from the
+    supply; ``difference``: mean pressure of the port less that of the line, Pa; ``pressure``: mean of the line, Pa.
     """
 
+    tick: int
     valve: str
     port: str
     line: str
@@ -67,14 +70,34 @@ class PortAtRest:
 
 
 def without_zero_errors(rig: Rig, recording: Recording) -> Recording:
-    """The recording less the zero errors that it shows itself, which it then has as ``zeros``."""
+    """The recording less the zero errors that it shows itself, which it then has as ``zeros``; ``notes`` about them.
+
+    If the piston comes to an end of its stroke in the second half only, as at the end of the identification sequence,
+    this is the part before: ends and slow movements tell nothing else of the valve.
+    """
     found = connections(rig, recording)
     blocked = implausible(rig, found)
     zeros = zero_errors(rig, [c for c in found if c not in blocked])
     channels = dict(recording.channels)
     for name, zero in zeros.items():
         channels[name] = channels[name] - zero.value
-    return replace(recording, channels=channels, zeros=zeros)
+    corrected = replace(recording, channels=channels, zeros=zeros, notes=tuple(_notes(rig, found, blocked)))
+    first = min((c.tick for c in found), default=0)
+    return corrected.until(first) if first >= SHARE * len(recording.known) else corrected
+
+
+def _notes(rig: Rig, found: Sequence[PortAtRest], blocked: Sequence[PortAtRest]) -> Iterator[str]:
+    if not found and any(cylinder.position is not None for cylinder in rig.settings.cylinders.values()):
+        yield (
+            "The zeros of the pressure sensors are not known: the piston was not at the ends of its stroke with the "
+            "valve open (option --end-stops). Set them to zero without pressure (hilserver calibrate --tare)."
+        )
+    for port, line in dict.fromkeys((c.port, c.line) for c in blocked):
+        most = max((c.difference for c in blocked if (c.port, c.line) == (port, line)), key=abs)
+        yield (
+            f"At the end of the stroke, with the valve open, {port} was {shown_value(most, 'Pa', 3)} from {line}, "
+            "more than an error of sensors: is a line blocked, or a sensor wrong?"
+        )
 
 
 def connections(rig: Rig, recording: Recording) -> list[PortAtRest]:
@@ -106,13 +129,18 @@ def _at_rest(
     still = (drop < MOVING) & (np.abs(np.diff(p, prepend=np.nan)) < SETTLED)
     for k in np.flatnonzero(steady & still & np.roll(steady, 1)).tolist():
         line = valve.supply if u[k] > 0.0 else valve.tank
-        yield PortAtRest(name, pressure, line, float(u[k]), float(p[k] - lines[line][k]), float(lines[line][k]))
+        now = float(lines[line][k])
+        yield PortAtRest(k * _ticks(recording.dt), name, pressure, line, float(u[k]), float(p[k]) - now, now)
 
 
 def _windows(signal: NDArray[Any], dt: float) -> NDArray[Any]:
     """[windows, ticks]"""
-    ticks = max(round(WINDOW / dt), 1)
+    ticks = _ticks(dt)
     return signal[: len(signal) // ticks * ticks].reshape(-1, ticks)
+
+
+def _ticks(dt: float) -> int:
+    return max(round(WINDOW / dt), 1)
 
 
 def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
@@ -172,24 +200,6 @@ def _leakage(rig: Rig, c: PortAtRest) -> float:
 def _tolerance(rig: Rig, channel: str) -> float:
     """Standard deviation of the zero of a sensor, Pa."""
     return uniform(ACCURACY * span(rig, channel)) if _is_measured(rig, channel) else 0.0
-
-
-def notes_on_zeros(rig: Rig, recording: Recording) -> list[str]:
-    """What the recording does not show of the zeros of the pressure sensors, and why."""
-    found = connections(rig, recording)
-    if not found:
-        return [
-            "The zeros of the pressure sensors are not known: the piston was not at the ends of its stroke with the "
-            "valve open (option --end-stops). Set them to zero without pressure (hilserver calibrate --tare)."
-        ]
-    lines = dict[tuple[str, str], PortAtRest]()
-    for c in implausible(rig, found):
-        lines.setdefault((c.port, c.line), c)
-    return [
-        f"At the end of the stroke, with the valve open, {c.port} was {shown_value(c.difference, 'Pa', 3)} from "
-        f"{c.line}, more than an error of sensors: is a line blocked, or a sensor wrong?"
-        for c in lines.values()
-    ]
 
 
 def _is_measured(rig: Rig, channel: str) -> bool:

@@ -23,7 +23,6 @@ from hilserver.identify.zeros import (
     PortAtRest,
     connections,
     implausible,
-    notes_on_zeros,
     without_zero_errors,
     zero_errors,
 )
@@ -102,7 +101,7 @@ def drawn(random: np.random.Generator, rig: Rig) -> tuple[dict[str, float], list
                     read(port, pressure - sign * drop(leakage / (C * (u - overlap)))),
                     read(line, pressure),
                 )
-                found.append(PortAtRest(valve, port, line, sign * u, at_port - at_line, at_line))
+                found.append(PortAtRest(0, valve, port, line, sign * u, at_port - at_line, at_line))
     return zeros, found
 
 
@@ -133,18 +132,33 @@ def test_a_blocked_line_is_named_and_used_for_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_recording_loses_them_and_the_rig_file_gets_them() -> None:
-    """On top of a tare that it has; a position limit within the stroke keeps the piston from its ends."""
-    rig = lift({**offsets(p_A=1.0, p_B=-0.6)})
+def test_the_recording_loses_them() -> None:
+    """Its end with the ends of the stroke, too, if they come late; sooner, the whole of it is evaluated."""
+    rig = lift(offsets(p_A=0.5, p_B=-0.6))
     recording = at_the_ends(rig)
     corrected = without_zero_errors(rig, recording)
+    assert len(corrected.known) == len(recording.known)
     for name in SENSORS:
         moved = recording.channels[name] - corrected.channels[name]
         assert np.ptp(moved) < 1.0
         assert moved[0] == pytest.approx(corrected.zeros[name].value)
-    again = connections(rig, corrected)
-    assert max(abs(c.difference) for c in again if c.line == "p_T") < 0.1 * BAR < 0.5 * BAR
-    assert notes_on_zeros(rig, corrected) == []
+    agreeing = connections(rig, corrected)
+    assert max(abs(c.difference) for c in agreeing if c.line == "p_T") < 0.02 * BAR
+    assert corrected.notes == ()
+    before, first = 10_000, min(c.tick for c in agreeing)
+    longer = replace(
+        recording,
+        commands={name: np.pad(u, (before, 0)) for name, u in recording.commands.items()},
+        channels={name: np.pad(y, (before, 0), mode="edge") for name, y in recording.channels.items()},
+        known=np.pad(recording.known, (before, 0), constant_values=True),
+    )
+    late = without_zero_errors(rig, longer)
+    assert {len(values) for values in (late.known, *late.commands.values(), *late.channels.values())} == {
+        before + first
+    }
+    assert {name: zero.value for name, zero in late.zeros.items()} == pytest.approx(
+        {name: zero.value for name, zero in corrected.zeros.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +189,8 @@ def test_it_is_said_if_the_piston_was_not_at_its_ends() -> None:
     excitation.run(2.0)
     assert isinstance(excitation.bench, LockstepBench)
     recording = excitation.bench.recording()
-    assert without_zero_errors(rig, recording).zeros == {}
-    (note,) = notes_on_zeros(rig, recording)
+    corrected = without_zero_errors(rig, recording)
+    assert corrected.zeros == {}
+    (note,) = corrected.notes
     assert "--end-stops" in note
     assert "calibrate --tare" in note

@@ -62,7 +62,10 @@ IN_A_TEST = (
     # A rig of the test's own, nobody to be asked, seconds instead of minutes.
     (r"^hilserver demo", f"hilserver demo --rig {DEMO}"),
     (r"^hilserver identify .* --drive", r"\g<0> --yes --seconds 5"),
-    (r"^hilserver identify config/rigs/lift.toml", r"\g<0> --seconds 10 --no-end-stops"),  # tests/identify does it in full
+    (
+        r"^hilserver identify config/rigs/lift.toml",
+        r"\g<0> --seconds 10 --no-end-stops",
+    ),  # tests/identify does it in full
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity (.*) --strategy all", r"hilserver fidelity \1 --strategy prediction --no-sweep"),
