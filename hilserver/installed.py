@@ -10,7 +10,13 @@ from typing import Any
 
 def installed(group: str) -> list[EntryPoint]:
     """The entry points of a group, sorted by name."""
-    return sorted(_all(tuple(sys.path)).select(group=group), key=lambda entry: entry.name)
+    return list(_of(group, tuple(sys.path)))
+
+
+@functools.cache
+def _of(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """The same, found once for a search path: variants of a study look for the same driver thousands of times."""
+    return tuple(sorted(_all(path).select(group=group), key=lambda entry: entry.name))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numpy as np
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event
 from hilserver.tick.codes import Mode, PlayoutState, ReactionState
-from hilserver.tick.row import as_whole, headers
+from hilserver.tick.row import as_whole
 
 REACTION, PLAYOUT = "reaction", "playout"
 """Kinds of the events, and keys of what a command's event notes of the reaction or playout that it begins."""
@@ -31,14 +31,22 @@ WAITING = (ReactionState.ARMED, ReactionState.WATCHING, ReactionState.HOLDING)
 """The states of reactions that a switch can end."""
 
 
+def columns_looked_at(columns: Sequence[str]) -> list[int]:
+    """Of the row's fixed part, the columns that `RowEvents` needs: none in a rig without reactions and playouts."""
+    fields = ((REACTION, "count"), (REACTION, "state"), (REACTION, "repeats"), (PLAYOUT, "state"), (PLAYOUT, "count"))
+    found = [column for kind, field in fields for column in _columns_of(tuple(columns), kind, field)]
+    return [*(columns.index(name) for name in ("circuit_version", "mode")), *found] if found else []
+
+
 class RowEvents:
-    """Follows the rows of a run, from any one on. ``columns``: names of the row's fixed part."""
+    """Follows the rows of a run, from any one on. ``columns``: their names, see `columns_looked_at`."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._counts, self._states = _Followed(columns, REACTION, "count"), _Followed(columns, REACTION, "state")
         self._repeats = _Followed(columns, REACTION, "repeats")
         self._playouts = _Followed(columns, PLAYOUT, "state")
         self._version: int | None = None
+        self._head = [list(columns).index(name) for name in ("circuit_version", "mode")] if self._states.exist else []
         self._cycles = _columns_of(tuple(columns), PLAYOUT, "count")
 
     def find(self, rows: Floats, events: Mapping[int, Sequence[Event]]) -> list[tuple[int, Event]]:
@@ -67,11 +75,10 @@ class RowEvents:
         """The rows with another circuit than the row before, in which reactions may still be armed."""
         if len(rows) == 0 or not self._states.exist:
             return set()
-        head = headers(rows)
-        versions = head["circuit_version"]
+        versions, modes = as_whole(rows)[:, self._head].T
         new = np.diff(versions, prepend=versions[0] if self._version is None else self._version) != 0
         self._version = int(versions[-1])
-        return set(np.flatnonzero(new & np.isin(head["mode"], (Mode.ARMED, Mode.RUNNING))).tolist())
+        return set(np.flatnonzero(new & np.isin(modes, (Mode.ARMED, Mode.RUNNING))).tolist())
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand
+from hilserver.record.row_events import columns_looked_at
 from hilserver.rig.build import Device, Rig
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
@@ -68,7 +70,32 @@ class PreparedSequence:
         ends = (*(action.at for action in sequence.actions[1:]), sequence.length + 1.0 / rig.settings.loop.rate)
         pairs = zip(sequence.actions, ends, strict=False)
         self.actions = [_Timed(action, end, _record(rig, action)) for action, end in pairs]
+        self.reacts = bool(sequence.reactions)
+        self._dt = float(rig.plan.loop[0].dt)
+        self._values = dict[tuple[int, int], tuple[Integers, Floats]]()
         self._unused = list[RowMemory]()
+
+    @property
+    def memory(self) -> int:
+        """Bytes, about, that a run needs for its rows until it ends: as they come, and as they are collected."""
+        columns = len(LOOKED_AT) + len(self.collector.columns(())) + len(columns_looked_at(self._rig.layout.names))
+        return 2 * 8 * columns * round(self.sequence.length / self._dt)
+
+    def values(self, number: int, tick: int) -> tuple[Integers, Floats]:
+        """The values of inputs that follow each other from this action on, the first of them given in this tick.
+
+        Their ticks, and the records of their commands.
+        """
+        if (number, tick) not in self._values:
+            dt, next_tick, given = self._dt, tick, list[tuple[int, Floats]]()
+            for action, end, record in itertools.islice(self.actions, number, None):
+                if record is None:
+                    break
+                given.append((due(action.at, next_tick, dt), record))
+                next_tick = due(end, given[-1][0] + 1, dt)
+            ticks, records = zip(*given, strict=True)
+            self._values[number, tick] = np.array(ticks), np.array(records)
+        return self._values[number, tick]
 
     def serves(self, rig: Rig) -> bool:
         """Whether a rig differs from that for which this was prepared in circuits and simulated devices only.
@@ -105,6 +132,11 @@ class PreparedSequence:
         return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
 
 
+def due(at: float, tick: int, dt: float) -> int:
+    """Number of the tick at ``at``, s from the start of the sequence; at least ``tick``."""
+    return tick + max(round((at - tick * dt) / dt), 0)
+
+
 class _Timed(NamedTuple):
     """An action, when the one after it is due, s, and of a value of an input the record of its command."""
 
@@ -125,10 +157,13 @@ def _channels_of(device: Device) -> object:
 
 
 class _Given(NamedTuple):
-    """A command given in a tick: the mode it needs; why it was refused beforehand; to which circuit it switches."""
+    """A command with its tick, or values of inputs with theirs.
 
-    action: Step | InputValue
-    tick: int
+    ``needs``: a mode; ``refusal``: why it was refused beforehand; ``circuit``: to which it switches.
+    """
+
+    actions: list[_Timed]
+    ticks: Integers | list[int]
     needs: str = ""
     refusal: str = ""
     circuit: Circuit | None = None
@@ -138,11 +173,17 @@ def _may_be_refused(action: Action) -> bool:
     return isinstance(action, Step) and action.refused
 
 
+def _is_refused(given: _Given) -> bool:
+    """Whether a command was refused that should not have been: the sequence ends."""
+    return bool(given.refusal) and not _may_be_refused(given.actions[0].action)
+
+
 class _Bench:
     """A rig run without a clock that executes the MQTT commands."""
 
     def __init__(self, prepared: PreparedSequence, rig: Rig, run: LockstepRun, memory: RowMemory) -> None:
         self.rig, self.run, self.collector, self.dt = rig, run, prepared.collector.emptied(), run.dt
+        self._prepared = prepared
         self._memory = memory
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
@@ -175,7 +216,7 @@ class _Bench:
         They are valid until the next call.
         """
         columns = np.array([*LOOKED_AT, *self.collector.columns(self.run.packed.names)], dtype=np.int64)
-        ticks = self._ticks(self.next_tick, at)
+        ticks = due(at, self.next_tick, self.dt) - self.next_tick
         rows = yield from self.run.running(ticks, memory=self._memory, columns=columns)
         if len(rows):
             self.collector.add(rows[:, len(LOOKED_AT) :])
@@ -187,18 +228,15 @@ class _Bench:
             play.note_event(event, (tick - self.first_tick) * self.dt)
         self._noted = len(self.run.reacted)
 
-    def _ticks(self, tick: int, at: float) -> int:
-        """Number of ticks from the one of this number to the one at ``at``, s."""
-        return max(round((at - tick * self.dt) / self.dt), 0)
-
     def carry_out(self, todo: list[_Timed], play: Play) -> Steps[int]:
         """Carry out the first of these actions when it is due; of commands, also those that can follow in the same run.
 
         Returns how many were carried out.
         """
         action = todo[0].action
-        yield from self.run_until(action.at)
-        self.note_reactions(play)
+        if self._prepared.reacts or not self._can_follow(action, play):
+            yield from self.run_until(action.at)
+            self.note_reactions(play)
         if play.skips(action):
             return 1
         if isinstance(action, Fault):
@@ -215,29 +253,28 @@ class _Bench:
         not the expected one.
         """
         first = tick = self.next_tick
-        given = list[_Given]()
-        for action, end, record in todo:
+        given, queued = list[_Given](), 0
+        while queued < len(todo) and not (given and _is_refused(given[-1])):
+            action = todo[queued].action
             if given and (tick - first > TOGETHER or not self._can_follow(action, play)):
                 break
-            assert not isinstance(action, Fault)
-            tick += self._ticks(tick, action.at)
-            given.append(self._queued(action, record, tick, tick - first))
-            tick = given[-1].tick + 1
-            if given[-1].refusal and not _may_be_refused(action):
-                break
-            tick += self._ticks(tick, max(tick * self.dt, end))
+            tick = due(action.at, tick, self.dt)
+            if isinstance(action, InputValue) and tick > first and not play.resting:
+                given.append(self._queued_values(todo[queued:], tick, first))
+            else:
+                given.append(self._queued(todo[queued], tick, tick - first))
+            queued += len(given[-1].actions)
+            tick = int(given[-1].ticks[-1]) + 1
+            tick = due(todo[queued - 1].end, tick, self.dt)
         rows = yield from self.run_until(tick * self.dt)
-        last = first + len(rows)
-        taken = [each for each in given if each.tick < last]
-        found = as_whole(rows)[[each.tick - first for each in taken], : len(LOOKED_AT)]
-        for each, (result, mode) in zip(taken, found.tolist(), strict=True):
-            refusal = each.refusal
-            if not refusal and result == ResultCode.DONE and isinstance(each.action, InputValue):
-                continue  # as most of them
-            if not refusal and result != ResultCode.DONE:
-                refusal = refusal_text(each.action.command, each.needs, result, Mode(mode).name)
-            self._note(each, refusal, play)
-        return len(taken)
+        found, carried_out = as_whole(rows), 0
+        for each in given:
+            taken = int(np.searchsorted(each.ticks, first + len(rows)))
+            if taken:  # all but the last of them are done
+                result, mode = found[each.ticks[taken - 1] - first, : len(LOOKED_AT)].tolist()
+                self._note(each, taken - 1, result, mode, play)
+            carried_out += taken
+        return carried_out
 
     def _can_follow(self, action: Action, play: Play) -> bool:
         """Whether an action can be prepared before the row is known in which its command is given."""
@@ -246,34 +283,46 @@ class _Bench:
         if isinstance(action, InputValue):
             return not play.resting or action.command.input not in play.resting
         needs_row = isinstance(action, Fault) or isinstance(action.command, CircuitCommand | RowCommand)
-        return not needs_row and not play.sequence.reactions  # which may end the run
+        return not needs_row and not self._prepared.reacts  # which may end the run
 
-    def _queued(self, action: Step | InputValue, record: Floats | None, tick: int, after: int) -> _Given:
+    def _queued_values(self, todo: list[_Timed], tick: int, first: int) -> _Given:
+        """Queue the values of inputs with which these actions begin, from this tick on; ``first``: of the run."""
+        ticks, records = self._prepared.values(len(self._prepared.actions) - len(todo), tick)
+        count = max(int(np.searchsorted(ticks, first + TOGETHER, side="right")), 1)
+        self.run.give_all(records[:count], ticks[:count] - first, Mode.RUNNING, IF_DONE)
+        return _Given(todo[:count], ticks[:count], Mode.RUNNING.name)
+
+    def _queued(self, timed: _Timed, tick: int, after: int) -> _Given:
         """Queue a command for this tick, ``after`` so many ticks from now on; or the reason if it is refused."""
-        if record is not None:
-            self.run.give(record, after=after, mode=Mode.RUNNING if after else ANY_MODE, wanted=IF_DONE)
-            return _Given(action, tick, Mode.RUNNING.name)
-        command, run, wanted = action.command, self.run, IF_REFUSED if _may_be_refused(action) else IF_DONE
+        action, given, run = timed.action, ([timed], [tick]), self.run
+        assert not isinstance(action, Fault)
+        if timed.record is not None:
+            run.give(timed.record, after=after, mode=Mode.RUNNING if after else ANY_MODE, wanted=IF_DONE)
+            return _Given(*given, Mode.RUNNING.name)
+        command, wanted = action.command, IF_REFUSED if _may_be_refused(action) else IF_DONE
         try:
             if isinstance(command, CircuitCommand):
                 new = prepare_switch(self.rig, run.program, self.circuit, run.packed, run.row, command)
                 run.swap(new.circuit, new.packed, wanted)
-                return _Given(action, tick, circuit=new.circuit)
+                return _Given(*given, circuit=new.circuit)
             orders = loop_orders(self.rig, command, run.packed, run.row, *self._tables)
         except ConfigurationError as error:
-            return _Given(action, tick, refusal="; ".join(map(str, error.problems)))
+            return _Given(*given, refusal="; ".join(map(str, error.problems)))
         except HilserverError as error:
-            return _Given(action, tick, refusal=str(error))
+            return _Given(*given, refusal=str(error))
         for k, order in enumerate(orders, 1):
             run.command(
                 order.kind, order.first, order.second, *order.further,
                 about=order.about, after=after, wanted=wanted if k == len(orders) else GOES_ON,
             )  # fmt: skip
-        return _Given(action, tick + len(orders) - 1, orders[0].needs)
+        return _Given([timed], [tick + len(orders) - 1], orders[0].needs)
 
-    def _note(self, given: _Given, refusal: str, play: Play) -> None:
-        """Note that a command was carried out, or refused."""
-        action, at = given.action, given.tick * self.dt
+    def _note(self, given: _Given, number: int, result: int, mode: int, play: Play) -> None:
+        """Note that a command, or the value of this number, was carried out or refused; with its row's result, mode."""
+        action, at, refusal = given.actions[number].action, given.ticks[number] * self.dt, given.refusal
+        assert not isinstance(action, Fault)
+        if not refusal and result != ResultCode.DONE:
+            refusal = refusal_text(action.command, given.needs, result, Mode(mode).name)
         if isinstance(action, Step):
             play.note(action, at, refusal)
         elif refusal:

@@ -22,7 +22,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import Event, LogHeader
-from hilserver.record.row_events import RowEvents, with_row_events
+from hilserver.record.row_events import RowEvents, columns_looked_at, with_row_events
 from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
@@ -34,16 +34,18 @@ from hilserver.simulation.steps import Steps, completed
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
 from hilserver.tick.codes import fault_text as text_of_fault
-from hilserver.tick.lockstep import GOES_ON, Attached, is_unwanted
+from hilserver.tick.lockstep import GOES_ON, WAITING_CELLS, Attached, is_unwanted
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.program import command_record, commands_at, no_command, work_array
-from hilserver.tick.row import COLUMN, CommandRecord, as_whole, header
+from hilserver.tick.program import command_record, no_command, work_array
+from hilserver.tick.row import COLUMN, MESSAGE_CELLS, CommandRecord, as_whole, header
 
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
 SEQUENCE = CommandRecord.names().index("sequence")
 """Cell of a command's number in its record."""
+RECORD = WAITING_CELLS - MESSAGE_CELLS
+"""First cell of the record of a command that waits."""
 _TICK = COLUMN["tick"]
 ANY_MODE = -1
 """In place of a mode: the command is given in whatever mode the rig is."""
@@ -54,24 +56,20 @@ SUPPLY_WITHIN = 1.0
 
 
 @dataclass
-class _Command:
-    """A command that waits for its tick; for a switch also the circuit.
+class _Commands:
+    """Commands that wait for their ticks; a switch is alone, and has its circuit.
 
-    ``due``: number of ticks run before it, at least; ``mode``: in which it is given, or `ANY_MODE`; ``wanted``: on
-    which result the run goes on.
+    ``lines``: of each the number of ticks run before it, at least, and what else `WAITING_CELLS` has.
     """
 
-    record: Floats
-    due: int = 0
-    mode: int = ANY_MODE
-    wanted: int = GOES_ON
+    lines: Floats
     circuit: Circuit | None = None
     packed: PackedCircuit | None = None
     about: Mapping[str, Any] | None = None
 
 
-Given = tuple[int, _Command, list[Event]]
-"""A command that is taken: tick of a block, and its events."""
+NO_LINES = np.empty((0, WAITING_CELLS))
+"""In place of commands."""
 
 
 @dataclass
@@ -116,8 +114,9 @@ class LockstepRun:
         self._traces = {name: TrueValues(len(p.values), expected) for name, p in self.plants.items()} if trace else None
         self.reacted: list[tuple[int, Event]] = []
         """The reactions that have fired so far: tick and event of the log."""
-        self._reactions = RowEvents(rig.layout.names)
-        self._queue: deque[_Command] = deque()
+        self._watched = columns_looked_at(rig.layout.names)
+        self._reactions = RowEvents([rig.layout.names[column] for column in self._watched])
+        self._queue: deque[_Commands] = deque()
         self._sequence = self._ran = self._late = 0
         self._attached: list[tuple[str, Attached]] = []
         self._players: list[_Player] = []
@@ -131,8 +130,7 @@ class LockstepRun:
         )
         self._pacing = pacing
         self._writer = _writer(rig, log, run_header(rig, self.program.fingerprint, "lockstep")) if log else None
-        loop = rig.settings.loop  # nothing else is looked at in the rows than what is wanted of them
-        self._columns_suffice = bool(self._attached) and log is None and not (loop.reactions or loop.playouts)
+        self._columns_suffice = bool(self._attached) and log is None
 
     def _connect(self) -> None:
         """Simulated devices with their slots and columns, replay devices with their samples."""
@@ -222,7 +220,11 @@ class LockstepRun:
         wanted: int = GOES_ON,
     ) -> None:
         """Queue a command as a record, which may be used again."""
-        self._queue.append(_Command(self._numbered(record), self._ran + after, mode, wanted, about=about))
+        self._queue.append(_Commands(self._lines(record[None], after, mode, wanted), about=about))
+
+    def give_all(self, records: Floats, after: Integers, mode: int, wanted: int) -> None:
+        """Queue commands that `give` would queue one by one; ``after``: of each of these records."""
+        self._queue.append(_Commands(self._lines(records, after, mode, wanted)))
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
@@ -241,8 +243,8 @@ class LockstepRun:
         waiting = [command.packed for command in self._queue if command.packed is not None]
         before, new = (waiting or [self.packed])[-1], packed or self.rig.pack(circuit)
         version = header(self.row).circuit_version + len(waiting) + 1
-        record = self._numbered(command_record(CommandKind.SWAP, version, float(new.names == before.names)))
-        self._queue.append(_Command(record, wanted=wanted, circuit=circuit, packed=new))
+        record = command_record(CommandKind.SWAP, version, float(new.names == before.names))
+        self._queue.append(_Commands(self._lines(record[None], 0, ANY_MODE, wanted), circuit, new))
 
     def miss(self, ticks: int) -> None:
         """Delay the next tick by this number of ticks."""
@@ -253,12 +255,13 @@ class LockstepRun:
         """Whether the next tick is delayed."""
         return self._late > 0
 
-    def _numbered(self, record: Floats) -> Floats:
-        """A copy of a command's record with the next number."""
-        self._sequence += 1
-        record = record.copy()
-        as_whole(record)[SEQUENCE] = self._sequence
-        return record
+    def _lines(self, records: Floats, after: int | Integers, mode: int, wanted: int) -> Floats:
+        """Commands that wait, see `_Commands`, with the next numbers."""
+        lines = np.empty((len(records), WAITING_CELLS))
+        lines[:, 0], lines[:, 1], lines[:, 2], lines[:, RECORD:] = self._ran + after, mode, wanted, records
+        as_whole(lines)[:, RECORD + SEQUENCE] = np.arange(self._sequence + 1, self._sequence + len(lines) + 1)
+        self._sequence += len(lines)
+        return lines
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -323,14 +326,18 @@ class LockstepRun:
 
         ``columns``: of the rows, those that are wanted.
         """
-        alone = self._columns_suffice
-        rows = (memory or RowMemory()).rows(ticks, len(columns) if alone and len(columns) else self.rig.layout.width)
-        self._kept = columns if alone else ALL_COLUMNS
+        kept = ALL_COLUMNS
+        if len(columns) and self._columns_suffice:
+            kept = np.concatenate((columns, self._watched)).astype(np.int64) if self._watched else columns
+        rows = (memory or RowMemory()).rows(ticks, len(kept) or self.rig.layout.width)
+        self._kept = kept
         try:
             count = yield from self._run_into(rows, hold_commands=hold_commands)
         finally:
             self._kept = ALL_COLUMNS
-        return rows[:count] if alone or not len(columns) else rows[:count, columns]
+        if not len(columns):
+            return rows[:count]
+        return rows[:count, : len(columns)] if len(kept) else rows[:count, columns]
 
     def _run_into(self, rows: Floats, *, hold_commands: bool = False) -> Steps[int]:
         """Run as many ticks as there are rows, and fill these; returns how many were run, see `command`."""
@@ -339,23 +346,23 @@ class LockstepRun:
             most = 1 if self._late else min(len(rows) - done, BLOCK)
             if self._pacing is not None:
                 most = min(most, self._pacing.due())
-            given, count = ([], most) if hold_commands else self._next_commands(most)
+            given, events, count = (NO_LINES, {}, most) if hold_commands else self._next_commands(most)
             before = self.tick + self._late
             run_block = self._block(rows[done : done + count], given)
             yield self.tick
             run_block()
             yield self.tick
             ran = self.tick - before
-            ended = bool(given) and given[-1][0] == ran - 1 and is_unwanted(self.row, given[-1][1].wanted)
+            ended = len(given) > 0 and given[-1, 0] == ran - 1 and is_unwanted(self.row, int(given[-1, 2]))
             count, goes_on = ran, ran == count and not ended
             self._ran += ran
             if not goes_on:
-                self._drop(sum(k >= count for k, _, _ in given))
+                self._drop(int((given[:, 0] >= count).sum()))
             if count == 0:
                 break
-            block, events = rows[done : done + count], {k: events for k, _, events in given if k < count}
-            fired = self._reactions.find(block, events) if not len(self._kept) else []
-            self.reacted += [(int(header(block[row]).tick), event) for row, event in fired]
+            block, events = rows[done : done + count], {k: found for k, found in events.items() if k < count}
+            fired = self._fired(block, events)
+            self.reacted += [(before + 1 + row, event) for row, event in fired]
             if self._pacing is not None:
                 self._pacing.computed(count, self.row)
             if self._writer is not None:
@@ -363,41 +370,62 @@ class LockstepRun:
             done += count
         return done
 
+    def _fired(self, rows: Floats, events: Mapping[int, Sequence[Event]]) -> list[tuple[int, Event]]:
+        """What reactions and playouts have done in these rows, of which the last columns are kept for that."""
+        if not self._watched:
+            return []
+        watched = slice(-len(self._watched), None) if len(self._kept) else self._watched
+        return self._reactions.find(rows[:, watched], events)
+
     def _drop(self, handed: int) -> None:
         """Drop all commands that wait, as if they had not been queued, and this number that a block did not take."""
-        self._sequence -= handed + len(self._queue)
+        self._sequence -= handed + sum(len(waiting.lines) for waiting in self._queue)
         self._queue.clear()
 
-    def _next_commands(self, most: int) -> tuple[list[Given], int]:
-        """The commands of the next ticks, at most one for each, and how many ticks these are: up to the next switch."""
-        given = list[Given]()
-        tick = 0
-        while self._queue and (tick := max(tick, self._queue[0].due - self._ran)) < most:
-            if self._queue[0].packed is not None and tick > 0:
-                return given, tick
-            waiting = self._queue.popleft()
-            given.append((tick, waiting, self._taken(waiting)))
-            tick += 1
-        return given, most
+    def _next_commands(self, most: int) -> tuple[Floats, dict[int, list[Event]], int]:
+        """The commands of the next ticks, at most one for each, and how many ticks these are: up to the next switch.
 
-    def _taken(self, waiting: _Command) -> list[Event]:
-        """Take a command, which for a switch puts the circuit in; its events, as far as anybody needs them."""
-        if waiting.packed is None or waiting.circuit is None:
-            return [command_event(waiting.record, waiting.about)] if self._writer is not None or waiting.about else []
-        packed = waiting.packed
+        Of the commands the lines, see `WAITING_CELLS`, and the events, by tick.
+        """
+        given, events, free = [NO_LINES], dict[int, list[Event]](), 0
+        while self._queue:
+            waiting = self._queue[0]
+            order = np.arange(len(waiting.lines))
+            ticks = order + np.maximum.accumulate(np.maximum(waiting.lines[:, 0] - self._ran - order, free))
+            if waiting.packed is not None and 0 < ticks[0] < most:
+                most = int(ticks[0])
+            if (count := int(np.searchsorted(ticks, most))) == 0:
+                break
+            lines = waiting.lines[:count].copy()
+            lines[:, 0] = ticks[:count]
+            events |= self._taken(waiting, lines)
+            given.append(lines)
+            if count < len(ticks):
+                waiting.lines = waiting.lines[count:]
+                break
+            self._queue.popleft()
+            free = int(ticks[-1]) + 1
+        return np.concatenate(given), events, most
+
+    def _taken(self, waiting: _Commands, lines: Floats) -> dict[int, list[Event]]:
+        """Take commands, which for a switch puts the circuit in; their events, as far as anybody needs them."""
+        packed, is_told = waiting.packed, self._writer is not None
+        if packed is None or waiting.circuit is None:
+            told = lines if is_told or waiting.about else NO_LINES
+            return {int(line[0]): [command_event(line[RECORD:], waiting.about)] for line in told}
         carried = packed.carried_from(self.packed)
         self._work = work_array(packed, self.rig.plan)
         self.program.swap(self.rig.plan.block, self.row, packed.index, packed.value, carried, self._work)
         self.packed = packed
-        if self._writer is None:
-            return []
-        return swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))
+        if not is_told:
+            return {}
+        circuit = packed_record(packed, waiting.circuit.source, carried)
+        return {int(lines[0, 0]): swap_events(lines[0, RECORD:], circuit)}
 
-    def _block(self, rows: Floats, commands: list[Given]) -> Callable[[], None]:
+    def _block(self, rows: Floats, commands: Floats) -> Callable[[], None]:
         """What runs these ticks with these commands, or those up to a command that ends the run."""
         given, devices = self._given(len(rows)), self._devices(len(rows))
-        waiting = [(tick, each.mode, each.wanted, each.record) for tick, each, _ in commands]
-        command = commands_at(waiting) if commands else self._none
+        command = np.concatenate((self._none, commands.ravel())) if len(commands) else self._none
 
         use, block, value = use_of(self.packed, self.program), self.rig.plan.block, self.packed.value
         of_both = (block, use.index(self.packed), value, self.row, self._work, command, self._inputs, given)

@@ -92,10 +92,9 @@ def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patien
     """
     found, failures, begun = np.full((len(values), figures), np.nan), dict[int, str](), perf_counter()
     together = run.most_together if isinstance(run, EvaluateTogether) else 1
+    watch = _Watch(patience)
     for k in range(0, len(values), together):
-        rows = values[k : k + together]
-        _end_if_stuck((len(rows) * patience[0], len(rows) * patience[1]))
-        for number, each in enumerate(_evaluated(run, rows), k):
+        for number, each in enumerate(_evaluated(run, values[k : k + together], watch), k):
             if isinstance(each, Exception):
                 failures[first + number] = reason_of(each)
             else:
@@ -104,10 +103,11 @@ def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patien
     return Evaluated(first, found, failures, perf_counter() - begun)
 
 
-def _evaluated(run: Evaluate, rows: Floats) -> list[Floats | Exception]:
+def _evaluated(run: Evaluate, rows: Floats, watch: _Watch) -> list[Floats | Exception]:
     """The figures of variants that are run together, or of one alone, or why one has none."""
     if isinstance(run, EvaluateTogether):
-        return run.together(rows)
+        return run.together(rows, watch)
+    watch()
     try:
         return [run(row) for row in rows]
     except Exception as error:  # also in Python of the user's: one run must not end the others
@@ -117,6 +117,23 @@ def _evaluated(run: Evaluate, rows: Floats) -> list[Floats | Exception]:
 def patience_with(limit: float) -> Patience:
     """With a run whose limit is this computing time in s: code that does not check the time hangs."""
     return 3.0 * limit + 5.0, 10.0 * limit + 60.0
+
+
+class _Watch:
+    """Has the kernel end this process if it hangs; called before each run, or each part of one.
+
+    From each call on, the process has nine tenths of the patience at least: timers are not set anew for every run.
+    """
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience, self._often = patience, 0.1 * min(patience)
+        self._set = -inf if isfinite(self._often) else inf
+
+    def __call__(self) -> None:
+        """The process does not hang."""
+        if (now := perf_counter()) - self._set > self._often:
+            self._set = now
+            _end_if_stuck(self._patience)
 
 
 def _end_if_stuck(patience: Patience) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import thread_time
@@ -22,6 +22,8 @@ from hilserver.studies.rig_runs import Course, RigSubject, RunsOfRig
 from hilserver.studies.subject import VariantFailedError
 
 R = TypeVar("R")
+MEMORY = 2**28
+"""Bytes for the rows of variants that are run in turns."""
 ALL = "all"
 """All verdicts, as a quantity."""
 
@@ -53,22 +55,19 @@ class SequenceRuns(RunsOfRig):
             raise found
         return found
 
-    def together(self, values: Floats) -> list[Floats | Exception]:
+    def together(self, values: Floats, alive: Callable[[], None] = lambda: None) -> list[Floats | Exception]:
         """The figures of some variants, or why one has none. They are run in turns, which changes nothing but the time.
 
         What Python does for one variant between two runs of compiled code takes two to three times as long as for the
         next one right after it: until then, code and data of the interpreter are not in the cache.
         """
-        return in_turns([self._figures_of(row) for row in values], self.subject.limit)
+        return in_turns([self._figures_of(row) for row in values], self.subject.limit, alive)
 
     @property
     def most_together(self) -> int:
-        """How many variants are run in turns: more would hardly save any more time.
-
-        One alone where reactions and playouts are looked for in whole rows, for which others may have no memory.
-        """
-        loop = self.values.rig.settings.loop
-        return 1 if loop.reactions or loop.playouts else 16
+        """How many variants are run in turns, as far as there is memory for their rows: more save no more time."""
+        prepared = self._prepared_for(self.values.rig)
+        return max(1, min(16, MEMORY // prepared.memory))
 
     def _figures_of(self, values: Floats) -> Steps[Floats]:
         courses = yield from self._courses(*self.rig_of(values))
@@ -100,11 +99,15 @@ class SequenceRuns(RunsOfRig):
         return self._prepared
 
 
-def in_turns(runs: Sequence[Steps[R]], limit: float) -> list[R | Exception]:
-    """What comes of each of these runs, of which each makes a step in turn. ``limit``: s of computing time of each."""
+def in_turns(runs: Sequence[Steps[R]], limit: float, alive: Callable[[], None] = lambda: None) -> list[R | Exception]:
+    """What comes of each of these runs, of which each makes a step in turn.
+
+    ``limit``: s of computing time of each. ``alive``: called before each step, in which a run could hang.
+    """
     found, spent, going = dict[int, R | Exception](), [0.0] * len(runs), list(range(len(runs)))
     while going:
         for k in tuple(going):
+            alive()
             begun = thread_time()
             try:
                 tick = next(runs[k])

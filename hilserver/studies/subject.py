@@ -37,8 +37,11 @@ class EvaluateTogether(Protocol):
     @property
     def most_together(self) -> int: ...
 
-    def together(self, values: Floats) -> list[Floats | Exception]:
-        """The figures of these variants, a row for each, as of each alone; or why one has none."""
+    def together(self, values: Floats, alive: Callable[[], None] = ...) -> list[Floats | Exception]:
+        """The figures of these variants, a row for each, as of each alone; or why one has none.
+
+        ``alive``: called often, at least once between two variants: where it is not, the process hangs.
+        """
         ...
 
 

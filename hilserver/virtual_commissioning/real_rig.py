@@ -15,7 +15,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.scale import Curve
-from hilserver.simulation.lockstep import Given, LockstepRun
+from hilserver.simulation.lockstep import RECORD, LockstepRun
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import no_command
 from hilserver.tick.row import COLUMN, as_whole, header
@@ -72,12 +72,12 @@ class StandInRun(LockstepRun):
         """The stand-in at the end of every tick so far."""
         return np.concatenate(self._true)
 
-    def _block(self, rows: Floats, commands: list[Given]) -> Callable[[], None]:
+    def _block(self, rows: Floats, commands: Floats) -> Callable[[], None]:
         return partial(self._run_ticks, rows, commands)
 
-    def _run_ticks(self, rows: Floats, commands: list[Given]) -> None:
+    def _run_ticks(self, rows: Floats, commands: Floats) -> None:
         trace = np.empty((len(rows), len(self._plant.values)))
-        due = {tick: each.record for tick, each, _ in commands}
+        due = {int(line[0]): line[RECORD:] for line in commands}
         for k in range(len(rows)):
             self._step(rows[k : k + 1], due[k].copy() if k in due else no_command())
             trace[k] = self._plant.values

@@ -10,10 +10,9 @@ from service_harness import rig_text
 
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, load_rig
-from hilserver.sequences import simulated
 from hilserver.sequences.check import SKIPPED
 from hilserver.sequences.model import load_sequence
-from hilserver.sequences.simulated import simulate_sequence
+from hilserver.sequences.simulated import _Bench, simulate_sequence
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 
@@ -88,12 +87,15 @@ def test_the_log_and_the_verdicts_are_those_of_one_call_for_each(
     steps = STEP.format("0.1 s", "arm") if between is None else START + between
     file.write_text(f'length = "1.1 s"\ninput_period = "{period}"\n{steps}{INPUTS}')
     sequence, found = load_sequence(file), []
-    for together in (simulated.TOGETHER, -1):
-        monkeypatch.setattr(simulated, "TOGETHER", together)
-        path = tmp_path / f"{together}.arrow"
+    kept = simulate_sequence(sequence, rig)  # of the rows, only the columns that are looked at
+    for name in ("together", "alone"):
+        if name == "alone":
+            monkeypatch.setattr(_Bench, "_can_follow", lambda bench, action, play: False)
+        path = tmp_path / f"{name}.arrow"
         done, log = simulate_sequence(sequence, rig, path), LogReader(path).read_all()
         columns = {name: values.tobytes() for name, values in log.columns.items()}
         found.append((done.verdicts, done.moments, repr(log.events), columns))
+        assert (kept.verdicts, kept.moments) == (done.verdicts, done.moments)
     assert found[0] == found[1]
     assert (case in ENDS) == any(verdict.outcome == SKIPPED for verdict in found[0][0])
 

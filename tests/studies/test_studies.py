@@ -19,6 +19,7 @@ from study_bench import (
     LEAKING,
     STUDY,
     FunctionSubject,
+    TogetherSubject,
     deadly,
     ishigami,
     leak,
@@ -233,6 +234,20 @@ def test_a_variant_that_hangs_is_given_up_by_a_single_process_too() -> None:
     found = list(evaluate(FunctionSubject(deadly), np.array([[8.5], [3.0]]), 1, workers=1, patience=(0.3, inf)))
     assert [each.failures for each in found] == [{0: DIED}]
     np.testing.assert_array_equal(found[0].figures, [[np.nan], [9.0]])
+
+
+def test_each_of_the_variants_that_are_run_together_has_its_own_patience() -> None:
+    """Eight of 0.2 s take longer than the patience of 0.8 s; the one that hangs is found, and the others have figures.
+
+    In the first task, nobody hangs: its variants are not run again one by one, each in 0.2 s by its own process.
+    """
+    values = np.arange(16.0)[:, None] + 10.0
+    values[12] = 8.5
+    subject = TogetherSubject(deadly, 0.2)
+    found = list(evaluate(subject, values, 1, workers=1, batch=8, patience=(0.8, inf)))
+    assert [each.failures for each in found] == [{}, {12: DIED}]
+    expected = np.where(np.arange(16) == 12, np.nan, values[:, 0] ** 2)
+    np.testing.assert_array_equal(np.concatenate([each.figures[:, 0] for each in found]), expected)
 
 
 def test_a_run_for_which_nobody_waits_ends_even_if_it_hangs() -> None:

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from service_harness import rig_text
 
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble, load_rig
-from hilserver.sequences import simulated
 from hilserver.sequences.model import load_sequence
-from hilserver.sequences.simulated import PreparedSequence, simulate_sequence
+from hilserver.sequences.simulated import PreparedSequence, _Bench, simulate_sequence
+from hilserver.simulation.lockstep import LockstepRun
 from hilserver.studies import varied_rig
 from hilserver.studies.execution import evaluate
 from hilserver.studies.sequence_runs import SequenceRuns, in_turns
@@ -265,7 +266,61 @@ def nothing_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Rig, "pack", pack_anew)
     monkeypatch.setattr(Rig, "read_circuit", read_anew)
     monkeypatch.setattr(PreparedSequence, "serves", lambda sequence, rig: False)
-    monkeypatch.setattr(simulated, "TOGETHER", -1)
+    monkeypatch.setattr(_Bench, "_can_follow", lambda bench, action, play: False)
+
+
+REACTING = """
+length = "0.9 s"
+[[step]]
+at = "0.1 s"
+send = "arm"
+[[step]]
+at = "0.2 s"
+send = "start"
+[[step]]
+at = "0.3 s"
+send = "react"
+reaction = "high"
+when = "x > 250 mm"
+then = "stop"
+[inputs.joystick]
+shape = "step"
+points = [["0.35 s", 0.0], ["0.4 s", 0.6]]
+[[expect]]
+channel = "mode"
+after = "high"
+value = "ARMED"
+"""
+REACTING_STUDY = """
+sequence = "sequence.toml"
+plan = "grid"
+levels = 4
+[vary]
+"circuit.pump.set_pressure" = { from = "30 bar", to = "150 bar" }
+[figures]
+passed = "passed(all)"
+position = "final(x)"
+"""
+
+
+def test_variants_whose_sequence_has_reactions_are_run_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit as alone, and as where whole rows are kept. The reaction fires in some of them only."""
+    text = rig_text("reacting", tmp_path, {"rate =": 'rate = "1 kHz"\nreactions = 1'})
+    (tmp_path / "rig.toml").write_text(text)
+    (tmp_path / "sequence.toml").write_text(f'rig = "rig.toml"\n{REACTING}')
+    (tmp_path / "study.toml").write_text(REACTING_STUDY)
+    study = load_study(tmp_path / "study.toml")
+    values, runs = plan_of(study), prepared(study)
+    assert isinstance(runs, SequenceRuns)
+    assert runs.most_together >= len(values)
+    found = [as_bytes(each) for each in runs.together(values)]
+    assert len({np.frombuffer(each)[0] for each in found}) == 2
+    assert [runs(row).tobytes() for row in values] == found
+    whole_rows = property(lambda run: False, lambda run, suffice: None)
+    monkeypatch.setattr(LockstepRun, "_columns_suffice", whole_rows, raising=False)
+    assert [prepared(study)(row).tobytes() for row in values] == found
 
 
 SOME_FAIL = (

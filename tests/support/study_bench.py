@@ -148,6 +148,35 @@ class FunctionSubject:
 
 
 @dataclass(frozen=True)
+class TogetherSubject:
+    """A function of the values whose variants are run together, and take this computing time each, s."""
+
+    function: Callable[[Floats], float]
+    seconds: float
+
+    def prepare(self) -> TogetherSubject:
+        """This."""
+        return self
+
+    most_together = 8
+
+    def __call__(self, values: Floats) -> Floats:
+        """The figure of one of them."""
+        return np.array([self.function(values)])
+
+    def together(self, values: Floats, alive: Callable[[], None]) -> list[Floats | Exception]:
+        """The figure of each."""
+        found = list[Floats | Exception]()
+        for row in values:
+            alive()
+            end = time.process_time() + self.seconds
+            while time.process_time() < end:
+                pass
+            found.append(self(row))
+        return found
+
+
+@dataclass(frozen=True)
 class WatchedSubject:
     """Its figure: every how many s it is looked at while it is prepared; 0: it is not watched."""
 
