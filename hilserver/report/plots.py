@@ -82,7 +82,7 @@ def png(figure: Figure) -> bytes:
     """A figure as PNG. `Figure.savefig` does the same in twice the time: it draws twice, the first time for a layout."""
     buffer = BytesIO()
     figure.set_dpi(DPI)
-    FigureCanvasAgg(figure).print_png(buffer)
+    FigureCanvasAgg(figure).print_png(buffer)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 
