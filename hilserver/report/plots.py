@@ -79,7 +79,7 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as PNG. `Figure.savefig` does the same in twice the time: it draws twice, the first time for a layout."""
+    """A figure as PNG. (`Figure.savefig` makes the same file, but draws twice, the first time for the layout only.)"""
     buffer = BytesIO()
     figure.set_dpi(DPI)
     FigureCanvasAgg(figure).print_png(buffer)  # type: ignore[no-untyped-call]
