@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +93,21 @@ LONGEST = (
 """The modules that take 40 s or more, the longest first: those that compute in turn with those in real time, which
 mostly wait. All of the latter at once would disturb one another.
 """
+
+
+class WrittenDoctests:
+    """Modules without an example are not searched for one: each of pytest's workers would import them, and look."""
+
+    @staticmethod
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        return [each for each in found if type(each).__name__ != "DoctestModule" or ">>>" in file_path.read_text()]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Also for modules outside of this folder, to which the hooks of this file do not apply."""
+    config.pluginmanager.register(WrittenDoctests())
 
 
 @pytest.hookimpl(trylast=True)

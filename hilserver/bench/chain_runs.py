@@ -78,11 +78,15 @@ def run_bdf(
     Source: [Closed chains] ch. 2.3; the integrator is scipy's (Shampine & Reichelt, SIAM J. Sci. Comput. 18 (1997) 1).
     """
     c, rate, none = tree.chain(), np.zeros_like(y), np.zeros(len(tree.mechanism.actuators))
-    nothing = _no_efforts(tree)[0]
+    efforts, state = _no_efforts(tree)[0].copy(), np.zeros_like(y)
+    load, evaluate = program.load_chain.bound(c, efforts, none), program.chain_rates.bound(c, state, rate)
 
     def rates(t: float, at: Floats) -> Floats:
-        program.load_chain(c, nothing if effort is None else effort(np.array([t]))[0], none)
-        program.chain_rates(c, np.ascontiguousarray(at), rate)
+        if effort is not None:
+            efforts[:] = effort(np.array([t]))[0]
+        state[:] = at
+        load()
+        evaluate()
         return rate.copy()
 
     times = _times(output_step, round(seconds / output_step) + 1)

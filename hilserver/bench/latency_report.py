@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from hilserver.bench.latency import BATCH, CYCLICTEST, EDGES, PERIODIC, LatencyReport, load_words
@@ -27,7 +26,6 @@ def latency_sentences(report: LatencyReport) -> list[str]:
 def plot_latency(report: LatencyReport, path: Path) -> Path:
     """Histograms of all measurements, and the maximum of every 500 ticks over time."""
     figure = Figure(figsize=(10, 10), layout="constrained")
-    FigureCanvasAgg(figure)
     rate = report.conditions.rate
     figure.suptitle(f"Wake-up latency of a loop at {rate:g} Hz, {report.conditions.duration:g} s each")
     periodic, semaphore, maxima = figure.subplots(3, 1)

@@ -10,7 +10,6 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,9 +69,9 @@ class Picture:
 
     def png(self) -> bytes:
         """The plot as PNG."""
-        buffer = BytesIO()
-        self.figure.savefig(buffer, dpi=120, format="png")
-        return buffer.getvalue()
+        from hilserver.report.plots import png
+
+        return png(self.figure)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,6 @@ def drawing(m: Mechanism, poses: Poses, title: str) -> Figure:
     A mechanism in space is drawn in oblique projection, with y to the back.
     """
     figure = Figure(figsize=(8, 6), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     _prepare(axis, m, _limits(m, [poses]), title)
     _draw(axis, m, poses, named=True)

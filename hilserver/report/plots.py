@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.units import shown_unit
 
+DPI = 120
+"""Resolution of the PNG files, pixels per inch."""
 MAX_POINTS = 20_000
 """Maximum number of points per line; longer ones are plotted as minimum and maximum of groups of ticks."""
 REFERENCE = "reference"
@@ -53,7 +56,6 @@ def new_figure(panels: int, title: str) -> Figure:
     """An empty figure with the height for this number of panels."""
     figure = Figure(figsize=(10, 2.6 * panels + 0.6), layout="constrained")
     figure.suptitle(title)
-    FigureCanvasAgg(figure)
     return figure
 
 
@@ -76,11 +78,19 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
         axis.legend(loc="upper right", fontsize=7)
 
 
+def png(figure: Figure) -> bytes:
+    """A figure as PNG. (`Figure.savefig` makes the same file, but draws twice, the first time for the layout only.)"""
+    buffer = BytesIO()
+    figure.set_dpi(DPI)
+    FigureCanvasAgg(figure).print_png(buffer)  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
+
+
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure as PNG; returns ``path``. Raises HilserverError if it can't be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
+        path.write_bytes(png(figure))
     except OSError as error:
         raise HilserverError(f"{path}: can't be written: {error.strerror or error}.") from error
     return path

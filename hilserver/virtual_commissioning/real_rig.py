@@ -76,32 +76,43 @@ class StandInRun(LockstepRun):
         return partial(self._run_ticks, rows, commands)
 
     def _run_ticks(self, rows: Floats, commands: Floats) -> None:
+        """Tick by tick. (No command of these runs depends on the mode.)
+
+        All ticks have their arguments in the same place: they need not be examined in each.
+        """
         trace = np.empty((len(rows), len(self._plant.values)))
         due = {int(line[0]): line[RECORD:] for line in commands}
+        none, command = no_command(), no_command()
+        given, row = np.zeros((1, len(self._inputs))), np.empty((1, rows.shape[1]))
+        place = self.rig.plan.block, self.packed.index, self.packed.value, self.row, self._work
+        sample = self.program.sample.bound(self._plant, self._readings)
+        tick = self.program.run_recorded.bound(*place, command, self._inputs, given, row)
+        move = self.program.move.bound(self._plant, self._held, self._tick)
         for k in range(len(rows)):
-            self._step(rows[k : k + 1], due[k].copy() if k in due else no_command())
-            trace[k] = self._plant.values
+            command[:] = due.get(k, none)
+            turn = int(header(self.row).tick) + 1
+            sample()
+            self._pass_readings(turn, given[0])
+            tick()
+            self._pass_commands(turn)
+            move()
+            rows[k], trace[k] = row[0], self._plant.values
         self._true.append(trace)
 
-    def _step(self, row: Floats, command: Floats) -> None:
-        """One tick of the loop and of the machine. (No command of these runs depends on the mode.)"""
-        turn = int(header(self.row).tick) + 1
-        self.program.sample(self._plant, self._readings)
+    def _pass_readings(self, turn: int, given: Floats) -> None:
+        """Samples of the channels that are due in this tick, into the inputs of the tick."""
         for channel in self._channels:
             channel.age += self._tick
             if turn % channel.every == 0:
                 channel.serve(self._readings)
-        raw, age = [c.raw for c in self._channels], [c.age for c in self._channels]
-        given = np.array([[0.0, 0.0, *raw, *age]])
-        as_whole(given)[0, 0] = turn
-        block, packed = self.rig.plan.block, self.packed
-        self.program.run_recorded(
-            block, packed.index, packed.value, self.row, self._work, command, self._inputs, given, row
-        )
+        as_whole(given)[0] = turn
+        given[2:] = [*(c.raw for c in self._channels), *(c.age for c in self._channels)]
+
+    def _pass_commands(self, turn: int) -> None:
+        """The outputs of the valves, to those devices that take one in this tick."""
         for number, (column, every) in enumerate(zip(self._outputs, self._periods, strict=True)):
             if turn % every == 0:
                 self._held[number] = self.row[column]
-        self.program.move(self._plant, self._held, self._tick)
 
 
 def _channels(rig: Rig, substitute: StandIn) -> list[_Channel]:

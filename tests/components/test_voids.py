@@ -198,7 +198,7 @@ def test_a_void_survives_a_live_switch() -> None:
     program().load(new.index, new.value, z)
     source = new.carried_from(bench.packed)
     z[source >= 0] = bench.z[source[source >= 0]]
-    bench.packed, bench.z, bench.work = new, z, np.zeros(new.work_size)
+    bench.put(new, z)
     assert void(bench) == before
     moved(bench, 0.0, 0.5e-3, 0.5, 1e-4)
     assert void(bench) == pytest.approx(before - 0.25e-3, abs=1e-15)

@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from os.path import normpath
 from pathlib import Path
@@ -72,12 +72,16 @@ def section(page: str, heading: str) -> str:
 
 
 @cache
+def written() -> dict[str, str]:
+    """The pages of the site that are not generated: path below docs/ -> Markdown."""
+    found = {path.relative_to(DOCS).as_posix(): generate.to_reference(path.read_text()) for path in DOCS.rglob("*.md")}
+    return {**found, **generate.repository_pages()}
+
+
+@cache
 def site() -> dict[str, str]:
     """All pages of the site: path below docs/ -> Markdown."""
-    written = {
-        path.relative_to(DOCS).as_posix(): generate.to_reference(path.read_text()) for path in DOCS.rglob("*.md")
-    }
-    return {**written, **generate.repository_pages(), **pages()}
+    return {**written(), **pages()}
 
 
 def without_code(markdown: str) -> str:
@@ -142,33 +146,43 @@ def lines_of(page: str) -> Iterator[str]:
                 yield line.removeprefix("$ ")
 
 
-def typed() -> Iterator[tuple[str, str]]:
-    for name, page in site().items():
+def typed(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Commands of hilserver in the blocks of pages: page, and what stands behind hilserver."""
+    for name, page in texts.items():
         for line in lines_of(page):
             for part in re.split(r"\s(?:&&|\|\|?|>)\s|;", line):
                 if found := re.search(r"(?:^|\s|/)hilserver (?!/)(.+)", part):
                     yield name, found[1]
 
 
-@pytest.mark.parametrize(("page", "line"), sorted(set(typed())))
+@pytest.mark.parametrize(("page", "line"), sorted(set(typed(written()))))
 def test_a_command_on_a_page_can_be_typed(page: str, line: str) -> None:
     """With its arguments and options: those that the documentation's own tests do not carry out as well."""
     command, words = command_of(shlex.split(line, comments=True))
     command.make_context(command.name, words)  # raises what a user would see
 
 
-def named() -> Iterator[tuple[str, str]]:
+def named(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Commands within the text of pages, with the options that stand there."""
-    for name, page in site().items():
+    for name, page in texts.items():
         for text in re.findall(r"(?<!`)`hilserver ([^`\n]+)`", without_code(page)):
             yield name, text
 
 
-@pytest.mark.parametrize(("page", "text"), sorted(set(named())))
+@pytest.mark.parametrize(("page", "text"), sorted(set(named(written()))))
 def test_a_command_in_the_text_exists(page: str, text: str) -> None:
     command, words = command_of(text.removeprefix("COMMAND ").split())
     options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
     assert {word for word in words if re.match(r"--?\w", word)} <= options | {"--help"}
+
+
+def test_commands_on_generated_pages_exist() -> None:
+    in_blocks, in_texts = set(typed(pages())), set(named(pages()))
+    for page, line in in_blocks:
+        test_a_command_on_a_page_can_be_typed(page, line)
+    for page, text in in_texts:
+        test_a_command_in_the_text_exists(page, text)
+    assert in_texts
 
 
 def test_the_page_of_every_component_names_its_tests() -> None:
@@ -361,7 +375,12 @@ def links(markdown: str) -> list[str]:
     return re.findall(r"\]\(([^)\s]+)\)", without_code(markdown))
 
 
-@pytest.mark.parametrize("page", sorted(site()))
+def test_every_link_on_a_generated_page_resolves() -> None:
+    for page in pages():
+        test_every_link_on_a_page_resolves(page)
+
+
+@pytest.mark.parametrize("page", sorted(written()))
 def test_every_link_on_a_page_resolves(page: str) -> None:
     for link in links(site()[page]):
         if re.match(r"\w+:", link):

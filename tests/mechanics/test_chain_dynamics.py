@@ -258,8 +258,8 @@ def test_slider_crank(program: Any) -> None:
     r, rod, tree = 0.1, 0.3, tree_of(planar_slider_crank())
     assert tree.freedom == 1
 
-    def places(a: float) -> Floats:
-        """x and z of the centres of crank, rod and slider; angles of crank and rod."""
+    def places(a: Floats) -> Floats:
+        """x and z of the centres of crank, rod and slider; angles of crank and rod: one row each."""
         x = r * np.cos(a) + np.sqrt(rod**2 - (r * np.sin(a)) ** 2)
         return np.array(
             [
@@ -275,16 +275,18 @@ def test_slider_crank(program: Any) -> None:
 
     weights = np.array([1.0, 1.0, 0.5, 0.5, 0.8, 1e-3, 4e-3])
 
-    def inertia(a: float) -> float:
-        e = 1e-3  # differences of sixth order
-        k = np.array([45.0, -9.0, 1.0]) / (60.0 * e)
-        slope = sum(k[j - 1] * (places(a + j * e) - places(a - j * e)) for j in (1, 2, 3))
-        return float(weights @ slope**2)
+    e = 1e-3  # differences of sixth and fourth order
+    sixth, fourth = e * np.array([1, 2, 3, -1, -2, -3]), e * np.array([0, 1, -1, 2, -2])
+    slope_of = np.array([45.0, -9.0, 1.0, -45.0, 9.0, -1.0]) / (60.0 * e)
+
+    def inertia(a: Floats) -> Floats:
+        found: Floats = weights @ (places(a[:, None] + sixth) @ slope_of) ** 2
+        return found
 
     def lagrange(t: float, s: Floats) -> list[float]:
-        a, w, e = s[0], s[1], 1e-3
-        J = inertia(a)
-        bend = (8 * (inertia(a + e) - inertia(a - e)) - (inertia(a + 2 * e) - inertia(a - 2 * e))) / (12 * e)
+        a, w = s[0], s[1]
+        J, after, before, far_after, far_before = inertia(a + fourth)
+        bend = (8 * (after - before) - (far_after - far_before)) / (12 * e)
         weight = G * r * np.cos(a) * (1.0 / 2 + 0.5 / 2)
         return [w, (0.3 * np.exp(-t) - weight - bend * w * w / 2) / J]
 

@@ -17,44 +17,44 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 
 STEP = '[[step]]\nat = "{}"\nsend = "{}"\n'
-START = STEP.format("0.1 s", "arm") + STEP.format("0.2 s", "start")
+START = STEP.format("0.05 s", "arm") + STEP.format("0.1 s", "start")
 INPUTS = """
 [inputs.joystick]
 shape = "step"
-points = [["0.3 s", 0.0], ["0.45 s", 0.6], ["0.7 s", 0.5], ["0.9 s", -0.2]]
+points = [["0.15 s", 0.0], ["0.225 s", 0.6], ["0.35 s", 0.5], ["0.45 s", -0.2]]
 [[expect]]
 channel = "valve.main.command"
 min = -1.0
 """
 REFUSED = "refused = true\n"
-STRATEGY = '[[step]]\nat = "0.42 s"\nsend = "strategy"\nvalve = "main"\nstrategy = "{}"\n'
-SWITCH = '[[step]]\nat = "0.5 s"\nsend = "switch"\ncomponent = "relief"\nset = {{ opening_pressure = "{}" }}\n'
+STRATEGY = '[[step]]\nat = "0.21 s"\nsend = "strategy"\nvalve = "main"\nstrategy = "{}"\n'
+SWITCH = '[[step]]\nat = "0.25 s"\nsend = "switch"\ncomponent = "relief"\nset = {{ opening_pressure = "{}" }}\n'
 REACTION = (
-    '[[step]]\nat = "0.15 s"\nsend = "react"\nreaction = "end"\nwhen = "input.joystick > 0.3"\nthen = "{}"\n'
-    '[[step]]\nat = "0.65 s"\nsend = "release"\nreaction = "end"\n'
+    '[[step]]\nat = "0.075 s"\nsend = "react"\nreaction = "end"\nwhen = "input.joystick > 0.3"\nthen = "{}"\n'
+    '[[step]]\nat = "0.325 s"\nsend = "release"\nreaction = "end"\n'
 )
 CASES = {
     "nothing happens": "",
-    "a step between": STEP.format("0.4 s", "stop") + STEP.format("0.6 s", "start"),
-    "a reaction stops": REACTION.format("stop") + STEP.format("0.7 s", "start"),
+    "a step between": STEP.format("0.2 s", "stop") + STEP.format("0.3 s", "start"),
+    "a reaction stops": REACTION.format("stop") + STEP.format("0.35 s", "start"),
     "a reaction trips": REACTION.format("trip"),
-    "a sensor fails": '[[fault]]\nat = "0.4 s"\nfault = "silent"\nsensor = "p_A"\n',
-    "ticks are missed": '[[fault]]\nat = "0.41 s"\nfault = "missed"\nticks = 3\n',
+    "a sensor fails": '[[fault]]\nat = "0.2 s"\nfault = "silent"\nsensor = "p_A"\n',
+    "ticks are missed": '[[fault]]\nat = "0.205 s"\nfault = "missed"\nticks = 3\n',
     "never running": None,
-    "a step is refused": STEP.format("0.4 s", "start") + STEP.format("0.5 s", "stop"),
-    "a step has to be refused": STEP.format("0.4 s", "start") + REFUSED + STEP.format("0.8 s", "arm") + REFUSED,
-    "a step is carried out that had to be refused": STEP.format("0.4 s", "stop") + REFUSED,
-    "steps at the same time": STEP.format("0.4 s", "stop")
-    + STEP.format("0.4 s", "disarm")
-    + STEP.format("0.4 s", "arm"),
+    "a step is refused": STEP.format("0.2 s", "start") + STEP.format("0.25 s", "stop"),
+    "a step has to be refused": STEP.format("0.2 s", "start") + REFUSED + STEP.format("0.4 s", "arm") + REFUSED,
+    "a step is carried out that had to be refused": STEP.format("0.2 s", "stop") + REFUSED,
+    "steps at the same time": STEP.format("0.2 s", "stop")
+    + STEP.format("0.2 s", "disarm")
+    + STEP.format("0.2 s", "arm"),
     "another strategy": STRATEGY.format("inverse_static"),
     "no such strategy": STRATEGY.format("feedforward") + REFUSED,
-    "no such strategy, unexpectedly": STRATEGY.format("feedforward") + STEP.format("0.8 s", "stop"),
+    "no such strategy, unexpectedly": STRATEGY.format("feedforward") + STEP.format("0.4 s", "stop"),
     "a switch": SWITCH.format("120 bar"),
-    "a refused switch": SWITCH.format("20 l/min") + REFUSED + SWITCH.format("120 bar").replace("0.5", "0.503"),
-    "a refused switch, unexpectedly": SWITCH.format("20 l/min") + STEP.format("0.8 s", "stop"),
-    "ticks are missed before a step": '[[fault]]\nat = "0.41 s"\nfault = "missed"\nticks = 3\n'
-    + STEP.format("0.411 s", "stop"),
+    "a refused switch": SWITCH.format("20 l/min") + REFUSED + SWITCH.format("120 bar").replace("0.25", "0.253"),
+    "a refused switch, unexpectedly": SWITCH.format("20 l/min") + STEP.format("0.4 s", "stop"),
+    "ticks are missed before a step": '[[fault]]\nat = "0.205 s"\nfault = "missed"\nticks = 3\n'
+    + STEP.format("0.206 s", "stop"),
 }
 ENDS = {
     "a step between",
@@ -84,8 +84,8 @@ def test_the_log_and_the_verdicts_are_those_of_one_call_for_each(
 ) -> None:
     """Also where the rig leaves RUNNING in between, and with several values per tick."""
     file, between = tmp_path / "sequence.toml", CASES[case]
-    steps = STEP.format("0.1 s", "arm") if between is None else START + between
-    file.write_text(f'length = "1.1 s"\ninput_period = "{period}"\n{steps}{INPUTS}')
+    steps = STEP.format("0.05 s", "arm") if between is None else START + between
+    file.write_text(f'length = "0.55 s"\ninput_period = "{period}"\n{steps}{INPUTS}')
     sequence, found = load_sequence(file), []
     kept = simulate_sequence(sequence, rig)  # of the rows, only the columns that are looked at
     for name in ("together", "alone"):

@@ -14,11 +14,12 @@ from scipy.optimize import brentq
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
-from hilserver.circuit.pack import pack
+from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
 from hilserver.components.base import Component, Fluid
 from hilserver.errors import problems_of
+from hilserver.numerics.arrays import Floats
 
 Recording = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
 
@@ -63,16 +64,22 @@ class Bench:
 
     def __init__(self, circuit: str | Mapping[str, Any]) -> None:
         raw = tomllib.loads(circuit) if isinstance(circuit, str) else circuit
-        self.packed = pack(read_circuit(raw, standard_library()), standard_library())
-        self.z = np.zeros(len(self.packed.values))
-        self.y = np.zeros(max(len(self.packed.recorded), 1))
-        self.work = np.zeros(self.packed.work_size)
-        program().load(self.packed.index, self.packed.value, self.z)
+        packed = pack(read_circuit(raw, standard_library()), standard_library())
+        self.put(packed, np.zeros(len(packed.values)))
+        program().load(packed.index, packed.value, self.z)
+
+    def put(self, packed: PackedCircuit, z: Floats) -> None:
+        """This circuit, with these values."""
+        self.packed, self.z = packed, z
+        self.y = np.zeros(max(len(packed.recorded), 1))
+        self.work = np.zeros(packed.work_size)
+        self._places = {name: (self.y, place) for place, name in enumerate(self.packed.recorded)}
+        self._places |= {name: (self.z, place) for place, name in enumerate(self.packed.values)}
+        self._calls: dict[tuple[int, float], Callable[[], None]] = {}
 
     def __getitem__(self, name: str) -> float:
-        if name in self.packed.values:
-            return float(self.z[self.packed.values.index(name)])
-        return float(self.y[self.packed.recorded.index(name)])
+        values, place = self._places[name]
+        return float(values[place])
 
     def __setitem__(self, name: str, value: float) -> None:
         self.z[self.packed.values.index(name)] = value
@@ -81,7 +88,10 @@ class Bench:
         """Advance with inputs held; ``duration`` is a multiple of ``step``."""
         n = round(duration / step)
         assert abs(n * step - duration) < 1e-9
-        program().advance(self.packed.index, self.packed.value, self.z, self.y, self.work, n, step)
+        if (n, step) not in self._calls:
+            arguments = (self.packed.index, self.packed.value, self.z, self.y, self.work, n, step)
+            self._calls[n, step] = program().advance.bound(*arguments)
+        self._calls[n, step]()
 
     def record(self, names: tuple[str, ...], duration: float, step: float, every: float | None = None) -> Recording:
         """Run and note these values after every step, or every ``every`` seconds."""

@@ -81,18 +81,20 @@ class Case:
         """The scaled states up to the end of a span, or until one comes to its floor or leaves it."""
         scale = np.array(self.typical)
 
-        evaluations, inputs = count(), self.points.items()
+        evaluations = count()
+        inputs = [(name, *np.array(line).T) for name, line in self.points.items()]
 
         def free(t: float, y: Floats) -> Floats:
             if next(evaluations) > MAX_EVALUATIONS:
                 raise Undecided(f"more than {MAX_EVALUATIONS} evaluations from {span[0]:g} s on, now at {t:g} s")
-            given = {name: float(np.interp(t, [p[0] for p in line], [p[1] for p in line])) for name, line in inputs}
+            given = {name: float(np.interp(t, times, values)) for name, times, values in inputs}
             rate: Floats = np.array(self.rates(y * scale, given)) / scale
             return rate
 
         def kept(t: float, y: Floats) -> Floats:
             rate = free(t, y)
-            rate[list(held)] = 0.0
+            if held:
+                rate[list(held)] = 0.0
             return rate
 
         def leaves(k: int) -> Callable[[float, Floats], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ class Bench:
         self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0
         self.sequence = 0
         column = self.rig.layout.column
-        self._columns = {name: column(name) for name in self.rig.layout.names}
+        self._whole = as_whole(self.row)
+        self._values = {n: (self._whole if is_whole(n) else self.row, column(n)) for n in self.rig.layout.names}
         self._inputs = {name: (column(f"raw.{name}"), column(f"age.{name}")) for name in self.rig.layout.raw}
         self._confirmed = {name: column(f"confirmed_age.{name}") for name in self.confirmed_ages}
         self._message, self._empty = no_command(), no_command()
@@ -121,15 +123,16 @@ class Bench:
         )
 
     def __getitem__(self, name: str) -> float:
-        if name in self._columns:
-            return float((as_whole(self.row) if is_whole(name) else self.row)[self._columns[name]])
+        if name in self._values:
+            memory, column = self._values[name]
+            return float(memory[column])
         return float(self.row[self.rig.plan.layout[0].circuit + self.packed.names.index(name)])
 
     @property
     def mode(self) -> str:
         return Mode(int(self["mode"])).name
 
-    @property
+    @cached_property
     def block(self) -> ValveState:
         """The first valve's block of the row (a view)."""
         return valve_state(self.rig.plan, self.row, 0)
@@ -141,7 +144,7 @@ class Bench:
             self.sequence += 1
             self._message[:] = command_record(kind, *arguments)
             command_in(self._message).sequence = self.sequence
-        whole = as_whole(self.row)
+        whole = self._whole
         whole[COLUMN["tick"]] += self.missed + 1
         whole[COLUMN["missed"]], whole[COLUMN["device_error"]] = self.missed, self.device_error
         self.row[COLUMN["heartbeat_age"]] = self.heartbeat_age

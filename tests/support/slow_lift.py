@@ -62,7 +62,10 @@ class SlowLift(Bench):
         self._inputs_of = list(device.inputs)
         self._outputs = [rig.layout.column(f"valve.{name}.output") for name in ("A", "B")]
         self._command = self.row[self._outputs].copy()
-        self._sample = np.zeros(len(self._inputs_of))
+        self._sample, unused = np.zeros(len(self._inputs_of)), np.zeros(len(self._inputs_of))
+        self._sampled = program().sample.bound(self.plant, self._sample)
+        self._not_sampled = program().sample.bound(self.plant, unused)  # the sensors' own delay goes on
+        self._moved = program().move.bound(self.plant, self._command, DT)
         self._x = sensors_on(self.plant.sensor)[self._inputs_of.index("x")].source
         self.raw = dict.fromkeys(self.raw, np.nan)
         self.positions: list[float] = []
@@ -73,17 +76,17 @@ class SlowLift(Bench):
     ) -> None:
         """One tick of the loop and of the machine. ``lost``: readings instead of those of the machine."""
         if served := (self.turn + self.phase) % self.every == 0:
-            program().sample(self.plant, self._sample)
+            self._sampled()
             self.raw.update(zip(self._inputs_of, map(float, self._sample), strict=True))
         else:
-            program().sample(self.plant, np.zeros(len(self._sample)))  # the sensors' own delay goes on
+            self._not_sampled()
         for name in self.ages:
             self.ages[name] = 0.0 if served else self.ages[name] + DT
         self.raw.update(lost or {})
         self.tick(kind, first)
         if served:
-            self._command = self.row[self._outputs].copy()
-        program().move(self.plant, self._command, DT)
+            self._command[:] = self.row[self._outputs]
+        self._moved()
         self.positions.append(float(self.plant.values[self._x]))
         self.turn += 1
 

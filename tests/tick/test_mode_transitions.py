@@ -266,18 +266,38 @@ def causes(machine: Machine, command: CommandKind, given: Conditions) -> set[int
     return {int(fault) for fault, fine in found.items() if not fine} | numbers
 
 
-def check_outputs(machine: Machine, before: float, given: Conditions, where: str) -> None:
-    """What valve and lamps do in the new mode, whatever led to it."""
-    mode, command = machine.mode, machine.block.command
-    if mode != "RUNNING":
-        assert 0.0 <= command <= before, where
-        assert command == 0.0 or before - command >= 0.999 * DT / STOP_TIME, where
-    assert abs(command - before) <= 1.001 * SLEW * DT, where
-    assert machine["output.armed"] == (mode in ("ARMED", "RUNNING")), where
-    assert machine["output.running"] == (mode == "RUNNING"), where
-    well = mode in ("SAFE", "ARMED", "RUNNING") and given.supervised and given.in_time and given.devices_work
-    assert machine["output.healthy"] == well, where
-    assert well or machine["output.heartbeat"] == 0.0, where
+def check_tick(machine: Machine, mode: Mode, command: CommandKind, given: Conditions) -> Mode:
+    """One tick from this mode: the mode after it, the answer to the command, the fault, and the outputs."""
+    machine.put(given)
+    before, fault = float(machine.block.command), machine["fault"]
+    result = machine.tick(command, 0.0, 1.0)
+    now, answer = Mode(int(machine["mode"])), carried_out(machine, mode, command, given)
+    assert now == followed(machine, mode, answer[1], given)
+    assert command == CommandKind.NOTHING or result == answer[0]
+    if answer[1] == mode == Mode.FAULT:
+        assert machine["fault"] == fault, "the first cause is kept"
+    elif now == Mode.FAULT:
+        assert machine["fault"] in causes(machine, command, given)
+    else:
+        assert machine["fault"] == FaultCode.NONE
+    assert header(machine.row).command == machine.sequence or command == CommandKind.NOTHING
+    check_outputs(machine, now, before, given)
+    return now
+
+
+def check_outputs(machine: Machine, mode: Mode, before: float, given: Conditions) -> None:
+    """What valve and lamps do in the new mode, whatever led to it; the valve's command was ``before``."""
+    command = float(machine.block.command)
+    if mode != Mode.RUNNING:
+        assert 0.0 <= command <= before
+        assert command == 0.0 or before - command >= 0.999 * DT / STOP_TIME
+    assert abs(command - before) <= 1.001 * SLEW * DT
+    assert machine["output.armed"] == (mode in (Mode.ARMED, Mode.RUNNING))
+    assert machine["output.running"] == (mode == Mode.RUNNING)
+    working = mode in (Mode.SAFE, Mode.ARMED, Mode.RUNNING)
+    well = working and given.supervised and given.in_time and given.devices_work
+    assert machine["output.healthy"] == well
+    assert well or machine["output.heartbeat"] == 0.0
 
 
 def documented() -> set[tuple[str, str]]:
@@ -302,22 +322,11 @@ def test_mode_transitions_are_exactly_those_of_the_documentation() -> None:
         rows = reached(machine)
         for mode, command, given in itertools.product(Mode, COMMANDS, EVERYTHING):
             machine.row[:] = rows[mode]
-            machine.put(given)
-            before, fault = machine.block.command, machine["fault"]
-            result = machine.tick(command, 0.0, 1.0)
-            where = f"{actions}: {mode.name}, {command.name}, {given}: {machine.mode}"
-
-            answer, after = carried_out(machine, mode, command, given)
-            assert machine["mode"] == followed(machine, mode, after, given), where
-            assert command == CommandKind.NOTHING or result == answer, where
-            if after == mode == Mode.FAULT:
-                assert machine["fault"] == fault, f"the first cause is kept; {where}"
-            elif machine.mode == "FAULT":
-                assert machine["fault"] in causes(machine, command, given), where
-            else:
-                assert machine["fault"] == FaultCode.NONE, where
-            assert header(machine.row).command == machine.sequence or command == CommandKind.NOTHING
-            check_outputs(machine, before, given, where)
-            if machine.mode != mode.name:
-                seen.add((mode.name, machine.mode))
+            try:
+                after = check_tick(machine, mode, command, given)
+            except AssertionError as error:
+                error.add_note(f"{actions}: {mode.name}, {command.name}, {given}: {machine.mode}")
+                raise
+            if after != mode:
+                seen.add((mode.name, after.name))
     assert seen == documented()
