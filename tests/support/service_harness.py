@@ -72,7 +72,7 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "drive =": f'drive = "{CONFIG}/circuits/drive.toml"',
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "2.5 s"',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "2.5 s"',
         "lost_after =": 'lost_after = "20 s"',
         "[recording]": '[recording]\nlost_after = "20 s"',
         "max_missed =": "max_missed = 5000\nlock_memory = false",

@@ -1,7 +1,8 @@
 """Commands of hilserver in processes that need not start Python and import hilserver first: copies of one that has.
 
 That takes ``hilserver run`` a second of processor time, and the tests start more than a hundred of them. A process
-of the tests has one *parent* for them, which has imported what `run` imports, has one thread, and forks.
+of the tests has one *parent* for them, which has imported what `run` imports, has one thread, and forks; and another
+one for the commands that serve a page.
 
 What a command started here does not test: the start of the interpreter, the installed script, the order of the
 imports, and what modules read of their surroundings while they are imported. Therefore a command is really started if
@@ -24,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +37,8 @@ COMMAND = (sys.executable, "-c", MAIN)
 """The command ``hilserver``; its arguments follow."""
 AT_IMPORT = ("PYTHON", "LD_", "OPENBLAS_", "OMP_", "PYDANTIC_", "NUMBA_", "LANG", "LC_", "TZ")
 """Beginnings of the names of variables that the interpreter and libraries read when they are loaded."""
+PAGES = ("panel", "view", "edit")
+"""Commands that serve a page, and import much more than others."""
 IMPORTED = (
     "concurrent.futures.thread",
     "hilserver.cli.run",
@@ -46,6 +50,7 @@ IMPORTED = (
     "hilserver.client",
     "numpy.random",
 )
+IMPORTED_BY_PAGES = ("hilserver.editor.window", "hilserver.panel.web", "hilserver.viewer.page")
 INITIAL = dict(os.environ)
 """The environment before any test has changed it."""
 FORK_SAFE = "jemalloc_bg_thd"
@@ -58,7 +63,8 @@ PATIENCE = 5.0
 class Command:
     """A running command, as `subprocess.Popen` shows it, as far as tests use it."""
 
-    def __init__(self, pid: int, stdout: IO[str] | None) -> None:
+    def __init__(self, parent: _Parent, pid: int, stdout: IO[str] | None) -> None:
+        self._parent = parent
         self.pid = pid
         self.stdout = stdout
         self.returncode: int | None = None
@@ -75,7 +81,7 @@ class Command:
             if not select.select([self._ended], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
             os.close(self._ended)
-            self.returncode = _parent().ask({"ended": self.pid})
+            self.returncode = self._parent.ask({"ended": self.pid})
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -108,9 +114,9 @@ def start(
             ours, theirs = os.pipe()
             reading, named[subprocess.PIPE] = os.fdopen(ours), opened.enter_context(os.fdopen(theirs, "wb"))
         standard = [named.get(file, file) for file in (null, stdout, stderr)]
-        return Command(
-            _parent().ask(request, [file if isinstance(file, int) else file.fileno() for file in standard]), reading
-        )
+        numbers = [file if isinstance(file, int) else file.fileno() for file in standard]
+        parent = _parent(pages=words[0] in PAGES)
+        return Command(parent, parent.ask(request, numbers), reading)
 
 
 def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
@@ -120,15 +126,16 @@ def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
 class _Parent:
     """The process that has everything imported, and the way to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pages: bool) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
-        code = f"from warm_start import fork_commands; fork_commands({theirs.fileno()}); {MAIN}"
-        environment = {
-            **INITIAL,
-            "PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), INITIAL.get("PYTHONPATH", ""))),
-        }
+        code = f"from warm_start import fork_commands; fork_commands({theirs.fileno()}, pages={pages}); {MAIN}"
+        # NiceGUI looks whether pytest runs, and would behave otherwise than for users
+        environment = {name: value for name, value in INITIAL.items() if not name.startswith("PYTEST")}
+        environment["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent), INITIAL.get("PYTHONPATH", "")))
+        if pages:  # as these commands do before they import NiceGUI
+            environment["NICEGUI_STORAGE_PATH"] = tempfile.gettempdir()
         self._process = subprocess.Popen(
             (sys.executable, "-c", code), stdin=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()]
         )
@@ -147,29 +154,29 @@ class _Parent:
         self._process.wait()
 
 
-_parents: list[_Parent] = []
+_parents: dict[bool, _Parent] = {}
 _making = threading.Lock()
 
 
-def _parent() -> _Parent:
-    """The one of this process."""
+def _parent(*, pages: bool) -> _Parent:
+    """The one of this process for these commands."""
     with _making:
-        if not _parents:
-            _parents.append(_Parent())
-        return _parents[0]
+        if pages not in _parents:
+            _parents[pages] = _Parent(pages=pages)
+        return _parents[pages]
 
 
 # --- in the parent ---------------------------------------------------------------------------------------------------
 
 
-def fork_commands(channel: int) -> None:
+def fork_commands(channel: int, *, pages: bool) -> None:
     """Fork a command for each request; returns only in these, which then call `hilserver.cli.main`.
 
     Ends with the process that asks, even if that is killed, and then ends what it has left behind.
     """
     sys.path.remove(str(Path(__file__).parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and the commands
-    for module in IMPORTED:
+    for module in (*IMPORTED, *(IMPORTED_BY_PAGES if pages else ())):
         importlib.import_module(module)
     _read_a_rig()
     threads = {task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
@@ -205,7 +212,7 @@ def _read_a_rig() -> None:
     from hilserver.tick.row import unit_of_column
 
     demo = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
-    text = re.sub("^rate = .*", 'rate = "500 Hz"', demo.read_text(), flags=re.M)
+    text = re.sub("^rate = .*", 'rate = "250 Hz"', demo.read_text(), flags=re.M)
     load_rig(demo, texts={demo: text})
     unit_of_column("")
     standard_program.cache_clear()  # each command looks itself where its program is
