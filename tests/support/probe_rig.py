@@ -31,7 +31,7 @@ RIG = (
 name = "{name}"
 circuit = "circuit.toml"
 [loop]
-rate = "250 Hz"
+rate = "500 Hz"
 max_missed = 400
 max_age = "{max_age}"
 heartbeat_timeout = "2.5 s"

@@ -103,7 +103,7 @@ def start(
 ) -> Command | subprocess.Popen[str]:
     """Start ``hilserver arguments``; ``stdout`` may be `subprocess.PIPE`. It has no input."""
     words, own = [str(word) for word in arguments], dict(os.environ if environment is None else environment)
-    if really or os.environ.get("REALLY") or _at_import(own) != _at_import(INITIAL):
+    if really or _at_import(own) != _at_import(INITIAL):
         files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
         return subprocess.Popen((*COMMAND, *words), cwd=folder, env=own, text=True, **files)
     request = {"arguments": words, "environment": own, "folder": str(folder or Path.cwd())}
