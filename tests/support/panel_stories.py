@@ -40,7 +40,7 @@ def sees_the_window_of_a_trigger(user: User, client: Client, server: Server) -> 
     (cut,) = (server.logs[-1].parent / "cuts").glob("*_panel.arrow")
     joystick = LogReader(cut).read_all().columns["input.joystick"]
     assert len(joystick) == 25 + 125 + 1
-    assert joystick[49] <= 0.25 < joystick[50]
+    assert joystick[24] <= 0.25 < joystick[25]
 
 
 def keeps_the_layout(user: User, server: Server, url: str) -> None:
