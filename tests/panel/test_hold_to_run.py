@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     changes = {
         "max_age": 'max_age = "60 s"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "60 s"',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "60 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
         "[inputs.joystick]": f'[inputs.joystick]\nhold_to_run = "{STATED:g} s"',
     }

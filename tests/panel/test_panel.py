@@ -79,7 +79,7 @@ def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iter
         "cycle =": f'cycle = "{ROOT}/config/cycles/lift.toml"\nlibrary = ["my_components.py"]',
         "max_age": 'max_age = "5 s"',
         "lost_after =": 'lost_after = "60 s"',  # the broker is restarted, on a machine that may be busy
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"\nreactions = 2\nplayouts = 1',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "5 s"\nreactions = 2\nplayouts = 1',
     }
     (folder / "my_components.py").write_text(OWN)
     name = "lift" if request.config.getoption("--screenshots", default=False) else ""
@@ -89,7 +89,7 @@ def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(scope="module")
 def url(folder: Path, broker: Broker, server: Server) -> Iterator[str]:
-    with served(folder, broker.port, server) as url:
+    with served(folder, broker.port, server, really=True) as url:
         yield url
 
 

@@ -119,7 +119,7 @@ def attended(folder: Path) -> Iterator[Server]:
     changes = {
         "max_missed": "max_missed = 5000",
         "max_age": 'max_age = "5 s"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "5 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',  # a circuit is published after its answer
         "lost_after =": f'lost_after = "{LOST_AFTER:g} s"',
         "require =": 'require = "client"',

@@ -36,7 +36,7 @@ def server(folder: Path) -> Iterator[Server]:
     """A rig whose broker admits everybody."""
     changes = {
         "max_age": 'max_age = "5 s"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "5 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
     }
     with Server(folder, changes=changes) as server:

@@ -47,7 +47,7 @@ def server(folder: Path) -> Iterator[Server]:
     changes = {
         "circuit =": f'circuit = "{folder}/circuit.toml"',
         "max_age": 'max_age = "60 s"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "60 s"',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "60 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
     }
     with Server(folder, changes=changes) as server:

@@ -154,7 +154,7 @@ keep = {keep}
 
 
 def recording_server(folder: Path, keep: str, fake: FakeSystem | None = None) -> Server:
-    text = rig_text("{name}", folder)
+    text = rig_text("{name}", folder, {"rate =": 'rate = "500 Hz"\nheartbeat_timeout = "2.5 s"'})
     return Server(
         folder, text=text + RECORDING.format(keep=keep), environment=fake.environment if fake is not None else None
     )

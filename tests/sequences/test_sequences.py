@@ -45,7 +45,8 @@ Load = Callable[..., Sequence]
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """The demo's rig with limits that take no heed of a busy machine: no time passes by itself in a simulation."""
     folder = tmp_path_factory.mktemp("strict")
-    text = rig_text("strict", folder, {"max_missed =": "max_missed = 100", "max_age =": 'max_age = "100 ms"'})
+    changes = {"max_missed =": "max_missed = 100", "max_age =": 'max_age = "100 ms"', "rate =": 'rate = "500 Hz"'}
+    text = rig_text("strict", folder, changes)
     (folder / "strict.toml").write_text(text)
     return load_rig(folder / "strict.toml")
 

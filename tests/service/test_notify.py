@@ -19,7 +19,8 @@ import probe
 import pytest
 from probe import ProbeDevice
 from probe_rig import CIRCUIT, RIG
-from service_harness import COMMAND, MODULES, Server, eventually, panel
+from service_harness import MODULES, Server, eventually, panel
+from warm_start import COMMAND
 
 from hilserver.protocol import running
 from hilserver.record.forecast import log_folder
@@ -189,7 +190,7 @@ def test_a_server_is_ready_when_it_ticks_and_silent_when_its_loop_hangs(manager:
 @pytest.mark.realtime
 @pytest.mark.parametrize("manager", ["path"], indirect=True)
 def test_child_processes_do_not_notify_the_service_manager(manager: Manager, tmp_path: Path) -> None:
-    with Server(tmp_path, environment=environment(manager)) as server:
+    with Server(tmp_path, environment=environment(manager), really=True) as server:
         eventually(lambda: manager.hears("READY"))
         # Of forked children /proc shows the environment with which the supervisor was started (test_service_parts).
         started = server.pids.keys() - {"supervisor", *(MODULES[name] for name in USUAL_CHILDREN)}
@@ -312,7 +313,9 @@ def test_starts_that_fail_are_counted_and_an_orderly_end_is_none(tmp_path: Path)
     broken.write_text("name = 7\n")
     count = tmp_path / "failures"
     for number in (1, 2):
-        done = subprocess.run((*COMMAND, broken), env={**os.environ, **given}, capture_output=True, check=False)
+        done = subprocess.run(
+            (*COMMAND, "run", "--verbose", broken), env={**os.environ, **given}, capture_output=True, check=False
+        )
         assert (done.returncode, count.read_text()) == (2, str(number))
     count.write_text("1")
     with Server(tmp_path, environment=given, notes=tmp_path) as server:
@@ -335,7 +338,7 @@ def test_safe_values_after_everything_was_killed(tmp_path: Path) -> None:
     server = Server(tmp_path, text=RIG.replace("{folder}", str(tmp_path)), path=path)
 
     def safe() -> subprocess.CompletedProcess[str]:
-        command = (*COMMAND[:-2], "safe", str(server.rig))
+        command = (*COMMAND, "safe", str(server.rig))
         given = {**os.environ, "PYTHONPATH": server.path}
         return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=60)
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.realtime
 
 
 def test_two_servers_of_one_rig_refuse_and_two_rigs_run_side_by_side(tmp_path: Path) -> None:
-    with Server(tmp_path) as first, Server(tmp_path) as second:
+    with Server(tmp_path, really=True) as first, Server(tmp_path) as second:
         rival = Server(tmp_path, first.name)
         assert refused_start(rival).startswith(
             f"{segment_path(first.name)}: in use by process {first.pids['supervisor']}"
@@ -81,7 +81,7 @@ def test_a_start_without_its_device_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_stop_while_it_starts(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+    server = Server(tmp_path, really=True)
     server.launch()
     eventually(segment_path(server.name).exists)
     server.note_children()
@@ -109,7 +109,7 @@ AT_1_KHZ = {"max_missed =": "max_missed = 1000", "rate =": 'rate = "1 kHz"\nhear
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One that the tests below share: each brings it to RUNNING by itself."""
-    with Server(tmp_path_factory.mktemp("server"), changes=AT_1_KHZ) as running:
+    with Server(tmp_path_factory.mktemp("server"), changes=AT_1_KHZ, really=True) as running:
         yield running
         assert "Traceback" not in running.stderr
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from service_harness import COMMAND, Server, eventually, panel, rig_text
+from service_harness import Server, eventually, panel, rig_text
+from warm_start import COMMAND
 
 pytestmark = pytest.mark.realtime
 
@@ -58,7 +59,7 @@ class MuteServer(Server):
     def launch(self) -> None:
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
         self.process = subprocess.Popen(
-            (*COMMAND, str(self.rig)),
+            (*COMMAND, "run", "--verbose", str(self.rig)),
             stdin=subprocess.DEVNULL,
             stdout=self.terminal,
             stderr=self.terminal,
@@ -139,7 +140,7 @@ def test_commands_end_even_with_a_blocked_terminal(command: tuple[str, ...], tmp
     (tmp_path / "points.csv").write_text("raw,value\n0,0\n10,250\n")
     with stopped_terminal() as terminal:
         process = subprocess.Popen(
-            (*COMMAND[:3], name, str(rig), *options),
+            (*COMMAND, name, str(rig), *options),
             stdin=subprocess.DEVNULL,
             stdout=terminal,
             stderr=terminal,

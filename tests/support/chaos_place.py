@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from service_harness import COMMAND, Server, complaints, eventually
+from service_harness import Server, complaints, eventually
+from warm_start import start
 
 from hilserver.realtime.segment_folder import segment_path
 
@@ -102,14 +103,8 @@ class ChaosServer(Server):
         self.terminal = Terminal(self.errors)
         (self.notes / f"{self.name}.json").unlink(missing_ok=True)
         own = {"XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
-        self.process = subprocess.Popen(
-            (*COMMAND, str(self.rig)),
-            stdin=subprocess.DEVNULL,
-            stdout=self.terminal.end,
-            stderr=self.terminal.end,
-            env={**os.environ, **own, **self.environment},
-            text=True,
-        )
+        end, environment = self.terminal.end, {**os.environ, **own, **self.environment}
+        self.process = start(("run", "--verbose", self.rig), stdout=end, stderr=end, environment=environment)
         self.pids = {"supervisor": self.process.pid}
 
     def __enter__(self) -> Self:

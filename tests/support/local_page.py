@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +12,7 @@ from pathlib import Path
 from panel_bench import WITHIN
 from playwright.sync_api import Browser, Page
 from service_harness import eventually, listens
-
-COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()")
+from warm_start import start
 
 
 @contextmanager
@@ -23,9 +20,9 @@ def local_page(folder: Path, command: str, *options: str) -> Iterator[str]:
     """The command's page, served by a process of its own that works in this folder; its address."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     said = folder / f"{command}.log"
-    words = (*COMMAND, command, "--no-browser", *options)
+    words = (command, "--no-browser", *options)
     with said.open("w") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder, env=environment)
+        process = start(words, stdout=log, stderr=log, folder=folder, environment=environment)
     try:
         url = eventually(lambda: (found := re.search(r"http://\S+", said.read_text())) and found[0])
         eventually(lambda: listens(int(url.split(":")[2].partition("/")[0])))

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from mosquitto_lab import PROGRAM_PATH, passwd
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from service_harness import Server, eventually, listens
+from warm_start import Command, start
 
 from hilserver.client import read_status, where
 from hilserver.protocol.published import CircuitStatus
@@ -31,7 +31,6 @@ BROWSERS = ("chromium-headless-shell", "chromium")
 CHROMIUM = next((p for name in BROWSERS if (p := shutil.which(name, path=PROGRAM_PATH))), None)
 MOSQUITTO = shutil.which("mosquitto", path=PROGRAM_PATH)
 
-COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 WITHIN = 120_000
@@ -73,16 +72,17 @@ class Broker:
 
 
 def launched(
-    folder: Path, broker_port: int, server: Server, *options: str, port: int | None = None
-) -> tuple[subprocess.Popen[bytes], int]:
-    """The process of a panel as the command starts it, and its port; it listens."""
+    folder: Path, broker_port: int, server: Server, *options: str, port: int | None = None, really: bool = False
+) -> tuple[Command | subprocess.Popen[str], int]:
+    """The process of a panel as the command starts it, and its port; it listens. ``really``: see `warm_start`."""
     port = port or _free_port()
     said = folder / f"panel-{port}.log"
     place = ("--rig", server.name, "--broker", f"127.0.0.1:{broker_port}", "--port", str(port))
     with said.open("w") as log:
         # NiceGUI looks whether pytest runs, and would behave otherwise than for users
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        process = subprocess.Popen((*COMMAND, *place, *options), stdout=log, stderr=log, cwd=folder, env=environment)
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        words = ("panel", *place, *options)
+        process = start(words, stdout=log, stderr=log, folder=folder, environment=own, really=really)
     eventually(lambda: listens(port) or process.poll() is not None, 60)
     assert process.poll() is None, said.read_text()
     with contextlib.suppress(PermissionError):  # it steps back behind a rig; here it would step back behind other tests
@@ -91,9 +91,11 @@ def launched(
 
 
 @contextmanager
-def served(folder: Path, broker_port: int, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
+def served(
+    folder: Path, broker_port: int, server: Server, *options: str, scheme: str = "http", really: bool = False
+) -> Iterator[str]:
     """The panel, in a process of its own; its address."""
-    process, port = launched(folder, broker_port, server, *options)
+    process, port = launched(folder, broker_port, server, *options, really=really)
     try:
         yield f"{scheme}://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)

@@ -39,8 +39,8 @@ def sees_the_window_of_a_trigger(user: User, client: Client, server: Server) -> 
     expect(page.locator(".trigger-window .time-plot canvas").first).to_be_visible()
     (cut,) = (server.logs[-1].parent / "cuts").glob("*_panel.arrow")
     joystick = LogReader(cut).read_all().columns["input.joystick"]
-    assert len(joystick) == 50 + 250 + 1
-    assert joystick[49] <= 0.25 < joystick[50]
+    assert len(joystick) == 25 + 125 + 1
+    assert joystick[24] <= 0.25 < joystick[25]
 
 
 def keeps_the_layout(user: User, server: Server, url: str) -> None:

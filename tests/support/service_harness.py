@@ -21,6 +21,7 @@ from typing import Any, Self
 import aiomqtt
 import numpy as np
 from message_schemas import flaws
+from warm_start import Command, start
 
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import new_client
@@ -32,7 +33,6 @@ from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader, LogTable, last_batch
 
 CONFIG = Path(__file__).parents[2] / "config"
-COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "run", "--verbose")
 MODULES = {
     "hilserver.realtime.process": "loop",
     "hilserver.realtime.device": "device",
@@ -60,7 +60,10 @@ _numbers = itertools.count()
 
 
 def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> str:
-    """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin."""
+    """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin.
+
+    Its loop does not lock its memory: in a process of a test (`warm_start`) there is much that it does not need.
+    """
     lines = [*(CONFIG / "rigs" / "demo.toml").read_text().splitlines(), "[arming]", "virtual_commissioning = false"]
     lines += ["[recording]", f'folder = "{folder / "logs"}"']
     replace = {
@@ -69,15 +72,15 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "drive =": f'drive = "{CONFIG}/circuits/drive.toml"',
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
-        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "2.5 s"',
+        "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "2.5 s"',
         "lost_after =": 'lost_after = "20 s"',
         "[recording]": '[recording]\nlost_after = "20 s"',
-        "max_missed =": "max_missed = 5000",
+        "max_missed =": "max_missed = 5000\nlock_memory = false",
         "max_age =": 'max_age = "2.5 s"',
         **(changes or {}),
     }
-    for start, line in replace.items():
-        lines = [line if old.startswith(start) else old for old in lines]
+    for beginning, line in replace.items():
+        lines = [line if old.startswith(beginning) else old for old in lines]
     text = "\n".join([*lines, ""])
     tomllib.loads(text)
     return text
@@ -88,7 +91,8 @@ class Server:
 
     ``changes`` replace lines of the demo's rig; ``text`` is another rig's, with {name} in the place of its name.
     ``path`` holds more modules; ``environment`` more variables; ``notes``: where it says that it runs, if not as usual;
-    ``options``: of the command; ``defects``: last lines of tracebacks that belong to the test.
+    ``options``: of the command; ``defects``: last lines of tracebacks that belong to the test. ``really``: it is
+    started as users start it, see `warm_start`.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Server:
         notes: Path | None = None,
         options: Sequence[str] = (),
         defects: Sequence[str] = (),
+        really: bool = False,
     ) -> None:
         self.name = name or f"test_{os.getpid()}_{next(_numbers)}"
         self.folder = folder
@@ -115,21 +120,18 @@ class Server:
         self.notes = notes or folder / "hilserver"
         self.options = options
         self.defects = defects
+        self.really = really
         self.errors = folder / f"{self.name}-{next(_numbers)}.stderr"
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Command | subprocess.Popen[str] | None = None
 
     def launch(self) -> None:
         """Start it, without waiting for anything."""
         own = {"XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
         environment = {**os.environ, **own, **self.environment}
         with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                (*COMMAND, str(self.rig), *self.options),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                text=True,
+            words = ("run", "--verbose", self.rig, *self.options)
+            self.process = start(
+                words, stdout=subprocess.PIPE, stderr=errors, environment=environment, really=self.really
             )
         self.pids = {"supervisor": self.process.pid}
 
