@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_machine_and_drive_may_not_have_a_mechanism_of_the_same_name() -> None:
 def test_the_machine_is_examined_over_its_stroke(rig: Rig) -> None:
     """Feasibility and stability put the cylinder at a share of its stroke: the boom's pose follows."""
     settings = rig.settings.model_copy(update={"cylinders": {}})
-    machine = machine_of(Rig(**{**vars(rig), "settings": settings}))
+    machine = machine_of(replace(rig, settings=settings))
     assert machine is not None
     assert machine.origin == "the simulated machine"
     found = machine.at_share(0.9)
