@@ -140,7 +140,7 @@ def test_command_shows_the_difference_asks_and_keeps_a_copy(
     monkeypatch.chdir(tmp_path)
     rig = Path("config/rigs/lift.toml")
     before = files(rig.parent)
-    arguments = (*shlex.split(command)[1:], "--seconds", "10")
+    arguments = (*shlex.split(command)[1:], "--seconds", "10", "--no-end-stops")
     said = hilserver(*arguments, answers=io.StringIO("n\n"))
     assert said.code == 1
     assert '-f90 = "80 Hz"' in said.out
