@@ -101,11 +101,17 @@ def test_one_process_defines_what_another_one_calls(processes: list[Executor], c
     assert (list(made.modules), made.wanted) == ([(inner.symbol,)], [])
 
 
+def forget() -> None:
+    """In the process: what a failed compilation has left, with which a build would have ended."""
+    functions._process.results("")
+
+
 def test_an_annotation_that_is_not_true_is_named(processes: list[Executor], callers: list[Compiled]) -> None:
     (wanted,) = callers[0].wanted
     wrong = replace(wanted, qualified_name="wrongly_annotated")
     with pytest.raises(TypeError, match="wrongly_annotated returns float64, but is annotated as int64"):
         processes[0].submit(functions._compile, wrong).result()
+    processes[0].submit(forget).result()
 
 
 def test_two_functions_of_one_name_are_refused(processes: list[Executor]) -> None:
@@ -113,6 +119,7 @@ def test_two_functions_of_one_name_are_refused(processes: list[Executor]) -> Non
     processes[0].submit(compile_a_caller, "scaled").result()
     with pytest.raises(TypeError, match="scaled: its module has another function of this name"):
         processes[0].submit(compile_a_caller, "first_of_this_name").result()
+    processes[0].submit(forget).result()
 
 
 def test_sources_that_change_meanwhile_are_not_compiled(
