@@ -38,7 +38,7 @@ def identify(
         bool | None,
         typer.Option(
             "--end-stops/--no-end-stops",
-            help="move the piston slowly to the ends of its stroke, too, for the zeros of the pressure sensors; "
+            help="move the piston to the ends of its stroke, too, for the zeros of the pressure sensors; "
             "default: without --drive only",
             show_default=False,
         ),
@@ -141,7 +141,7 @@ def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bo
 
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)
-        ends = ", then slowly to the ends of the stroke" if end_stops else ""
+        ends = ", then to the ends of the stroke" if end_stops else ""
         question = (
             f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {seconds:g} s{ends}: the "
             "machine will move. Is the area clear?"

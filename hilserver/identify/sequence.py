@@ -5,8 +5,8 @@ and down (overlap, leakage, null, hysteresis), a staircase to the largest comman
 and length (delay and dynamics of the spool). The first round uses only a part of the largest command, the following
 ones more, but not as much as would bring a pressure near its limit, as far as the last two rounds show. As soon as a
 pressure approaches its limit, commands are reduced and no longer increased. No step is made that could leave the middle
-range of the stroke. At the end, the piston can be moved slowly to both ends of its stroke, and held there: this shows
-the zero errors of the pressure sensors (:mod:`hilserver.identify.zeros`).
+range of the stroke. At the end, the piston can be moved to both ends of its stroke, slowly near them, and held there:
+this shows the zero errors of the pressure sensors (:mod:`hilserver.identify.zeros`).
 """
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ def _largest_difference(rig: Rig, c: PortAtRest) -> float:
 def _leakage(rig: Rig, c: PortAtRest) -> float:
     """Standard deviation of the leakage past the piston over the flow coefficient of the open edge, sqrt(Pa)."""
     valve = rig.settings.valves[c.valve]
-    highest = max(rig.settings.channels[valve.supply].measuring_range() or (0.0, 0.0))
+    supply = rig.settings.channels[valve.supply]
+    highest = supply.fixed() if supply.device is None else max(supply.measuring_range() or (0.0, 0.0))
     return uniform(PISTON_LEAKAGE) * highest / valve.nominal_flow.coefficient()
 
 

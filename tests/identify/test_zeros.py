@@ -18,7 +18,14 @@ from scipy.optimize import brentq
 from hilserver.identify.influences import ACCURACY, span, uniform
 from hilserver.identify.model import orifice_law
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import Excitation, LockstepBench, by_hand, groups_of, limits_before_the_ends
+from hilserver.identify.sequence import (
+    Excitation,
+    LockstepBench,
+    by_hand,
+    groups_of,
+    limits_before_the_ends,
+    recorded_sequence,
+)
 from hilserver.identify.zeros import (
     PortAtRest,
     connections,
@@ -167,8 +174,8 @@ def test_the_recording_loses_them() -> None:
 def test_limits_of_the_position_keep_the_piston_from_its_ends(low: str, action: str, kept: bool) -> None:
     rig = lift({"rig": {"limits": {"x_low": {"channel": "x", "min": low, "action": action}}}})
     assert limits_before_the_ends(rig, rig.settings.cylinders["lift"]) == (["x_low"] if kept else [])
-    (group,) = groups_of(rig, ["A"])
-    assert group.cylinder is rig.settings.cylinders["lift"]
+    recording = recorded_sequence(rig, ["A"], 1.0, 0.6)
+    assert (connections(rig, recording) == []) == kept
 
 
 def test_the_command_says_which_limits(hilserver: Command, tmp_path: Path) -> None:
