@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import hypot, pi
 
 from hilserver.margins.servo_loop import FlowPlant, LoopMargins, Pid, ServoLoop, tuned
@@ -32,7 +33,7 @@ STEEPEST_FADE = 1.5
 class ServoMargins:
     """The flow servo of a valve with the supply pressure over one edge (``drop``, Pa), as configured.
 
-    ``assumed``: the supply pressure is not known, but assumed; ``tuned``: the loop with calculated settings.
+    ``assumed``: the supply pressure is not known, but assumed.
     """
 
     valve: str
@@ -40,7 +41,11 @@ class ServoMargins:
     assumed: bool
     loop: ServoLoop
     margins: LoopMargins
-    tuned: ServoLoop
+
+    @cached_property
+    def tuned(self) -> ServoLoop:
+        """The loop with calculated settings; they take a fifth of the time of all margins, and are rarely wanted."""
+        return ServoLoop(self.loop.plant, tuned(self.loop.plant))
 
     @property
     def at(self) -> str:
@@ -66,9 +71,8 @@ def servo_margins(
         drop = p_S - p_T
         if v.flow is not None and drop > v.transition_pressure:  # a supply that is off says nothing
             pause()
-            plant = flow_plant(rig, v, drop)
-            loop, better = ServoLoop(plant, controller(v.bridge)), ServoLoop(plant, tuned(plant))
-            found.append(ServoMargins(name, drop, pressures[name] is None, loop, loop.margins(), better))
+            loop = ServoLoop(flow_plant(rig, v, drop), controller(v.bridge))
+            found.append(ServoMargins(name, drop, pressures[name] is None, loop, loop.margins()))
     return tuple(found)
 
 

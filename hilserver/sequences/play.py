@@ -44,14 +44,14 @@ class Collector:
         self._first = len(rig.layout.names)
         self._found: tuple[Sequence[str], list[int | None]] = (), [None] * len(self._circuit)
         """The names of a circuit's values, and in which columns those are that are required."""
-        self._parts: list[Floats] = []
+        self._table, self._count = np.empty((len(self._places) + len(self._circuit), 0)), 0
         self._seen: set[str] = set()
         self.units = channel_units(rig, dict.fromkeys(self._circuit))
 
-    def emptied(self) -> Collector:
-        """One for the same channels that has collected nothing yet."""
+    def emptied(self, expected: int) -> Collector:
+        """One for the same channels that has collected nothing yet, with room for this number of rows."""
         found = copy.copy(self)
-        found._parts, found._seen = [], set()
+        found._table, found._count, found._seen = np.empty((len(self._table), expected)), 0, set()
         return found
 
     def columns(self, names: Sequence[str]) -> list[int]:
@@ -64,23 +64,30 @@ class Collector:
             self._found = names, [places.get(name) for name in self._circuit]
         return [*self._places, *(place or 0 for place in self._found[1])]
 
-    def add(self, part: Floats) -> None:
+    def add(self, rows: Floats) -> None:
         """Collect the columns of some rows that were asked for last."""
-        part = part.copy()
+        collected = self._room_for(len(rows))
+        collected[:] = rows.T
         for k, (name, place) in enumerate(zip(self._circuit, self._found[1], strict=True), len(self._places)):
             if place is None:
-                part[:, k] = np.nan
+                collected[k] = np.nan
             else:
                 self._seen.add(name)
-        self._parts.append(part)
+
+    def _room_for(self, ticks: int) -> Floats:
+        first, self._count = self._count, self._count + ticks
+        if self._count > self._table.shape[1]:
+            larger = np.empty((len(self._table), 2 * self._count))
+            larger[:, :first] = self._table[:, :first]
+            self._table = larger
+        return self._table[:, first : self._count]
 
     def recorded(self, first_tick: float, period: float) -> RecordedChannels:
         """The collected channels; time counts from ``first_tick``. Unknown names of the circuit are left out."""
         names = [*self._names, *self._circuit]
-        table = np.concatenate(self._parts).T.copy() if self._parts else np.empty((len(names), 0))
         channels = {
             name: as_whole(values).astype(np.float64) if name in self._whole else values
-            for name, values in zip(names, table, strict=True)
+            for name, values in zip(names, self._table[:, : self._count], strict=True)
             if name not in self._circuit or name in self._seen
         }
         tick = channels.pop("tick")

@@ -182,7 +182,8 @@ class _Bench:
     """A rig run without a clock that executes the MQTT commands."""
 
     def __init__(self, prepared: PreparedSequence, rig: Rig, run: LockstepRun, memory: RowMemory) -> None:
-        self.rig, self.run, self.collector, self.dt = rig, run, prepared.collector.emptied(), run.dt
+        self.rig, self.run, self.dt = rig, run, run.dt
+        self.collector = prepared.collector.emptied(round(prepared.sequence.length / run.dt) + 2)
         self._prepared = prepared
         self._memory = memory
         self.circuit: Circuit = rig.circuit

@@ -92,20 +92,23 @@ class MarginMonitor:
     async def keep(self, publish: Callable[[published.MarginStatus], None], tell: Callable[[str], None]) -> None:
         """Update the margins for as long as the run lasts; ``tell`` gets each new warning once."""
         reported: set[str] = set()
+        shown: Mapping[str, str] | None = None
         while True:
             await asyncio.sleep(LOOK)
             row = self._telemetry.latest()
-            if row is not None:
-                if self._is_new(row):
-                    publish(published.MarginStatus(calculated=False, version=self._running().version))
-                    self._done = await self._calculate(row)
-                if self._done is not None:
-                    status = status_of(self._done, present_strategies(self._rig, row))
-                    publish(status)
-                    for text in status.warnings:
-                        if text not in reported:
-                            tell(text)
-                    reported = set(status.warnings)
+            if row is None:
+                continue
+            if self._is_new(row):
+                publish(published.MarginStatus(calculated=False, version=self._running().version))
+                self._done, shown = await self._calculate(row), None
+            strategies = present_strategies(self._rig, row)
+            if self._done is not None and strategies != shown:
+                shown, status = strategies, status_of(self._done, strategies)
+                publish(status)
+                for text in status.warnings:
+                    if text not in reported:
+                        tell(text)
+                reported = set(status.warnings)
 
     def _is_new(self, row: Floats) -> bool:
         done = self._done

@@ -328,7 +328,7 @@ def test_command_writes_report_and_junit(tmp_path: Path, hilserver: Command, seq
 @pytest.mark.realtime
 def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) -> None:
     """Afterwards the rig is as it was: SAFE, with its circuit. Its log gives the verdicts once more."""
-    for attempt in range(3):  # its times are real ones: a machine that stands still meanwhile spoils them
+    for attempt in range(6):  # its times are real ones: a machine that stands still meanwhile spoils them
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with ExitStack() as stack:  # each from the start position: a second run would lift the load to the stop
@@ -336,7 +336,7 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
             client = stack.enter_context(connect(server.name, f"127.0.0.1:{server.port}"))
             circuit, before = client.circuit.source, client.circuit.version
             done = client._do(run_live(load_sequence(RELIEF), client._session))
-            if done.ok and (client.state.missed_ticks <= 2 or attempt == 2):  # each moves the command a little
+            if done.ok and (client.state.missed_ticks <= 2 or attempt == 5):  # each moves the command a little
                 running = stack.pop_all()
                 break
     assert done.ok, [verdict for verdict in done.verdicts if verdict.outcome != PASSED]

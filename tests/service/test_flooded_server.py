@@ -19,7 +19,8 @@ def test_the_sender_of_a_flood_is_named_and_a_trip_is_carried_out(tmp_path: Path
     with Server(tmp_path) as server, connect(server.name, f"127.0.0.1:{server.port}") as client:
         client.arm()
         client.start()
-        flood = subprocess.Popen((sys.executable, "-c", FLOOD, str(server.port), server.name))
+        slowly = ("set_input", '{"input": "joystick", "value": 0.05}')  # never at its end stop
+        flood = subprocess.Popen((sys.executable, "-c", FLOOD, str(server.port), server.name, *slowly))
         try:
             eventually(lambda: 'Client "a (flooding) client" sent ' in server.stderr)
             (line, *_) = [line for line in server.stderr.splitlines() if "(flooding)" in line]
