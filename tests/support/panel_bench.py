@@ -114,7 +114,9 @@ def chromium(*arguments: str) -> Iterator[Browser]:
     """A browser that runs as root and without a screen, with more ``arguments``; it waits as long as `WITHIN`."""
     expect.set_options(timeout=WITHIN)
     with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--font-render-hinting=none", *arguments]  # fonts as on a screen
+        fonts_as_on_a_screen = "--font-render-hinting=none"
+        no_optimising_compiler = "--js-flags=--no-opt --no-maglev"  # no page is open for so long that it pays
+        options = ["--no-sandbox", "--disable-gpu", fonts_as_on_a_screen, no_optimising_compiler, *arguments]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield browser
         browser.close()
