@@ -208,9 +208,7 @@ def step_error(
     if not ways:
         remedy = f"No step down to {tick / substeps * 1e6:.3g} µs agrees with half of it within {100 * tolerance:g} %."
         if stalls:
-            remedy += (
-                " Shorter steps bring them no closer: the run amplifies small differences, as oscillations do."
-            )
+            remedy += " Shorter steps bring them no closer: the run amplifies small differences, as oscillations do."
     return replace(error, remedy=remedy)
 
 
