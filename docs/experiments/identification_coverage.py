@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from pathlib import Path
@@ -32,6 +32,8 @@ from hilserver.units import to_si
 CONFIG = Path(__file__).parents[2] / "config" / "rigs"
 VALVES = {"lift": {"A": "valve_A", "B": "valve_B"}, "demo": {"main": "servo_valve"}}
 """Valves of each rig, with their components in the circuit of the drive."""
+DAMPING = 0.8
+"""Of a servo valve that does not state it."""
 QUANTILE = 1.96
 """Half width of the interval that contains 95 % of a normal distribution, in standard deviations."""
 
@@ -58,20 +60,25 @@ def changed_rig(name: str, seed: int, only: Iterable[str] | None = None) -> Rig:
     return assemble(varied(rig, "rig", chosen, seed), rig.file, rig.library)
 
 
+def true_f45(part: Mapping[str, Any]) -> float:
+    """Frequency, Hz, at which the spool of a simulated servo valve lags 45°."""
+    damping: float = part.get("damping", DAMPING)
+    return to_si(part["f90"], "1/s") * (sqrt(damping**2 + 1.0) - damping)
+
+
 def true_values(rig: Rig, found: Identified) -> dict[str, float]:
     """The true properties of a valve, by the names of the findings."""
     valve, settings = found.experiment.valve, found.experiment.settings
     device = rig.sources["devices"]["rig"]
     part: dict[str, Any] = device["drive"]["components"][VALVES[rig.settings.name][valve]]
     flow = to_si(part["nominal_flow"]["flow"], "m^3/s")
-    damping, f90 = part.get("damping", 0.8), to_si(part["f90"], "1/s")
+    f45 = true_f45(part)
     actuator = rig.sources["rig"]["devices"]["rig"]["actuators"][settings.output]
-    f45 = f90 * (sqrt(damping**2 + 1.0) - damping)
     values = {
         "flow P to port, full command": flow,
         "flow port to T, full command": flow,
-        "-90° frequency": f90,
-        "damping": damping,
+        "-90° frequency": to_si(part["f90"], "1/s"),
+        "damping": part.get("damping", DAMPING),
         "-45° frequency": f45,
         "-45° frequency (first order)": f45,
         "delay": to_si(actuator.get("delay", "0 s"), "s"),

@@ -144,7 +144,8 @@ def _conclude(console: Console, file: Path, notes: list[str], strict: bool) -> b
         count = "1 note counts as a problem" if len(notes) == 1 else f"{len(notes)} notes count as problems"
         typer.echo(f"{file}: {count} (--strict).", err=True)
         return True
-    say(f"{file}: no problems.", console)
+    counted = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
+    say(f"{file}: {f'no errors, {counted}' if notes else 'no problems'}.", console)
     return False
 
 

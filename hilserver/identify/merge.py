@@ -53,8 +53,13 @@ def _empty(table: Any) -> Table:
 
 
 def _put(target: Any, key: str, value: Item) -> None:
-    """Set a value. A new one stands before the comments at the end of its table: they belong to the next one."""
-    body = target.value.body if isinstance(target, Table) else []
+    """Set a value. A new one stands before the comments at the end of its table: they belong to the next one.
+
+    In an inline table, ``{ a = 1 }``, it stands before the space at the end, and after one of its own.
+    """
+    body = target.value.body if isinstance(target, Table | InlineTable) else []
+    if isinstance(target, InlineTable) and key not in target and len(target):
+        value.trivia.indent = " "
     end = len(body)
     while end and body[end - 1][0] is None:
         end -= 1

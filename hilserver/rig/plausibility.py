@@ -64,12 +64,20 @@ def _same_supply_and_tank(rig: Rig) -> Iterator[str]:
 
 
 def _different_oils(rig: Rig) -> Iterator[str]:
-    """Simulated machines with another oil than the circuit, with which the bridge calculates the chambers."""
+    """Simulated machines with another oil than the circuit, with which the bridge calculates the chambers.
+
+    Unless the cylinders state it; their bulk modulus includes the air.
+    """
+    stated = {"bulk_modulus", "air_fraction"}
+    for cylinder in rig.settings.cylinders.values():
+        if cylinder.bulk_modulus is None:
+            stated -= {"bulk_modulus", *(["air_fraction"] if cylinder.air_fraction is None else [])}
     for name, tables in rig.sources.get("devices", {}).items():
         if "machine" not in tables or not rig.settings.cylinders:
             continue
         oil, own = read_part(tables["machine"], rig.library).fluid, rig.circuit.fluid
-        if different := [f"fluid.{key}" for key in Fluid.model_fields if getattr(oil, key) != getattr(own, key)]:
+        unlike = [key for key in Fluid.model_fields if key not in stated and getattr(oil, key) != getattr(own, key)]
+        if different := [f"fluid.{key}" for key in unlike]:
             yield (
                 f"devices.{name}.machine: its oil differs from that of the circuit in {', '.join(different)}; the "
                 "bridge calculates the machine's chambers with the circuit's oil."

@@ -25,6 +25,8 @@ TOLERANCE = 0.01
 """Difference from the run of half the step, as a fraction of the largest value of the quantity, that is accepted."""
 MAX_STEPS = 20_000_000
 """Limit of the steps of one run in the search for a sufficient step: some tens of seconds."""
+PATIENCE = 3
+"""Halvings of a ``rosenbrock`` step that must at least halve the difference; no shorter step would be sufficient."""
 HALVINGS = 2
 """Of the parts of a ``rosenbrock`` step in the second run, see ``engine.HALVINGS``."""
 
@@ -189,19 +191,24 @@ def step_error(
     error = error_of(run_with(solver.substeps, solver.integrator, 0), finer)
     if not error.too_long:
         return error
-    substeps, ways = 2 * solver.substeps, []
-    while substeps <= MAX_SUBSTEPS and 2 * substeps * ticks <= MAX_STEPS:
+    substeps, ways, found, stalls = 2 * solver.substeps, list[str](), [error.worst.relative], False
+    while not stalls and substeps <= MAX_SUBSTEPS and 2 * substeps * ticks <= MAX_STEPS:
         coarse = run_with(substeps, solver.integrator, 0) if divides else finer
         finer = run_with(2 * substeps, solver.integrator, HALVINGS)
-        if not error_of(coarse, finer).too_long:
+        now = error_of(coarse, finer)
+        if not now.too_long:
             ways.append(words(substeps) if words else f"at least {substeps} solver.substeps{_shared(solver, substeps)}")
             break
+        found.append(now.worst.relative)
+        stalls = divides and len(found) > PATIENCE and isfinite(found[-1]) and found[-1] > 0.5 * found[-1 - PATIENCE]
         substeps *= 2
     if not divides and not error_of(run_with(solver.substeps, "rosenbrock", 0), finer).too_long:
         ways.append('integrator = "rosenbrock"')
     remedy = f"Use {', or '.join(ways)}."
     if not ways:
         remedy = f"No step down to {tick / substeps * 1e6:.3g} µs agrees with half of it within {100 * tolerance:g} %."
+        if stalls:
+            remedy += " Shorter steps bring them no closer: the run amplifies small differences, as oscillations do."
     return replace(error, remedy=remedy)
 
 

@@ -187,7 +187,7 @@ def _good(found: StrategyResult) -> str:
 
 
 def further_off(result: TrialResult) -> Iterator[str]:
-    """The strategies that are not fit and follow the position less closely than a lower level of the ladder."""
+    """The strategies that are not fit and follow the position less closely than a lower level that is not unfit."""
     lower: list[tuple[str, float]] = []
     for found in sorted(result.results, key=lambda each: Strategy[each.strategy]):
         worst = found.worst("position")
@@ -199,7 +199,8 @@ def further_off(result: TrialResult) -> Iterator[str]:
                 f"{found.strategy} is further off than {closest}, which compensates less: position "
                 f"{_percent(worst[0])} instead of {_percent(least)}. Use {closest}, or a strategy that is fit."
             )
-        lower.append((found.strategy, worst[0]))
+        if found.verdict is not Suitability.UNFIT:
+            lower.append((found.strategy, worst[0]))
 
 
 def _exclusions(result: TrialResult) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from hilserver.fidelity.segments import CycleSegment, TripInRun, passes, trip_in
 from hilserver.fidelity.strategies import usable
 from hilserver.rig.build import Rig
 from hilserver.rig.ladder import possible
+from hilserver.rig.settings import RigSettings
 from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
@@ -115,7 +116,8 @@ def commission(
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
     chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
-    return TrialResult(rig.settings.name, own, results, left_out, subject.notes)
+    notes = (*subject.notes, *ports_without_valve(rig.settings, results))
+    return TrialResult(rig.settings.name, own, results, left_out, notes)
 
 
 def run_cases(
@@ -130,6 +132,18 @@ def run_cases(
             progress(str(case), (number + turn / len(strategies)) / len(chosen))
             found[name].append(_result(run, name, scales))
     return tuple(StrategyResult(name, tuple(results)) for name, results in found.items())
+
+
+def ports_without_valve(settings: RigSettings, results: Sequence[StrategyResult]) -> Iterator[str]:
+    """The ports that the spool of another port's valve serves too, if no strategy is fit."""
+    if any(found.verdict is not Suitability.UNFIT for found in results):
+        return
+    for name, valve in settings.valves.items():
+        if valve.other_port is not None:
+            yield (
+                f"No strategy is fit, and port {valve.other_port} has no valve of its own: the other edges of valve "
+                f"{name} supply it, whose spool follows port {valve.port}. The circuit may need a second valve there."
+            )
 
 
 def configured(rig: Rig) -> tuple[str, ...]:

@@ -114,6 +114,9 @@ def test_check_warns_of_a_real_valve_that_is_too_small(hilserver: Command, files
     assert said.code == 0
     note = "Note: valves.main: port to T, the virtual circuit requests 2.01 times the flow"
     assert note in said.out
+    assert "no problems" not in said.out
+    count = said.out.count("Note: ")
+    assert said.out.endswith(f"{rig}: no errors, {count} note{'s' * (count > 1)}.\n")
     said = hilserver("check", rig, "--strict")
     assert said.code == 1
     assert note in said.out
@@ -128,7 +131,7 @@ def test_a_rig_without_notes_passes_a_strict_check(hilserver: Command) -> None:
 def test_check_of_the_actuator_log_rig_needs_no_log(hilserver: Command) -> None:
     said = hilserver("check", ROOT / "config/rigs/actuator_log.toml")
     assert said.code == 0
-    assert "no problems." in said.out
+    assert "no errors, 3 notes." in said.out
 
 
 def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None:

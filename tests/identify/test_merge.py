@@ -50,6 +50,30 @@ integral_time = "2 ms"
 """
 
 
+def test_values_in_inline_tables_keep_the_spaces_of_the_file() -> None:
+    rig = """[valves.main]
+bridge = { strategy = "feedback" }
+[channels]
+x = { device = "rig", scale = { raw = [0, 10] } }
+p = {device = "rig"}
+"""
+    fragment = """[valves.main.bridge]
+feedback_time = "46 ms"  # ± 1 ms
+gain = 0.3
+[channels.x]
+noise = "0.1 mm"
+delay = "2 ms"
+[channels.p]
+noise = "1 bar"
+"""
+    after = merged(rig, fragment, {}, TODAY).splitlines()
+    assert after[1] == 'bridge = { strategy = "feedback", feedback_time = "46 ms", gain = 0.3 }'
+    assert after[3] == 'x = { device = "rig", scale = { raw = [0, 10] }, noise = "0.1 mm", delay = "2 ms" }'
+    assert after[4] == 'p = {device = "rig", noise = "1 bar"}'
+    again = merged("\n".join(after), fragment.replace("46", "47"), {}, TODAY).splitlines()
+    assert again[1] == after[1].replace("46", "47"), "a value that is replaced"
+
+
 def test_merging_changes_only_the_identified_values() -> None:
     after = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
     expected = tomllib.loads(RIG)

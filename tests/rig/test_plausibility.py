@@ -75,6 +75,21 @@ def test_another_oil_in_the_machine() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stated", "left"),
+    [
+        ({"bulk_modulus": "9000 bar", "air_fraction": 0.01}, []),
+        ({"bulk_modulus": "9000 bar"}, []),  # it includes the air
+        ({"air_fraction": 0.01}, ["fluid.bulk_modulus"]),
+    ],
+)
+def test_another_oil_that_the_cylinder_states(stated: dict[str, Any], left: list[str]) -> None:
+    parts = {name: {"fluid": {"bulk_modulus": "9000 bar", "air_fraction": 0.01}} for name in ("machine", "drive")}
+    found = list(implausible(lift({"devices": {"rig": parts}, "rig": {"cylinders": {"lift": stated}}})))
+    assert len(found) == len(left)
+    assert all(f"in {', '.join(left)}; the bridge" in text for text in found)
+
+
 def test_a_volume_at_a_measured_port() -> None:
     hose = {"type": "volume", "ports": {"P": "rig.A"}, "volume": "1 l"}
     (text,) = implausible(lift({"circuit": {"components": {"hose": hose}}}))

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from hilserver.circuit.library import standard_library
-from hilserver.circuit.model import read_circuit
+from hilserver.circuit.model import Solver, read_circuit
 from hilserver.errors import HilserverError
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.simulation.circuit_report import write_run
 from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit
 from hilserver.simulation.driven import course
+from hilserver.simulation.step_error import Quantity, step_error
 from hilserver.tick.signals import cycle_value
 
 Floats = NDArray[np.float64]
@@ -151,6 +152,23 @@ def test_a_step_that_is_too_long_is_reported_with_a_sufficient_one() -> None:
     assert better.error is not None
     assert not better.error.too_long
     assert "at most" in better.error.verdict()
+
+
+@pytest.mark.parametrize(("converges", "most"), [(True, 1280), (False, 160)])
+def test_the_search_ends_where_shorter_steps_do_not_help(converges: bool, most: int) -> None:
+    """A difference that is proportional to the step, and one that is as large at any step."""
+    time, tried = np.arange(1.0, 101.0), []
+
+    def run_with(substeps: int, integrator: str, halvings: int) -> list[Quantity]:
+        tried.append(substeps)
+        error = 8.0 / substeps if converges else np.random.default_rng([substeps, halvings]).uniform(-1.0, 1.0, 100)
+        return [("pressure", "Pa", {"A": np.sin(time) + error})]
+
+    error = step_error(Solver(integrator="rosenbrock", substeps=10), 1e-3, 100, time, run_with)
+    assert max(tried) == most
+    assert error.too_long
+    assert ("Use at least 640 solver.substeps" in error.remedy) is converges
+    assert ("Shorter steps bring them no closer" in error.remedy) is not converges
 
 
 def test_a_diverging_run_states_a_converging_step() -> None:

@@ -12,7 +12,7 @@ from lift_bench import lift
 
 from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.build import Rig, load_rig
 from hilserver.tick.codes import Saturation
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
@@ -20,8 +20,9 @@ from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures
 from hilserver.virtual_commissioning.loads import can_vary, scaled
 from hilserver.virtual_commissioning.report import criteria_grid, further_off
 from hilserver.virtual_commissioning.stand_in import FIRST_ORDER
-from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult
+from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult, ports_without_valve
 
+CONFIG = Path(__file__).parents[2] / "config" / "rigs"
 DT = 1e-3
 T = DT * np.arange(1.0, 3001.0)
 FULL = 1e-3  # m³/s, nominal flow of both valves
@@ -162,6 +163,23 @@ def test_a_level_that_is_further_off_than_a_lower_one_is_named() -> None:
     assert said(static, found("inverse_lag", 0.0353)) == [], "alike"
     assert said(found("inverse_static", 0.001), found("inverse_lag", 0.004)) == [], "fit"
     assert said(static, found("inverse_lag", 0.03), found("feedback", 0.001)) == []
+    unfit = found("inverse_static", 0.5)
+    assert said(unfit, found("inverse_lag", 0.6)) == [], "no reason to use the lower one"
+    (text,) = said(unfit, found("prediction", 0.035), found("feedback", 0.6))
+    assert "Use prediction" in text
+
+
+def test_a_port_without_a_valve_of_its_own_is_named_if_no_strategy_is_fit() -> None:
+    def found(strategy: str, position: float) -> StrategyResult:
+        return StrategyResult(strategy, (CaseResult(Case(CaseKind.CYCLE, {}), CaseFigures({"position": position})),))
+
+    one_valve, two_valves = load_rig(CONFIG / "demo.toml").settings, load_rig(CONFIG / "lift.toml").settings
+    unfit, fit = found("inverse_static", 0.5), found("feedback", 0.001)
+    (text,) = ports_without_valve(one_valve, [unfit, found("feedback", 0.4)])
+    assert "port B" in text
+    assert "valve main" in text
+    assert list(ports_without_valve(one_valve, [unfit, fit])) == []
+    assert list(ports_without_valve(two_valves, [unfit])) == []
 
 
 def test_the_page_shows_the_criteria() -> None:
