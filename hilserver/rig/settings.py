@@ -88,7 +88,7 @@ class LoopSettings(Datasheet):
         default=(), description="CPUs the loop may use; empty: any"
     )
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
-    rehearsal: StrictBool = Field(default=True, description="rehearse each tick before it is due; takes a fifth of a CPU")
+    rehearsal: StrictBool = Field(default=True, description="rehearse each tick before it is due, on a fifth of a CPU")
     compiled_circuit: StrictBool = Field(
         default=True, description="compile a circuit for itself after 20 s (needs LLVM): its ticks take less time"
     )
