@@ -173,7 +173,10 @@ def segment_result(
         actual=actual,
         reference=reference,
         virtual=virtual,
-        command={name: part.columns[f"valve.{name}.command"] for name in settings.valves},
+        command={
+            name: part.columns[f"valve.{name}.command"] + part.columns.get(f"valve.{name}.play", 0.0)
+            for name in settings.valves
+        },  # what the valve gets (logs of earlier versions have no play)
         saturation={name: part.columns[f"valve.{name}.saturation"] for name in settings.valves},
         uncertainty=uncertainty or {},
         sensor_noise=sensor_noise or {},

@@ -128,9 +128,8 @@ def trust_in(found: Identified, nominal: float) -> Trust | None:
     e = found.experiment
     if not e.chambers or e.chambers[0].port != e.settings.port or not {"C_PA", "C_AT"} <= found.fit.deviations.keys():
         return None
-    bridge = {**found.values, "hysteresis": 0.0}  # for which the bridge does not compensate
     signal = e.signals[0]
-    seen = Intensities.of(signal.measured - e.predict(bridge)[0], signal.used, e.dt)
+    seen = Intensities.of(signal.measured - e.predict(found.values)[0], signal.used, e.dt)
     return Trust.of(seen, nominal) if seen is not None else None
 
 

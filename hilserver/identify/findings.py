@@ -84,7 +84,7 @@ def findings(found: Identified) -> list[IdentifiedValue]:
         )
     null = v.null - v.polarity * values["null"]
     result.append(IdentifiedValue("null", "null", null, sd("null"), v.null))
-    result.append(IdentifiedValue("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
+    result.append(IdentifiedValue("hysteresis", "hysteresis", values["hysteresis"], sd("hysteresis"), v.hysteresis))
     return result
 
 

@@ -90,15 +90,14 @@ def _valve_lines(found: Identified) -> list[str]:
             value = _leakage_value(found, f, by_key["gone_at"])
         elif f.key in ("delay", "overlap"):
             value = _toml(f, max(f.value, 0.0))
+        elif f.key == "hysteresis":  # to compensate for one that is not there would be noise
+            value = _toml(f, f.value if f.value > 2.0 * f.deviation else 0.0)
         else:
             value = _toml(f, f.value)
         lines.append(_line(f, value))
     if keys := obsolete(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspicions(found)]
-    hysteresis = next(f for f in findings(found) if f.name == "hysteresis")
-    if hysteresis.known:
-        lines.append(f"# hysteresis: {hysteresis.text()} ± {hysteresis.deviation_text()} of full command (no key)")
     return lines
 
 

@@ -88,9 +88,7 @@ class LoopSettings(Datasheet):
         default=(), description="CPUs the loop may use; empty: any"
     )
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
-    rehearsal: StrictBool = Field(
-        default=True, description="rehearse each tick shortly before its deadline; takes up to a fifth of a CPU"
-    )
+    rehearsal: StrictBool = Field(default=True, description="rehearse each tick before it is due, on a fifth of a CPU")
     compiled_circuit: StrictBool = Field(
         default=True, description="compile a circuit for itself after 20 s (needs LLVM): its ticks take less time"
     )
@@ -207,6 +205,7 @@ class ValveSettings(Datasheet):
     overlap: Number = Field(
         default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a fraction of full stroke"
     )
+    hysteresis: Number = Field(default=0.0, ge=0, lt=0.2, description="width of its loop: fraction of full command")
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     flow_drift: Number = Field(
         default=0.02,

@@ -113,6 +113,7 @@ def _output(v: ValveSettings) -> dict[str, Any]:
     return {
         "polarity": v.polarity,
         "null": v.null,
+        "hysteresis": v.hysteresis,
         "dither": v.dither.amplitude,
         "dither_frequency": v.dither.frequency,
         "u_min": v.range[0],

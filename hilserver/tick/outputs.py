@@ -23,6 +23,8 @@ from hilserver.tick.volumes import flow_of
 
 SPOOL_TOLERANCE = 0.05
 """Fraction of full stroke by which measured and simulated spool position may differ before this is reported."""
+TURNED, TURN_TIME = 0.15, 5e-3
+"""Fraction of the hysteresis by which a command must come back to have turned; s that the output takes to follow."""
 
 
 @compilable
@@ -111,7 +113,11 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
         inside = clip(inside, low, high)
         stop_winding_up(inside, b, v)
     b.command = clip(inside, last - rate * dt, last + rate * dt)
-    b.output = raw_output(b.command, v)
+    take_up_play(
+        b, v, dt, max(rate * dt - abs(b.command - last), 0.0), head.mode == Mode.RUNNING and follows(b.strategy)
+    )
+    low, high = min(b.command, max(low, v.u_min)), max(b.command, min(high, v.u_max))
+    b.output = raw_output(clip(b.command + b.play, low, high), v)
     if head.mode == Mode.RUNNING:
         flags = b.saturation
         if not in_range:
@@ -121,6 +127,24 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
         if b.command != inside:
             flags |= Saturation.SLEW.value
         b.saturation = flags
+
+
+@compilable
+def take_up_play(b: ValveState, v: ValveRecord, dt: float, most: float, compensates: bool) -> None:
+    """Follow the direction of the command with half of the valve's hysteresis: the inverse of a play.
+
+    The command has turned when it has come back from its farthest point by a part of the hysteresis, so that its noise
+    does not move the output to and fro; until then, the spool stands still. ``most``: by which the output may change.
+    """
+    turned = max(TURNED * v.hysteresis, 2.0 * v.dither)
+    most = min(most, v.hysteresis * dt / TURN_TIME)
+    if not compensates:
+        b.direction, b.farthest = 0.0, b.command
+    elif b.direction * (b.command - b.farthest) > 0.0:
+        b.farthest = b.command
+    elif abs(b.command - b.farthest) > turned:
+        b.direction, b.farthest = (1.0 if b.command > b.farthest else -1.0), b.command
+    b.play = clip(0.5 * v.hysteresis * b.direction + 0.0, b.play - most, b.play + most)  # no -0.0
 
 
 @compilable

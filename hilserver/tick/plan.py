@@ -217,6 +217,7 @@ class ValveRecord(Struct):
     jog_time: float = value("s", "duration of a manual command")
     polarity: float = value("", "+1 or -1: sign of the raw command")
     null: float = value("", "null offset")
+    hysteresis: float = value("", "width of the hysteresis loop, as a fraction of full command")
     dither: float = value("", "amplitude of the dither")
     dither_frequency: float = value("Hz", "frequency of the dither")
     u_min: float = value("", "lowest command")

@@ -100,6 +100,9 @@ class ValveState(Struct):
     fade: float = value("", "remainder of the jump when a strategy takes over; infinite before RUNNING, NaN in a hold")
     jog: float = value("", "manual command")
     jog_left: float = value("s", "remaining time of the manual command")
+    play: float = value("", "what the output adds to the command so that the spool is there in spite of its hysteresis")
+    direction: float = value("", "in which the command moves, for that: 1 or -1; 0 before its first motion")
+    farthest: float = value("", "farthest command in this direction")
     output: float = value("raw", "raw value for the device")
     no_drop_share: float = value("", "fraction of the command that is faded out because there is almost no drop")
     end_stop_share: float = value("", "degree to which the piston counts as held by its end stop, 0 to 1")
@@ -111,9 +114,7 @@ class ValveState(Struct):
     volume: float = value("m^3", "integral of the estimated flow")
     volume_before: float = value("m^3", "the same in the previous tick")
     volume_virtual: float = value("m^3", "integral of the virtual flow")
-    volume_virtual_before: float = value(
-        "m^3", "the same in the previous tick, including the volume expected of missed ticks"
-    )
+    volume_virtual_before: float = value("m^3", "the same in the previous tick, with that of missed ticks")
     volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
     volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit treats as already passed")
     volume_lost: float = value("m^3", "virtual volume that was not passed and will not be compensated")
@@ -131,9 +132,7 @@ class ValveState(Struct):
     oscillation_from: float = value("", "last turning point of the demanded opening")
     oscillation_to: float = value("", "farthest point since that turning point")
     oscillation_time: float = value("s", "time since the last half-wave that counted")
-    oscillation_travel: float = value(
-        "", "travel of the operator inputs in this half-wave, as a fraction of half their ranges"
-    )
+    oscillation_travel: float = value("", "travel of the operator inputs in it, as a fraction of half their ranges")
     oscillation_count: int = value("", "half-waves that counted")
 
 
