@@ -162,9 +162,10 @@ def warnings(found: CapacityResult) -> Iterator[str]:
     """Insufficient margins, in words."""
     for capacity in found.capacities:
         if (flow := capacity.worst) is not None and capacity.margin < 1.0:
+            times = 1.0 / max(capacity.margin, 1e-3)
             yield (
                 f"valves.{capacity.valve}: {capacity.direction}, the virtual circuit requests "
-                f"{1.0 / max(capacity.margin, 1e-3):.3g} times the flow that the real valve can pass "
+                f"{times:.{3 if times >= 1.01 else 5}g} times the flow that the real valve can pass "
                 f"({flow_text(flow)}) with {'an assumed' if capacity.valve in found.assumed else 'its'} supply of "
                 f"{shown_value(capacity.supply, 'Pa', 3)}. The run will report saturation there."
             )
