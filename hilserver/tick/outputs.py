@@ -136,6 +136,8 @@ def take_up_play(b: ValveState, v: ValveRecord, dt: float, most: float, compensa
     The command has turned when it has come back from its farthest point by a part of the hysteresis, so that its noise
     does not move the output to and fro; until then, the spool stands still. ``most``: by which the output may change.
     """
+    if v.hysteresis == 0.0:
+        return
     turned = max(TURNED * v.hysteresis, 2.0 * v.dither)
     most = min(most, v.hysteresis * dt / TURN_TIME)
     if not compensates:
@@ -144,7 +146,7 @@ def take_up_play(b: ValveState, v: ValveRecord, dt: float, most: float, compensa
         b.farthest = b.command
     elif abs(b.command - b.farthest) > turned:
         b.direction, b.farthest = (1.0 if b.command > b.farthest else -1.0), b.command
-    b.play = clip(0.5 * v.hysteresis * b.direction + 0.0, b.play - most, b.play + most)  # no -0.0
+    b.play = clip(0.5 * v.hysteresis * b.direction, b.play - most, b.play + most)
 
 
 @compilable
