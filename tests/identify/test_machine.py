@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from identification_coverage import changed_rig
-from lift_bench import FILE, lift
+from lift_bench import FILE, errors_of, lift
 
-from hilserver.compiler import standard_program
-from hilserver.fidelity.comparison import Comparison
-from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
@@ -132,15 +129,6 @@ def test_noise_is_that_of_successive_samples() -> None:
 def test_no_noise_is_stated_where_there_is_none(samples: Any) -> None:
     """A reading that repeats itself, or too few of them."""
     assert Noise.of(samples) is None
-
-
-def errors_of(rig: Rig) -> dict[str, float]:
-    """NRMSE over the work cycle, by quantity, with feedback."""
-    comparison = Comparison.of(rig, standard_program())
-    record, true_values = comparison.bridged(rig, "feedback")
-    assert trip_in(record, rig) is None
-    segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
-    return {name: deviation.nrmse for name, deviation in segment.deviations.items()}
 
 
 LEAKAGE = {"leakage": "0.015 l/min/bar"}

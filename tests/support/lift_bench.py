@@ -11,6 +11,9 @@ import numpy as np
 from rig_bench import merged
 
 from hilserver.circuit.library import standard_library
+from hilserver.compiler import standard_program
+from hilserver.fidelity.comparison import Comparison
+from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.toml import read_toml
@@ -97,3 +100,12 @@ def ratio(got: Floats, wanted: Floats, frequency: float) -> complex:
     """Amplitude ratio and phase of two signals over whole periods at 1 kHz."""
     turn = np.exp(-2j * np.pi * frequency * 1e-3 * np.arange(len(got)))
     return complex(np.sum(got * turn) / np.sum(wanted * turn))
+
+
+def errors_of(rig: Rig) -> dict[str, float]:
+    """NRMSE over the work cycle, by quantity, with feedback."""
+    comparison = Comparison.of(rig, standard_program())
+    record, true_values = comparison.bridged(rig, "feedback")
+    assert trip_in(record, rig) is None
+    segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
+    return {name: deviation.nrmse for name, deviation in segment.deviations.items()}

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from lift_bench import both, lift, of_valves, true_valves
+from lift_bench import both, errors_of, lift, of_valves, true_valves
 from tick_bench import bench
 
-from hilserver.compiler import standard_program
-from hilserver.fidelity.comparison import Comparison
-from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.outputs import take_up_play
 
@@ -75,15 +70,6 @@ def test_the_output_keeps_the_slew_limit() -> None:
     outputs = outputs_for(commands, 0.05, slew)
     assert np.abs(np.diff(outputs)).max() < slew * DT * (1.0 + 1e-9)
     assert np.ptp(outputs - commands) == pytest.approx(0.05)
-
-
-def errors_of(rig: Rig) -> Mapping[str, float]:
-    """NRMSE over the work cycle, by quantity, with feedback."""
-    comparison = Comparison.of(rig, standard_program())
-    record, true_values = comparison.bridged(rig, "feedback")
-    assert trip_in(record, rig) is None
-    segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
-    return {name: deviation.nrmse for name, deviation in segment.deviations.items()}
 
 
 def test_a_known_hysteresis_hardly_matters() -> None:
