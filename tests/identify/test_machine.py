@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from identification_coverage import changed_rig
-from lift_bench import FILE, errors_of, lift
+from lift_bench import FILE, errors_of, lift, true_valves
 
 from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
 from hilserver.identify.experiment import Experiment
@@ -101,6 +101,17 @@ def test_a_zero_is_added_to_the_tare_unless_a_calibration_file_has_it(identified
     tared = assemble({**rig.sources, "rig": {**table, "channels": channels}}, rig.file, rig.library)
     assert tare_of(tared) == pytest.approx([zero + 0.5 * BAR])
     assert tare_of(replace(rig, calibrations={"p_A": ()})) == []
+
+
+@pytest.mark.slow
+def test_a_hysteresis_is_merged_where_there_is_one(identified: Found) -> None:
+    width = 0.01
+    hysteretic = lift(true_valves(type="directional_valve_4_3", hysteresis=width))
+    recording = recorded_sequence(hysteretic, ["A"], 20.0, 0.6, end_stops=False)
+    results = [identify_valve(hysteretic, recording, "A")]
+    for used, found, true in ((recording, results, width), (*identified[1:], 0.0)):
+        text = merged(FILE.read_text(), fragment(found, used), {}, date(2026, 11, 27))
+        assert tomllib.loads(text)["valves"]["A"]["hysteresis"] == pytest.approx(true, rel=0.1, abs=1e-9)
 
 
 @pytest.mark.slow

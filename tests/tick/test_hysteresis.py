@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lift_bench import both, errors_of, lift, of_valves, true_valves
-from tick_bench import bench
+from tick_bench import SUPPLIED, bench
 
 from hilserver.numerics.arrays import Floats
 from hilserver.tick.codes import CommandKind, Mode
@@ -72,7 +72,7 @@ def test_the_output_keeps_the_slew_limit() -> None:
     assert np.ptp(outputs - commands) == pytest.approx(0.05)
 
 
-def test_a_known_hysteresis_hardly_matters() -> None:
+def test_a_known_hysteresis_costs_less_than_an_unknown_one() -> None:
     true = true_valves(type="directional_valve_4_3", hysteresis=WIDTH)  # the type that models it
     unknown, known = errors_of(lift(true)), errors_of(lift(both(true, of_valves(hysteresis=WIDTH))))
     assert unknown.keys() == known.keys()
@@ -81,10 +81,10 @@ def test_a_known_hysteresis_hardly_matters() -> None:
 
 
 def test_the_safe_output_has_no_play() -> None:
-    """Nor has a command that is given by hand, or any other than RUNNING."""
-    machine = bench(Mode.RUNNING, valves={"main": {"hysteresis": WIDTH, "stop_time": "50 ms"}})
+    machine = bench(Mode.RUNNING, valves={"main": {"hysteresis": WIDTH, "stop_time": "50 ms"}}, circuit=SUPPLIED)
     for _ in range(200):
         machine.tick()
+    assert abs(machine["valve.main.play"]) == pytest.approx(0.5 * WIDTH)
     machine.tick(CommandKind.STOP)
     for _ in range(200):
         machine.tick()
@@ -92,3 +92,13 @@ def test_the_safe_output_has_no_play() -> None:
     assert machine["valve.main.play"] == 0.0
     assert machine["valve.main.command"] == 0.0
     assert machine["valve.main.output"] == machine.rig.plan.valve[0].raw_offset
+
+
+def test_a_command_that_is_given_by_hand_is_the_output() -> None:
+    machine = bench(Mode.RUNNING, valves={"main": {"hysteresis": WIDTH, "bridge": {"strategy": "manual"}}})
+    line = machine.rig.plan.valve[0]
+    machine.tick(CommandKind.JOG, 0, 0.05)
+    for _ in range(20):
+        machine.tick()
+    assert machine["valve.main.command"] == pytest.approx(0.05)
+    assert machine["valve.main.output"] == line.raw_offset + line.raw_gain * machine["valve.main.command"]
