@@ -148,8 +148,19 @@ class Client:
         try:
             self._do(session.until(holds, within))
         except TimeoutError:
-            raise RequestFailed(f"rig {self.rig}: the condition was not met within {within:g} s.") from None
+            failed = f"rig {self.rig}: the condition was not met within {within:g} s"
+            raise RequestFailed(f"{failed}; {self._situation()}.") from None
         return self.state
+
+    def _situation(self) -> str:
+        """In which the server is: what a user must know of it where a condition is not met."""
+        session = self._session
+        if not session.online or session.state is None:
+            return session.trouble.rstrip(".") if session.trouble else f"the server is {session.availability}"
+        state = session.state
+        cause = f": {state.fault}" if state.fault else ""
+        warnings = f" (warnings: {'; '.join(state.warnings)})" if state.warnings else ""
+        return f"the server is in {state.mode}{cause.rstrip('.')}{warnings}"
 
     def recorder(self, *channels: str) -> _Recording:
         """Record samples from now on: ``with rig.recorder("p_A") as recording: …``, then ``recording.samples()``.

@@ -113,7 +113,7 @@ def test_a_refused_command_is_an_error_with_the_reason(client: Client) -> None:
         client.switch("relief", {"opening_pressure": "20 l/min"})
     with pytest.raises(HilserverError, match='no channel "p_a"'):
         client.recorder("p_a")
-    with pytest.raises(RequestFailed, match=r"the condition was not met within 0\.2 s"):
+    with pytest.raises(RequestFailed, match=r"not met within 0\.2 s; the server is in SAFE"):
         client.wait(lambda state: state.mode == "FAULT", within=0.2)
 
 

@@ -29,6 +29,11 @@ STATED = 12.0
 seconds: the panel gives a browser up after 0.6 of it.
 """
 
+SLOWLY = 0.06
+"""Where the joystick is held: the load does not reach its end stop, where a machine that stands still for a moment may
+be taken for a sensor that is stuck.
+"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -87,29 +92,36 @@ def test_the_input_is_at_rest_within_the_stated_time(
         page.set_default_timeout(WITHIN)
         page.goto(url)
         expect(page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"\d bar"), timeout=WITHIN)
-        if rig.state.mode == "SAFE":
-            rig.arm()
-            rig.wait(lambda state: state.mode == "ARMED", 60.0)
-        if rig.state.mode == "ARMED":
-            rig.start()
-        rig.wait(lambda state: state.mode == "RUNNING", 60.0)
+        run(rig)
         assert any(is_kept(page, rig) for _ in range(3)), "it is held"
         end(page, tag)
         ended = time.monotonic()
         rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
         print(f"{end.__name__}: at rest after {time.monotonic() - ended:.1f} s, stated {STATED:g} s")
         assert time.monotonic() - ended < STATED
-        assert rig.state.mode == "RUNNING", "the rig runs on, with its input at rest"
+        assert (rig.state.mode, rig.state.fault) == ("RUNNING", None), "the rig runs on, with its input at rest"
         mine.close()
+
+
+def run(rig: Client) -> None:
+    """Let the rig run, wherever it is; also where the test before this one left it tripped."""
+    if (found := rig.wait(lambda state: state.mode in ("SAFE", "ARMED", "RUNNING", "FAULT"), 60.0)).mode == "FAULT":
+        print(f"it was in FAULT: {found.fault}")
+        rig.reset()
+    if rig.wait(lambda state: state.mode in ("SAFE", "ARMED", "RUNNING"), 60.0).mode == "SAFE":
+        rig.arm()
+    if rig.wait(lambda state: state.mode in ("ARMED", "RUNNING"), 60.0).mode == "ARMED":
+        rig.start()
+    rig.wait(lambda state: state.mode == "RUNNING", 60.0)
 
 
 def is_kept(page: Page, rig: Client) -> bool:
     """Whether the joystick stays where it is held; not if a busy machine stands still for so long that it is lost."""
     page.mouse.up()
-    hold(page, 0.3)
-    rig.wait(lambda state: state.target["input.joystick"] > 0.25, 60.0)
+    hold(page, SLOWLY)
+    rig.wait(lambda state: state.target["input.joystick"] > 0.5 * SLOWLY, 60.0)
     page.wait_for_timeout(1000 * 1.2 * STATED)
-    return rig.state.target["input.joystick"] > 0.25
+    return rig.state.target["input.joystick"] > 0.5 * SLOWLY
 
 
 def hold(page: Page, value: float) -> None:
