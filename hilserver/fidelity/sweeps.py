@@ -63,7 +63,7 @@ def sweep_of(
 def alone(rig: Rig, name: str, sweep: dict[str, Any]) -> dict[str, Any]:
     """The table of a work cycle that only sweeps one input; all others stay at their initial values."""
     others = {other: {"points": [["0 s", s.initial]]} for other, s in rig.settings.inputs.items() if other != name}
-    return {"inputs": {name: {"sweep": sweep}, **others}}
+    return {"inputs": {name: {"sweep": sweep}, **others}, "foreseen": rig.cycle is None or rig.cycle.foreseen}
 
 
 def after_cycle(rig: Rig, name: str, sweep: dict[str, Any]) -> dict[str, Any]:
@@ -76,4 +76,4 @@ def after_cycle(rig: Rig, name: str, sweep: dict[str, Any]) -> dict[str, Any]:
     if ends.get(name, 0.0) < (end := max(ends.values(), default=0.0)):
         swept["points"] = [*swept["points"], [f"{end!r} s", swept["points"][-1][1]]]
     inputs[name] = {**swept, "sweep": sweep}
-    return {"inputs": inputs}
+    return {"inputs": inputs, "foreseen": rig.cycle.foreseen}

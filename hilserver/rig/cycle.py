@@ -101,6 +101,9 @@ class CycleSettings(Datasheet):
 
     description: str = Field(default="", description="free text")
     repeat: StrictBool = Field(default=False, description="repeat the cycle")
+    foreseen: StrictBool = Field(
+        default=True, description="the bridge knows the inputs in advance; false: as if an operator moved them"
+    )
     length: Time | None = Field(default=None, gt=0, examples=["8 s"], description="default: the last point's time")
     inputs: dict[InputName, CycleInput] = Field(min_length=1)
 

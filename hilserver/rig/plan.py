@@ -289,6 +289,7 @@ def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
         "heartbeat_timeout": loop.heartbeat_timeout,
         "cycle_length": cycle.duration if cycle is not None else 0.0,
         "cycle_repeats": cycle is not None and cycle.repeat,
+        "cycle_foreseen": cycle is not None and cycle.foreseen,
         "enable_channel": NONE,
         "enable_max_age": 0.0,
         "enable_action": Action.NONE,

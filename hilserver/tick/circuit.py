@@ -55,7 +55,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
         values = copy if is_ahead(stage) else circuit
         if is_ahead(stage) and ticks > 0:
             overwrite(copy, circuit)
-            start_ahead(plan, row, machine, work, stage)
+            start_ahead(plan, row, machine, work, stage, ticks)
         for call in range(calls_of(ix, stage, ticks, exchanges)):
             tick, steps = tick_of(ix, stage, exchanges, call), ticks * substeps
             if is_ahead(stage):

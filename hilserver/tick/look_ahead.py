@@ -58,6 +58,7 @@ from hilserver.tick.cylinder import (
     taken_B,
 )
 from hilserver.tick.estimator import predicts
+from hilserver.tick.foresight import foresee_inputs
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import (
@@ -67,7 +68,6 @@ from hilserver.tick.row import (
     cylinder_copy,
     header,
     port_state,
-    trend,
     valve_state,
 )
 from hilserver.tick.stages import FARTHEST, NOTES, Note, Stage, first_note
@@ -115,10 +115,16 @@ def first_chamber(ports: int, cells: int) -> int:
 
 
 @compilable
+def first_input_ahead(plan: Plan, cells: int) -> int:
+    """Place in ``work``, of so many cells, of the inputs in the look-ahead: FARTHEST values of each."""
+    return first_chamber(plan.port.shape[0], cells) - FARTHEST * plan.input.shape[0]
+
+
+@compilable
 def look_ahead_size(plan: Plan) -> int:
     """Number of values that the look-ahead needs in ``work``, after the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
-    notes = (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * ports
+    notes = (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * ports + FARTHEST * plan.input.shape[0]
     return int(plan.layout[0].circuit_space + CYLINDER_CELLS * cylinders + notes)
 
 
@@ -199,8 +205,8 @@ def ends_first_tick(ix: Indices, stage: int, exchanges: int, call: int) -> bool:
 
 
 @compilable
-def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: int) -> None:
-    """Start a look-ahead: cylinders whose ports have the pressures that the circuit sees.
+def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: int, ticks: int) -> None:
+    """Start a look-ahead over so many ticks: cylinders whose ports have the pressures that the circuit sees.
 
     Their motion remains that of the real pressures: the difference is added to the force.
     """
@@ -225,6 +231,8 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
                 work[first + tick] = 0.0
         ahead = ahead_of(plan, work, port)
         ahead.p, ahead.slope = port_state(plan, row, port).port, 0.0
+    first = first_input_ahead(plan, work.shape[0])
+    foresee_inputs(plan, row, ticks, work[first : first + FARTHEST * plan.input.shape[0]])
 
 
 @compilable
@@ -332,10 +340,8 @@ def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, ti
             port = (column - first_port) // PORT_CELLS
             z[ix[place]] = ahead_of(plan, work, port).p + (-dip if plan.port[port].is_B else dip)
         else:
-            i = column - first_input
-            t = trend(plan, row, i)
-            value = row[column] + tick * t.slope + 0.5 * tick * (tick + 1) * t.bend
-            z[ix[place]] = clip(value, plan.input[i].low, plan.input[i].high)
+            first = first_input_ahead(plan, work.shape[0])
+            z[ix[place]] = work[first + FARTHEST * (column - first_input) + tick]
         place += TWO
 
 

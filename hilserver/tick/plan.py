@@ -47,6 +47,7 @@ class LoopRecord(Struct):
     heartbeat_timeout: float = value("s", "largest age of the supervisor's heartbeat")
     cycle_length: float = value("s", "duration of the work cycle")
     cycle_repeats: int = value("", "1 if the work cycle restarts at its end")
+    cycle_foreseen: int = value("", "1 if the look-ahead knows the work cycle")
     enable_channel: int = value("", "number of the channel of the local enable; -1: there is none")
     enable_max_age: float = value("s", "largest age of its samples")
     enable_action: Action = value("", "action when the local enable is switched off")

@@ -12,7 +12,7 @@ from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
 from hilserver.tick.playout import play
 from hilserver.tick.readings import note_jump, watched_reading
 from hilserver.tick.records import RecordTable
-from hilserver.tick.row import header, reading_state, trend
+from hilserver.tick.row import InputTrend, header, reading_state, trend
 
 
 @compilable
@@ -119,7 +119,7 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
     """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; otherwise as last
     set."""
     head = header(row)
-    first = plan.layout[0].input
+    first, ends = plan.layout[0].input, False
     if head.mode != Mode.RUNNING:
         head.cycle_time = -1.0
         for i in range(plan.input.shape[0]):
@@ -131,9 +131,13 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
         t += elapsed
         if t > length + 0.5 * elapsed:
             t = t - length if plan.loop[0].cycle_repeats > 0 else -1.0
-        head.cycle_time = t
+        head.cycle_time, ends = t, t < 0.0
     play(plan, row)
     note_trends(plan, row, elapsed)
+    if ends and plan.loop[0].cycle_foreseen > 0:  # from now on, they stay
+        for i in range(plan.input.shape[0]):
+            if is_driven(plan.cycle, i):
+                rest(trend(plan, row, i))
 
 
 @compilable
@@ -154,6 +158,13 @@ def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
 
 
 @compilable
+def rest(t: InputTrend) -> None:
+    """An input stays where it is: nothing of its motion is extrapolated."""
+    t.slope = t.bend = 0.0
+    t.step_before = t.step  # in the next tick, too
+
+
+@compilable
 def alike(a: float, b: float) -> bool:
     """Whether two numbers differ by no more than half of the larger."""
     return abs(a - b) <= 0.5 * max(abs(a), abs(b))
@@ -170,8 +181,33 @@ def least(a: float, b: float) -> float:
 @compilable
 def cycle_value(cycle: RecordTable[CyclePoint], number: int, t: float, otherwise: float) -> float:
     """Value of input ``number`` at cycle time ``t``; ``otherwise`` if the cycle does not drive it."""
-    value, since, known = float(otherwise), 0.0, False
+    return cycle_value_from(cycle, 0, number, t, otherwise)
+
+
+@compilable
+def is_driven(cycle: RecordTable[CyclePoint], number: int) -> bool:
+    """Whether the cycle drives input ``number``."""
+    points = 0
     for k in range(cycle.shape[0]):
+        points += cycle[k].input == number
+    return points > 0
+
+
+@compilable
+def place_in_cycle(cycle: RecordTable[CyclePoint], number: int, t: float) -> int:
+    """The last point of input ``number`` at or before cycle time ``t``: later values need no earlier one; else 0."""
+    place = 0
+    for k in range(cycle.shape[0]):
+        if cycle[k].input == number and cycle[k].at <= t:
+            place = k
+    return place
+
+
+@compilable
+def cycle_value_from(cycle: RecordTable[CyclePoint], place: int, number: int, t: float, otherwise: float) -> float:
+    """The same, by the points from ``place`` on."""
+    value, since, known = float(otherwise), 0.0, False
+    for k in range(place, cycle.shape[0]):
         point = cycle[k]
         if point.input != number:
             continue

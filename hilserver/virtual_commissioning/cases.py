@@ -68,7 +68,6 @@ def cases(
 
     ``home``: where the work cycle starts, as a fraction of the stroke; None for the position in the circuit file.
     """
-    middle = 0.5 if stroke else None
     if rig.cycle is not None:
         yield Case(CaseKind.CYCLE, {**rig.sources["cycle"], "repeat": False}, home)
     for position, multiple in _places(stroke, load):
@@ -77,7 +76,8 @@ def cases(
         level = rig.settings.inputs[name].initial + STEP_SHARE * (end - rig.settings.inputs[name].initial)
         for position, multiple in _places(stroke, load):
             yield Case(CaseKind.STEP, _stepped(rig, name, level), position, multiple, f"{name} to {level:g}")
-        yield Case(CaseKind.SWEEP, _swept(rig, name, end), middle, 1.0, f"{name} to {end:g}")
+        for position, _ in _places(stroke, load=False):
+            yield Case(CaseKind.SWEEP, _swept(rig, name, end), position, LOADS[0], f"{name} to {end:g}")
 
 
 def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None) -> Iterator[Case]:
@@ -130,11 +130,16 @@ def _stepped(rig: Rig, name: str, level: float) -> dict[str, Any]:
     rest = rig.settings.inputs[name].initial
     points = [["0 s", rest], [f"{PAUSE:g} s", level], [f"{PAUSE + STEP:g} s", rest]]
     moving = {"shape": "hold", "points": points}
-    return {"inputs": {name: moving, **_others(rig, name)}, "length": f"{PAUSE + STEP + AFTER:g} s"}
+    return _by_hand(rig, name, moving, PAUSE + STEP + AFTER)
 
 
 def _swept(rig: Rig, name: str, end: float) -> dict[str, Any]:
     """An input moves steadily to the end of its range and back."""
     rest, turn = rig.settings.inputs[name].initial, PAUSE + RAMP
     points = [["0 s", rest], [f"{PAUSE:g} s", rest], [f"{turn:g} s", end], [f"{turn + RAMP:g} s", rest]]
-    return {"inputs": {name: {"points": points}, **_others(rig, name)}, "length": f"{turn + RAMP:g} s"}
+    return _by_hand(rig, name, {"points": points}, turn + RAMP)
+
+
+def _by_hand(rig: Rig, name: str, moving: Mapping[str, Any], length: float) -> dict[str, Any]:
+    """One input moves, and the bridge does not know it in advance."""
+    return {"inputs": {name: moving, **_others(rig, name)}, "length": f"{length:g} s", "foreseen": False}

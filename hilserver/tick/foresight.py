@@ -1,0 +1,78 @@
+"""Part of the look-ahead: the operator inputs over the next ticks.
+
+Inputs that the work cycle or a playout moves are known in advance, because the loop itself will move them. All others
+are extrapolated smoothly: nobody knows what an operator will do.
+"""
+
+from __future__ import annotations
+
+from math import cos, pi, sin
+
+from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
+from hilserver.numerics.shape import clip
+from hilserver.tick.codes import PlayoutState
+from hilserver.tick.plan import Plan
+from hilserver.tick.playout import between, is_playing
+from hilserver.tick.row import PlayoutMemory, header, playout_memory, trend
+from hilserver.tick.signals import cycle_value_from, is_driven, place_in_cycle
+
+
+@compilable
+def foresee_inputs(plan: Plan, row: Floats, ticks: int, ahead: Floats) -> None:
+    """Write the inputs over so many ticks, from the present one on, into ``ahead``: (inputs, longest look-ahead)."""
+    each = ahead.shape[0] // max(plan.input.shape[0], 1)
+    for i in range(plan.input.shape[0]):
+        extrapolate(plan, row, i, ticks, ahead[i * each :])
+        if header(row).cycle_time >= 0.0 and plan.loop[0].cycle_foreseen > 0 and is_driven(plan.cycle, i):
+            foresee_cycle(plan, row, i, ticks, ahead[i * each :])
+        for k in range(plan.loop[0].playouts):
+            p = playout_memory(plan, row, k)
+            if p.input == i and is_playing(p) and p.state != PlayoutState.WAITING:
+                foresee_playout(plan, row, p, ticks, ahead[i * each :])
+
+
+@compilable
+def extrapolate(plan: Plan, row: Floats, i: int, ticks: int, ahead: Floats) -> None:
+    """Input ``i`` as it has moved."""
+    now, t = row[plan.layout[0].input + i], trend(plan, row, i)
+    for tick in range(ticks):
+        value = now + tick * t.slope + 0.5 * tick * (tick + 1) * t.bend
+        ahead[tick] = clip(value, plan.input[i].low, plan.input[i].high)
+
+
+@compilable
+def foresee_cycle(plan: Plan, row: Floats, i: int, ticks: int, ahead: Floats) -> None:
+    """Input ``i`` as the work cycle will move it; once the cycle has ended, it stays where it is."""
+    loop, t = plan.loop[0], header(row).cycle_time
+    place = place_in_cycle(plan.cycle, i, t)
+    for tick in range(1, ticks):
+        if t > loop.cycle_length + 0.5 * loop.dt:
+            if loop.cycle_repeats == 0:
+                ahead[tick] = ahead[tick - 1]
+                continue
+            t -= loop.cycle_length
+            place = place_in_cycle(plan.cycle, i, t)
+        ahead[tick] = cycle_value_from(plan.cycle, place, i, t, 0.0)
+        t += loop.dt
+
+
+@compilable
+def foresee_playout(plan: Plan, row: Floats, p: PlayoutMemory, ticks: int, ahead: Floats) -> None:
+    """The input of a playout as this will move it, with its present drive."""
+    entry = plan.input[p.input]
+    for tick in range(1, ticks):
+        share, phase = share_ahead(row, p, tick), 2.0 * pi * ((int(header(row).tick) + tick) % p.ticks) / p.ticks
+        d_sin, d_cos = between(p.from_sin, p.drive_sin, share), between(p.from_cos, p.drive_cos, share)
+        value = between(p.from_mean, p.drive_mean, share) + d_sin * sin(phase) + d_cos * cos(phase)
+        ahead[tick] = clip(value, entry.low, entry.high)
+
+
+@compilable
+def share_ahead(row: Floats, p: PlayoutMemory, tick: int) -> float:
+    """How far a playout will be on the way to its present drive, 0 ... 1, so many ticks from now."""
+    if p.state == PlayoutState.FADING:
+        return min((p.faded + tick) / p.ticks, 1.0)
+    if p.place > 0:
+        return 1.0
+    return min((int(header(row).tick) % p.ticks + tick + 1.0) / p.ticks, 1.0)
