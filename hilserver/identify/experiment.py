@@ -200,6 +200,11 @@ class Experiment:
         """The model's prediction of the signals; of one that depends on the same values as before, the same array."""
         return [predict(tuple(map(values.get, names))) for names, predict in self._predictions]
 
+    def spool_speed(self, values: Values) -> Floats:
+        """Modelled speed of the spool after each tick, full strokes per second, not negative."""
+        position = self._follow(self._motion_of(values)).way[:, 0]
+        return np.abs(np.diff(position, append=position[-1])) / self.dt
+
     def _predicting(self) -> Iterator[tuple[tuple[str, ...], Callable[[Values], Floats]]]:
         """Of each signal the names of the values on which it depends, and its prediction from them."""
         for number, chamber in enumerate(self.chambers):

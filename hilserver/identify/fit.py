@@ -149,16 +149,18 @@ class Whitener:
 class FitResult:
     """The result of a fit.
 
-    ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
-    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size; ``known``:
-    weights of the prior knowledge, on the diagonal of J^T J; ``parameters``: as they were fitted; ``conflict``:
-    their distance from the prior knowledge, root mean square in its standard deviations, but at least 1.
+    ``white``: the filtered residuals by signal, and ``whiteners`` that filtered them; ``deviance``: -2 times the
+    log-likelihood; ``normal``, ``scatters``: J^T J and estimates of the sum in the middle of the covariance, of
+    parameters divided by their size; ``known``: weights of the prior knowledge, on the diagonal of J^T J;
+    ``parameters``: as they were fitted; ``conflict``: their distance from the prior knowledge, root mean square in its
+    standard deviations, but at least 1.
     """
 
     values: dict[str, float]
     deviations: dict[str, float]
     covariance: Floats
     white: dict[str, Floats]
+    whiteners: Mapping[str, Whitener]
     deviance: float
     normal: Floats
     scatters: tuple[Floats, ...]
@@ -333,6 +335,7 @@ class _Problem:
             deviations={},
             covariance=np.empty((0, 0)),
             white=dict(white),
+            whiteners=self.whiteners,
             deviance=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
             + float(r @ r),
             normal=J.T @ J + np.diag(known),

@@ -34,12 +34,16 @@ OTHER_DAMPINGS = (0.5, 0.75, 1.1)
 
 @dataclass(frozen=True)
 class Identified:
-    """The identified valve. ``left_out``: parameters that the recording does not identify, with their deviation."""
+    """The identified valve. ``left_out``: parameters that the recording does not identify, with their deviation.
+
+    ``fitted``: the values of all parameters with which the model fits best, also of those left out.
+    """
 
     experiment: Experiment
     second_order: bool
     fit: FitResult
     left_out: dict[str, float]
+    fitted: dict[str, float]
 
     @property
     def values(self) -> dict[str, float]:
@@ -129,7 +133,7 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
         unknown = _unknown(wanted, found)
         if not unknown:
             reported = [name for name in wanted if name not in left_out]
-            return Identified(experiment, second_order, found.of(reported), left_out)
+            return Identified(experiment, second_order, found.of(reported), left_out, found.values)
         left_out |= unknown
         wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}
         values = found.values

@@ -15,6 +15,7 @@ import numpy as np
 
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, unseen_delay
+from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.units import shown_value
@@ -73,6 +74,7 @@ def suspicions(found: Identified) -> Iterator[Suspicion]:
             figure = f"{shown_value(value, unit, 3)} ± {shown_value(deviation, unit, 2)}{suffix}"
             usual = f"{shown_value(p.start, unit, 3)} ± {shown_value(p.prior, unit, 2)}{suffix}"
             yield Suspicion(what.format(subject), figure, usual, experiment)
+    yield from _slower(found)
     yield from _correlated(found)
 
 
@@ -83,6 +85,19 @@ def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
     if word == "zero":
         return found.experiment.rig.settings.channels[subject].unit, ""
     return ("s", "") if word == "delay" else ("", "")
+
+
+def _slower(found: Identified) -> Iterator[Suspicion]:
+    """A spool that is later in fast movements than in others."""
+    lag = lag_by_speed(found)
+    if lag is not None and lag.is_limited:
+        more = shown_value(lag.fast - lag.slow, "s", 3)
+        yield Suspicion(
+            "spool of limited speed: frequency and damping are then wrong",
+            f"in fast movements later by {more} ± {shown_value(lag.deviation, 's', 2)}",
+            f"at most {shown_value(lag.usual, 's', 2)}",
+            "steps of several sizes; enter slew, full strokes per second, and identify again",
+        )
 
 
 def _correlated(found: Identified) -> Iterator[Suspicion]:

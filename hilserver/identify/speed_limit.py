@@ -1,0 +1,101 @@
+r"""Whether a spool is as late in fast movements as in slow ones: one of limited speed is later in fast ones.
+
+The model of the valve has one motion of the spool for all movements: lag, frequency, damping ratio. Near the best fit,
+the values θ that the ticks of a group G alone would have follow from the white residuals r and their derivatives J
+
+.. math:: \theta_G = \theta + N^{-1} \sum_G J^T r, \qquad N = \sum_G J^T J
+
+with a covariance from the sums of :math:`J^T r` over blocks, which need not be white. The lags of two groups are
+compared: of the ticks within `AFTER` seconds of a spool speed above half of the highest, and of all others. (The lag
+alone does not tell: the fit makes up for a speed limit by frequency and damping.) Source of the idea: tests of the
+constancy of parameters, Chow, Econometrica 28 (1960) 591; Ljung, System Identification, 2nd ed. 1999, ch. 16.6.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
+
+from hilserver.identify.fit import STEP
+from hilserver.identify.identification import Identified
+from hilserver.identify.model import lag_of
+from hilserver.numerics.arrays import Floats
+
+FAST = 0.5
+"""Share of the highest speed of the spool above which a movement is fast."""
+HIGHEST = 0.999
+"""The highest speed is that which so many of the ticks do not exceed: a single one says nothing."""
+AFTER = 0.02
+"""s after a fast movement that still show it."""
+BLOCK = 0.5
+"""s; residuals further apart do not depend on each other."""
+MOTION = ("lag", "frequency", "damping")
+USUAL = 0.1
+"""Share of the spool's lag by which it may be later in fast movements: its amplitude response is not quite linear."""
+
+
+class LagBySpeed(NamedTuple):
+    """Lag of a spool in fast movements and in all others, s, the deviation of their difference, and its tolerance."""
+
+    fast: float
+    slow: float
+    deviation: float
+    usual: float
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the spool is later in fast movements with 95 % confidence, and by more than is usual."""
+        return self.fast - self.slow > max(2.0 * self.deviation, self.usual)
+
+
+def lag_by_speed(found: Identified) -> LagBySpeed | None:
+    """Of an identified valve; None if one of the groups does not show it."""
+    experiment, values = found.experiment, found.fitted
+    speed = experiment.spool_speed(values)
+    before = round(AFTER / experiment.dt)
+    recent = maximum_filter1d(speed, before + 1, origin=before // 2)
+    is_fast = recent > FAST * np.quantile(speed, HIGHEST)
+    slopes = _slopes(found)
+    groups = [_lag_of_group(found, slopes, group) for group in (is_fast, ~is_fast)]
+    if not all(np.isfinite(variance) for _, variance in groups):
+        return None
+    (fast, variance_fast), (slow, variance_slow) = groups
+    usual = USUAL * lag_of(values["frequency"], values.get("damping", 0.0))
+    return LagBySpeed(fast, slow, float(np.sqrt(variance_fast + variance_slow)), usual)
+
+
+def _slopes(found: Identified) -> list[Floats]:
+    """By signal: derivatives of the white prediction by `MOTION` divided by their sizes, float64[parameters, ticks]."""
+    experiment, values, parameters = found.experiment, found.fitted, found.experiment.parameters(found.second_order)
+    moved = [
+        experiment.predict({**values, name: values[name] + STEP * parameters[name].size})
+        for name in MOTION
+        if name in parameters
+    ]
+    signals = zip(experiment.signals, experiment.predict(values), *moved, strict=True)
+    return [
+        np.array([found.fit.whiteners[signal.name]((other - now) / STEP, signal.used) for other in others])
+        for signal, now, *others in signals
+    ]
+
+
+def _lag_of_group(found: Identified, slopes: list[Floats], group: NDArray[np.bool_]) -> tuple[float, float]:
+    """The lag that these ticks alone would have, s, and its variance; infinite if they don't show it."""
+    inside = [np.where(group[: slope.shape[1]], slope, 0.0) for slope in slopes]
+    normal = np.sum([slope @ slope.T for slope in inside], axis=0)
+    if np.any(np.diag(normal) <= 0.0):
+        return found.fitted["lag"], np.inf
+    length = max(round(BLOCK / found.experiment.dt), 1)
+    scores = np.zeros((len(normal), len(group) // length + 1))
+    for signal, slope in zip(found.experiment.signals, inside, strict=True):
+        block = np.arange(slope.shape[1]) // length
+        for row, part in zip(scores, slope * found.fit.white[signal.name], strict=True):
+            row += np.bincount(block, part, minlength=len(row))
+    norm = np.sqrt(np.diag(normal))
+    inverse = np.linalg.pinv(normal / np.outer(norm, norm), rcond=1e-9, hermitian=True) / np.outer(norm, norm)
+    shifts = inverse[0] @ scores
+    size = found.experiment.parameters(found.second_order)["lag"].size
+    return found.fitted["lag"] + size * float(np.sum(shifts)), size**2 * float(np.sum(shifts**2))

@@ -1,0 +1,40 @@
+"""A spool of limited speed is suspected; the judge is a simulated valve with a speed limit, which no model here has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lift_bench import both, lift, of_valves, true_valves
+
+from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.speed_limit import lag_by_speed
+from hilserver.identify.suspicions import suspicions
+
+SIZE = 0.6
+
+
+def identified(*changes: dict[str, Any]) -> Identified:
+    rig = lift(both(*changes))
+    return identify_valve(rig, recorded_sequence(rig, ["A"], 20.0, SIZE, end_stops=False), "A")
+
+
+def suspected(found: Identified) -> bool:
+    return any("limited speed" in each.structure for each in suspicions(found))
+
+
+def test_a_spool_without_limit_is_as_late_in_fast_movements() -> None:
+    found = identified()
+    lag = lag_by_speed(found)
+    assert lag is not None
+    assert lag.fast == pytest.approx(lag.slow, abs=0.1 * lag.usual)
+    assert not suspected(found)
+
+
+@pytest.mark.slow
+def test_a_spool_of_limited_speed_is_suspected_until_its_slew_is_stated() -> None:
+    """Without a limit, the largest steps would be made at up to 100 full strokes per second."""
+    limited = true_valves(opening_rate="70 1/s")
+    assert suspected(identified(limited))
+    assert not suspected(identified(limited, of_valves(slew="70 1/s")))
