@@ -36,6 +36,7 @@ def notes(rig: Rig) -> Iterator[str]:
                 f"devices.{device.name}: has outputs in use but no channel, so the loop can't detect its loss. Read "
                 "one of its channels, with an age limit."
             )
+    yield from _rounded_delays(rig)
     yield from _unused(rig)
     yield from _unmatched_signals(rig)
     yield from implausible(rig)
@@ -54,6 +55,21 @@ def _age_limits(rig: Rig) -> Iterator[str]:
                 f"{line.upper * 1e3:g} ms violate a limit: allow {MIN_PERIODS:g} periods (max_age of a "
                 "limit, or loop.max_age)."
             )
+
+
+def _rounded_delays(rig: Rig) -> Iterator[str]:
+    """Delays of simulated sensors and actuators that are no whole ticks."""
+    tick = 1.0 / rig.settings.loop.rate
+    for device in (device for device in rig.devices if device.is_simulated):
+        sensors = {f"sensors.{name}": sensor.delay for name, sensor in device.config.sensors.items()}
+        actuators = {f"actuators.{name}": actuator.delay for name, actuator in device.config.actuators.items()}
+        for part, delay in (sensors | actuators).items():
+            rounded = round(delay / tick) * tick
+            if abs(delay - rounded) > 1e-6 * tick:
+                yield (
+                    f"devices.{device.name}.{part}.delay: {delay * 1e3:g} ms is simulated as "
+                    f"{rounded * 1e3:g} ms: a simulated delay is a whole number of ticks, of {tick * 1e3:g} ms each."
+                )
 
 
 def _unused(rig: Rig) -> Iterator[str]:

@@ -112,3 +112,15 @@ def test_a_piston_begins_within_its_stroke(position: str, fits: bool) -> None:
         ConfigurationError, match=r"nodes\.rod\.position.* is outside the stroke of cylinder, 0 mm … 1000 mm"
     ):
         lift(changes)
+
+
+def test_a_simulated_delay_that_is_no_whole_number_of_ticks() -> None:
+    sensors, actuators = {"p_A": {"delay": "0.5 ms"}, "x": {"delay": "2 ms"}}, {"valve_A": {"delay": "1.6 ms"}}
+    device = {"sensors": sensors, "actuators": actuators}
+    found = [text for text in notes(lift({"rig": {"devices": {"rig": device}}})) if "delay" in text]
+    assert found == [
+        "devices.rig.sensors.p_A.delay: 0.5 ms is simulated as 0 ms: a simulated delay is a whole number of ticks, "
+        "of 1 ms each.",
+        "devices.rig.actuators.valve_A.delay: 1.6 ms is simulated as 2 ms: a simulated delay is a whole number of "
+        "ticks, of 1 ms each.",
+    ]
