@@ -417,12 +417,10 @@ def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Lin
 
 def cycle_lines(cycle: CycleSettings | None, inputs: list[str]) -> list[Line]:
     """The points of a work cycle, sorted by input and time."""
-    return [
-        {"input": inputs.index(name), **point}
-        for name, entry in (cycle.inputs.items() if cycle else ())
-        if name in inputs
-        for point in _cycle_points(entry)
-    ]
+    if cycle is None:
+        return []
+    driven = ((number, cycle.inputs[name]) for number, name in enumerate(inputs) if name in cycle.inputs)
+    return [{"input": number, **point} for number, entry in driven for point in _cycle_points(entry)]
 
 
 def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> RecordTable[CyclePoint]:

@@ -15,7 +15,7 @@ from hilserver.tick.codes import PlayoutState
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import between, is_playing
 from hilserver.tick.row import PlayoutMemory, header, playout_memory, trend
-from hilserver.tick.signals import cycle_value_from, is_driven, place_in_cycle
+from hilserver.tick.signals import cycle_value, is_driven
 
 
 @compilable
@@ -45,15 +45,13 @@ def extrapolate(plan: Plan, row: Floats, i: int, ticks: int, ahead: Floats) -> N
 def foresee_cycle(plan: Plan, row: Floats, i: int, ticks: int, ahead: Floats) -> None:
     """Input ``i`` as the work cycle will move it; once the cycle has ended, it stays where it is."""
     loop, t = plan.loop[0], header(row).cycle_time
-    place = place_in_cycle(plan.cycle, i, t)
     for tick in range(1, ticks):
         if t > loop.cycle_length + 0.5 * loop.dt:
             if loop.cycle_repeats == 0:
                 ahead[tick] = ahead[tick - 1]
                 continue
             t -= loop.cycle_length
-            place = place_in_cycle(plan.cycle, i, t)
-        ahead[tick] = cycle_value_from(plan.cycle, place, i, t, 0.0)
+        ahead[tick] = cycle_value(plan.cycle, i, t, 0.0)
         t += loop.dt
 
 

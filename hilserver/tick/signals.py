@@ -181,46 +181,35 @@ def least(a: float, b: float) -> float:
 @compilable
 def cycle_value(cycle: RecordTable[CyclePoint], number: int, t: float, otherwise: float) -> float:
     """Value of input ``number`` at cycle time ``t``; ``otherwise`` if the cycle does not drive it."""
-    return cycle_value_from(cycle, 0, number, t, otherwise)
+    k = next_point(cycle, number, t)
+    if k == 0 or cycle[k - 1].input != number:
+        is_first = k < cycle.shape[0] and cycle[k].input == number
+        return float(cycle[k].target) if is_first else float(otherwise)
+    value, since = cycle[k - 1].target, cycle[k - 1].at
+    if k == cycle.shape[0] or cycle[k].input != number or cycle[k].kind == Shape.JUMP:
+        return float(value)
+    point = cycle[k]
+    if point.kind == Shape.SMOOTH:
+        return step(t, since, value, point.at, point.target)
+    if point.kind == Shape.SINE:
+        return float(point.target + point.amplitude * sin(2.0 * pi * point.frequency * (t - since)))
+    return float(value + (point.target - value) * (t - since) / (point.at - since))
+
+
+@compilable
+def next_point(cycle: RecordTable[CyclePoint], number: int, t: float) -> int:
+    """The first point of input ``number`` after cycle time ``t``, or the one at which it would be (by bisection)."""
+    low, high = 0, cycle.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if cycle[middle].input < number or (cycle[middle].input == number and cycle[middle].at <= t):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compilable
 def is_driven(cycle: RecordTable[CyclePoint], number: int) -> bool:
     """Whether the cycle drives input ``number``."""
-    points = 0
-    for k in range(cycle.shape[0]):
-        points += cycle[k].input == number
-    return points > 0
-
-
-@compilable
-def place_in_cycle(cycle: RecordTable[CyclePoint], number: int, t: float) -> int:
-    """The last point of input ``number`` at or before cycle time ``t``: later values need no earlier one; else 0."""
-    place = 0
-    for k in range(cycle.shape[0]):
-        if cycle[k].input == number and cycle[k].at <= t:
-            place = k
-    return place
-
-
-@compilable
-def cycle_value_from(cycle: RecordTable[CyclePoint], place: int, number: int, t: float, otherwise: float) -> float:
-    """The same, by the points from ``place`` on."""
-    value, since, known = float(otherwise), 0.0, False
-    for k in range(place, cycle.shape[0]):
-        point = cycle[k]
-        if point.input != number:
-            continue
-        at, target = point.at, point.target
-        if at > t:
-            if not known:
-                return target
-            if point.kind == Shape.JUMP:
-                return value
-            if point.kind == Shape.SMOOTH:
-                return step(t, since, value, at, target)
-            if point.kind == Shape.SINE:
-                return target + point.amplitude * sin(2.0 * pi * point.frequency * (t - since))
-            return value + (target - value) * (t - since) / (at - since)
-        value, since, known = target, at, True
-    return value
+    return isfinite(cycle_value(cycle, number, 0.0, nan))

@@ -122,6 +122,21 @@ def test_the_shapes_of_a_work_cycle(shape: int) -> None:
     assert cycle_value(table, 3, 1.0, 7.0) == 7.0  # not driven by the cycle
 
 
+def test_a_work_cycle_of_many_points_and_inputs() -> None:
+    """Against the linear interpolation of NumPy, at the points too, and before and after them."""
+    rng = np.random.default_rng(1)
+    points = {i: (np.unique(rng.uniform(0.0, 10.0, 50)), rng.normal(size=50)) for i in (0, 1, 3)}
+    lines = [
+        (i, t, value, Shape.LINEAR, 0.0, 0.0) for i, series in points.items() for t, value in zip(*series, strict=True)
+    ]
+    table = table_of(CyclePoint, [dict(zip(CyclePoint.names(), line, strict=True)) for line in lines])
+    for i, (at, values) in points.items():
+        times = [-1.0, 11.0, *at.tolist(), *rng.uniform(0.0, 10.0, 100).tolist()]
+        found = [cycle_value(table, i, t, nan) for t in times]
+        assert found == pytest.approx(np.interp(times, at, values), abs=1e-9)
+    assert [cycle_value(table, i, 5.0, 7.0) for i in (2, 4)] == [7.0, 7.0]
+
+
 def test_a_work_cycle_ends_and_leaves_its_last_value() -> None:
     machine = bench(Mode.RUNNING, cycle=CYCLE)
     machine.tick(CommandKind.CYCLE, 1.0)
