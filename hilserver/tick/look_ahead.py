@@ -1,8 +1,8 @@
 r"""Look-ahead: a copy of the virtual circuit is simulated over the next ticks, together with the machine's model.
 
 The future flow of the circuit depends on its own states, which are known (the spool of the virtual valve, its supply),
-on the operator's inputs, which are extrapolated smoothly for these few milliseconds, and on the port pressures. These
-are treated in one of two ways. HELD: they stay as they are now, so that only the circuit's own states have an effect.
+on the inputs, which are known or extrapolated (`hilserver.tick.foresight`), and on the port pressures. These are
+treated in one of two ways. HELD: they stay as they are now, so that only the circuit's own states have an effect.
 PREDICTED: each cylinder moves with the oil that the circuit passes. (For a port without a cylinder, the pressure is
 extrapolated linearly.)
 

@@ -161,7 +161,7 @@ def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
 def rest(t: InputTrend) -> None:
     """An input stays where it is: nothing of its motion is extrapolated."""
     t.slope = t.bend = 0.0
-    t.step_before = t.step  # in the next tick, too
+    t.step_before = t.step  # so that its standstill is no curvature in the next tick
 
 
 @compilable

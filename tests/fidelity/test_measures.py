@@ -199,6 +199,15 @@ def test_a_sweep_beside_an_input_that_the_work_cycle_leads_longer() -> None:
     assert held.cycle.inputs["other"].points == ((0.0, 0.0),)
 
 
+def test_a_sweep_is_foreseen_as_the_work_cycle_is() -> None:
+    """What ``foreseen`` of the cycle's file says holds for the sines, too."""
+    for foreseen in (True, False):
+        rig = lift({"cycle": {"foreseen": foreseen}})
+        sweep = sweep_of(rig, "joystick", (5.0,))
+        for cycle in (after_cycle(rig, "joystick", sweep), alone(rig, "joystick", sweep)):
+            assert with_cycle(rig, cycle).plan.loop[0].cycle_foreseen == foreseen
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -198,6 +198,8 @@ def test_cases_cover_inputs_stroke_and_load(rig: Rig) -> None:
         assert {c.load for c in chosen if c.kind is kind} == {0.5, 1.0, 1.5}
     assert {c.moves for c in chosen if c.kind is CaseKind.STEP} == {"joystick to 0.5", "joystick to -0.5"}
     assert {c.moves for c in chosen if c.kind is CaseKind.SWEEP} == {"joystick to 1", "joystick to -1"}
+    assert {c.stroke for c in chosen if c.kind is CaseKind.SWEEP} == {0.1, 0.5, 0.9}
+    assert not any(c.cycle["foreseen"] for c in chosen if c.kind in (CaseKind.STEP, CaseKind.SWEEP))
     assert chosen[0].kind is CaseKind.CYCLE
     assert {c.stroke for c in cases(rig, stroke=False)} == {None}
     assert {c.load for c in cases(rig, load=False)} == {1.0}
