@@ -153,7 +153,7 @@ class Client:
         return self.state
 
     def _situation(self) -> str:
-        """In which the server is: what a user must know of it where a condition is not met."""
+        """What the server does instead of meeting a condition: its mode with fault and warnings, or why it is away."""
         session = self._session
         if not session.online or session.state is None:
             return session.trouble.rstrip(".") if session.trouble else f"the server is {session.availability}"

@@ -5,10 +5,10 @@ the values θ that the ticks of a group G alone would have follow from the white
 
 .. math:: \theta_G = \theta + N^{-1} \sum_G J^T r, \qquad N = \sum_G J^T J
 
-with a covariance from the sums of :math:`J^T r` over blocks, which need not be white. The lags of two groups are
-compared: of the ticks within `AFTER` seconds of a spool speed above half of the highest, and of all others. (The lag
-alone does not tell: the fit makes up for a speed limit by frequency and damping.) Source of the idea: tests of the
-constancy of parameters, Chow, Econometrica 28 (1960) 591; Ljung, System Identification, 2nd ed. 1999, ch. 16.6.
+with a covariance that allows for residuals that are not white (`newey_west`). The lags of two groups are compared: of
+the ticks up to `AFTER` seconds after a spool speed above half of the highest, and of all others. (To free the lag alone
+does not suffice: the fit makes up for a speed limit by frequency and damping.) Source of the idea: the test for equal
+parameters in two groups, Chow, Econometrica 28 (1960) 591.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from scipy.ndimage import maximum_filter1d
 from hilserver.identify.fit import STEP
 from hilserver.identify.identification import Identified
 from hilserver.identify.model import lag_of
+from hilserver.identify.scatter import newey_west
 from hilserver.numerics.arrays import Floats
 
 FAST = 0.5
 """Share of the highest speed of the spool above which a movement is fast."""
 HIGHEST = 0.999
-"""The highest speed is that which so many of the ticks do not exceed: a single one says nothing."""
+"""Quantile of the speed that counts as the highest: the maximum would depend on a single tick."""
 AFTER = 0.02
-"""s after a fast movement that still show it."""
-BLOCK = 0.5
-"""s; residuals further apart do not depend on each other."""
-MOTION = ("lag", "frequency", "damping")
+"""s after a fast movement in which the flow still shows it."""
+FREED = ("lag", "frequency", "damping")
+"""Parameters that each group may have otherwise, the lag first."""
 USUAL = 0.1
-"""Share of the spool's lag by which it may be later in fast movements: its amplitude response is not quite linear."""
+"""Fraction of the spool's lag that is tolerated: three times the largest difference on simulated rigs that have all
+unknown properties but no speed limit.
+"""
 
 
 class LagBySpeed(NamedTuple):
@@ -68,11 +70,11 @@ def lag_by_speed(found: Identified) -> LagBySpeed | None:
 
 
 def _slopes(found: Identified) -> list[Floats]:
-    """By signal: derivatives of the white prediction by `MOTION` divided by their sizes, float64[parameters, ticks]."""
+    """By signal: derivatives of the whitened prediction, per size of each of `FREED`: float64[parameters, ticks]."""
     experiment, values, parameters = found.experiment, found.fitted, found.experiment.parameters(found.second_order)
     moved = [
         experiment.predict({**values, name: values[name] + STEP * parameters[name].size})
-        for name in MOTION
+        for name in FREED
         if name in parameters
     ]
     signals = zip(experiment.signals, experiment.predict(values), *moved, strict=True)
@@ -88,14 +90,11 @@ def _lag_of_group(found: Identified, slopes: list[Floats], group: NDArray[np.boo
     normal = np.sum([slope @ slope.T for slope in inside], axis=0)
     if np.any(np.diag(normal) <= 0.0):
         return found.fitted["lag"], np.inf
-    length = max(round(BLOCK / found.experiment.dt), 1)
-    scores = np.zeros((len(normal), len(group) // length + 1))
-    for signal, slope in zip(found.experiment.signals, inside, strict=True):
-        block = np.arange(slope.shape[1]) // length
-        for row, part in zip(scores, slope * found.fit.white[signal.name], strict=True):
-            row += np.bincount(block, part, minlength=len(row))
+    white = [found.fit.white[signal.name] for signal in found.experiment.signals]
+    scatter = np.sum([newey_west((slope * r).T) for slope, r in zip(inside, white, strict=True)], axis=0)
+    pull = np.sum([slope @ r for slope, r in zip(inside, white, strict=True)], axis=0)
     norm = np.sqrt(np.diag(normal))
     inverse = np.linalg.pinv(normal / np.outer(norm, norm), rcond=1e-9, hermitian=True) / np.outer(norm, norm)
-    shifts = inverse[0] @ scores
     size = found.experiment.parameters(found.second_order)["lag"].size
-    return found.fitted["lag"] + size * float(np.sum(shifts)), size**2 * float(np.sum(shifts**2))
+    shift, variance = inverse[0] @ pull, inverse[0] @ scatter @ inverse[0]
+    return found.fitted["lag"] + size * float(shift), size**2 * float(variance)

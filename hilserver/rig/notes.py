@@ -58,7 +58,7 @@ def _age_limits(rig: Rig) -> Iterator[str]:
 
 
 def _rounded_delays(rig: Rig) -> Iterator[str]:
-    """Delays of simulated sensors and actuators that are no whole ticks."""
+    """Delays of simulated sensors and actuators that are not a whole number of ticks."""
     tick = 1.0 / rig.settings.loop.rate
     for device in (device for device in rig.devices if device.is_simulated):
         sensors = {f"sensors.{name}": sensor.delay for name, sensor in device.config.sensors.items()}

@@ -13,6 +13,7 @@ from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.identify.suspicions import suspicions
 
 SIZE = 0.6
+"""Largest command of the sequence."""
 
 
 def identified(*changes: dict[str, Any]) -> Identified:

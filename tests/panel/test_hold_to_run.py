@@ -30,8 +30,8 @@ seconds: the panel gives a browser up after 0.6 of it.
 """
 
 SLOWLY = 0.06
-"""Where the joystick is held: the load does not reach its end stop, where a machine that stands still for a moment may
-be taken for a sensor that is stuck.
+"""Where the joystick is held. The load does not reach its end stop: there it stands still while the virtual valve
+passes oil, and a computer that stalls may then let its sensor look stuck.
 """
 
 

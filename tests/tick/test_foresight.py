@@ -82,7 +82,7 @@ def test_inputs_that_the_cycle_does_not_move_are_extrapolated() -> None:
 
 
 def test_a_playout_is_foreseen() -> None:
-    """Before it begins, while its drive rises, with its full drive, and while it fades."""
+    """While its drive rises, with its full drive, and while it fades, but for the last tick of that."""
     machine = Played(Plant())
     machine.play(2 * BAR, gain=0.0, tolerance=10.0, cycles=6, mean=0.2)
     machine.ticks(1)
