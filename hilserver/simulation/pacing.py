@@ -101,15 +101,15 @@ class Pacing:
         self._together = max(1, ceil(MIN_PERIOD * speed / tick * (1.0 - 1e-9)))
         self._period = self._together * tick / speed
         self._clock = GridClock(self._period)
-        self._start = self._now = self._looked = 0.0
-        self._done = self._granted = self._late = 0
+        self._now = self._looked = 0.0
+        self._start_ns = self._done = self._granted = self._late = 0
         self._lateness = 0.0
 
     def due(self) -> int:
         """The number of ticks to compute now; waits until there are some."""
         if self._granted == 0:
             self._clock.start()
-            self._start = time.monotonic()
+            self._start_ns = self._clock.deadline_ns
         if self._done >= self._granted:
             self._clock.wait()
             self._granted = (self._clock.tick + 1) * self._together
@@ -117,7 +117,7 @@ class Pacing:
 
     def computed(self, ticks: int, values: Floats) -> None:
         """Record that this number of ticks was computed, and the resulting values."""
-        self._now = time.monotonic() - self._start
+        self._now = 1e-9 * (time.monotonic_ns() - self._start_ns)
         over = int(self._now / self._period)  # of the periods
         self._late += min(max(over * self._together - self._done, 0), ticks)
         first = self._done // self._together + 1  # the period in which the first of these ticks was due
