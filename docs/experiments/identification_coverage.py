@@ -23,6 +23,7 @@ from hilserver.components.shared.edges import Leakage
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
 from hilserver.identify.findings import findings, leakage_point
 from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.lateness import with_lateness
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.zeros import without_zero_errors
@@ -145,12 +146,12 @@ def main() -> None:
             rig = changed_rig(name, seed, options.only)
             label = f"{name}-{'+'.join(options.only or ['all'])}-{seed}-{options.seconds:g}"
             recording = recording_of(rig, label, options.seconds, options.recordings)
-            for valve in VALVES[name]:
-                for f in compared(rig, identify_valve(rig, recording, valve)):
+            for found in with_lateness([identify_valve(rig, recording, valve) for valve in VALVES[name]]):
+                for f in compared(rig, found):
                     results[f.name].append(f)
                     if options.verbose:
-                        off = f"{f.error / f.deviation:+7.1f}"
-                        print(f"{seed} {valve} {f.name:30s} {f.true:.6g} {f.error:+.3g} ± {f.deviation:.2g} {off}")
+                        off, where = f"{f.error / f.deviation:+7.1f}", f"{seed} {found.experiment.valve}"
+                        print(f"{where} {f.name:30s} {f.true:.6g} {f.error:+.3g} ± {f.deviation:.2g} {off}")
         print(f"\n{name}\n\n{summary(results)}", flush=True)
 
 

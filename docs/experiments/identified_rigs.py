@@ -36,6 +36,7 @@ from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import alone, default_input, sweep_of
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify.identification import identify_valve
+from hilserver.identify.lateness import with_lateness
 from hilserver.identify.merge import merged
 from hilserver.identify.report import fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
@@ -103,7 +104,8 @@ def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known:
     changed = changed_rig(name, seed, unknown)
     recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6, end_stops=end_stops)
     recording = without_zero_errors(changed, recording)
-    results = [identify_valve(changed, recording, valve) for valve in VALVES[name]]
+    recording = replace(recording, delays_known="sensor delay" in known)
+    results = with_lateness([identify_valve(changed, recording, valve) for valve in VALVES[name]])
     unused = {found.experiment.valve: obsolete(found) for found in results}
     with TemporaryDirectory() as folder:
         shutil.copytree(CONFIG.parent, Path(folder) / "config")

@@ -12,6 +12,7 @@ from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
+    from hilserver.identify.identification import Identified
     from hilserver.identify.recorded import Recording
     from hilserver.rig.build import Rig
 
@@ -46,6 +47,9 @@ def identify(
     order: Annotated[
         int | None, typer.Option(min=1, max=2, help="order of the spool model; default: chosen from the recording")
     ] = None,
+    sensor_delays_known: Annotated[
+        bool, typer.Option("--sensor-delays-known", help="whatever is later than stated is the valve, not the sensors")
+    ] = False,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
     """Identify the real valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis; tune flow_servo.
@@ -57,25 +61,33 @@ def identify(
     """
     from hilserver.errors import HilserverError, did_you_mean
     from hilserver.identify.identification import identify_valve
-    from hilserver.identify.report import document, fragment, obsolete
+    from hilserver.identify.lateness import with_lateness
+    from hilserver.identify.report import obsolete
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
     wanted = valve or list(rig.settings.valves)
-    for name in wanted:
-        if name not in rig.settings.valves:
-            raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
-    recording = _recording(rig, wanted, log, drive, seconds, largest, end_stops, yes)
-    results = [identify_valve(rig, recording, name, order) for name in wanted]
+    for name in set(wanted) - rig.settings.valves.keys():
+        raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
+    recording = _recording(rig, wanted, log, drive, seconds, largest, end_stops, yes, sensor_delays_known)
+    results = with_lateness([identify_valve(rig, recording, name, order) for name in wanted])
+    text = _written(results, recording, out, rig.settings.name)
+    if apply:
+        _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
+
+
+def _written(results: list[Identified], recording: Recording, out: Path, name: str) -> str:
+    """Write fragment and report, and print the fragment, which is returned."""
+    from hilserver.identify.report import document, fragment
+
     text = fragment(results, recording)
-    written = document(results, recording).write(out, f"{rig.settings.name}-valves")
-    fragment_file = out / f"{rig.settings.name}-valves.toml"
+    written = document(results, recording).write(out, f"{name}-valves")
+    fragment_file = out / f"{name}-valves.toml"
     fragment_file.write_text(text)
     typer.echo(text)
     for path in (fragment_file, *written):
         say(f"Written: {path}")
-    if apply:
-        _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
+    return text
 
 
 def _recording(
@@ -87,8 +99,11 @@ def _recording(
     largest: float,
     end_stops: bool | None,
     yes: bool,
+    delays_known: bool,
 ) -> Recording:
     """What is evaluated, less the zero errors of the sensors that it shows."""
+    from dataclasses import replace
+
     from hilserver.errors import HilserverError
     from hilserver.identify.recorded import recording_of_log
     from hilserver.identify.sequence import recorded_sequence
@@ -102,8 +117,10 @@ def _recording(
     if drive:
         log = _driven(rig, valves, seconds, largest, yes, bool(end_stops))
     if log is not None:
-        return without_zero_errors(rig, recording_of_log(rig, log))
-    return without_zero_errors(rig, recorded_sequence(rig, valves, seconds, largest, end_stops=end_stops is not False))
+        recording = recording_of_log(rig, log)
+    else:
+        recording = recorded_sequence(rig, valves, seconds, largest, end_stops=end_stops is not False)
+    return replace(without_zero_errors(rig, recording), delays_known=delays_known)
 
 
 def _refuse_limits(rig: Rig, valves: list[str]) -> None:

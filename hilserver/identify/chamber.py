@@ -54,8 +54,9 @@ class ChamberSignals:
     """Signals of a chamber, tick by tick.
 
     ``law_port``, ``law_tank``: orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` into the chamber,
-    ``compressed``, ``hose``, ``air``, ``dead``: the smoothed part that compresses the stated oil, the wall of a hose
-    instead of the dead volume, air of 100 %, and the dead volume; ``past``: Pa·s, which drives leakage past the piston.
+    ``compressed``, ``hose``, ``air``, ``dead``, ``line``: the smoothed part that compresses the stated oil, the wall of
+    a hose instead of the dead volume, air of 100 %, the dead volume, and the stated line before the restriction;
+    ``behind``: m³/Pa, the stated capacitance behind it; ``past``: Pa·s, which drives leakage past the piston.
     """
 
     law_port: Floats
@@ -65,6 +66,8 @@ class ChamberSignals:
     hose: Floats
     air: Floats
     dead: Floats
+    line: Floats
+    behind: Floats
     past: Floats
 
 
@@ -90,7 +93,7 @@ class Chamber:
         change = np.diff(smoothed(p, round(SMOOTH_PRESSURE / self.dt)))
         middle = np.maximum(_middle(p), MIN_PRESSURE)
         dead, line = self.dead, self.line
-        V = capacitance / self._oil_compliance(middle)
+        V, before = capacitance / self._oil_compliance(middle), self.line_volume * self._oil_compliance(middle)
         law_port, law_tank = laws(self._valve, self.pressure, channels)
         return ChamberSignals(
             law_port=law_port,
@@ -100,6 +103,8 @@ class Chamber:
             hose=dead / (HOSE_MODULUS * np.sqrt(middle)) * change,
             air=V * free_air(middle, line) * change,
             dead=dead * self._oil_compliance(middle) * change,
+            line=before * change,
+            behind=capacitance - before,
             past=_middle(p - p_other) * self.dt,
         )
 
@@ -122,6 +127,15 @@ class Chamber:
     def dead(self) -> float:
         """The stated dead volume, m³."""
         return float(self.line.dead_B if self._at_B else self.line.dead_A)
+
+    @property
+    def line_volume(self) -> float:
+        """The part of it that is stated to lie before the restriction, m³."""
+        return float(self.line.line_B if self._at_B else self.line.line_A)
+
+    def behind(self, x: Floats, p: Floats) -> Floats:
+        """The stated capacitance behind the restriction at positions and pressures, m³/Pa."""
+        return (self.dead - self.line_volume + self.swept(x)) * self._oil_compliance(p)
 
     def swept(self, x: Floats) -> Floats:
         """Volume between piston and end of the stroke, m³."""
@@ -171,19 +185,19 @@ class Chamber:
         oil += values.get(f"dead volume {self.port}", 0.0) * signals.dead
         return oil
 
-    def behind_restriction(
-        self, volume: Floats, signals: ChamberSignals, capacitance: Floats, values: Values
-    ) -> Floats:
+    def behind_restriction(self, volume: Floats, signals: ChamberSignals, values: Values) -> Floats:
         """By how much the volume by the ports' pressures exceeds that of the valve, m³ per tick; ``volume``: of it.
 
         At the piston the pressure differs by the restriction's drop, which compresses less oil, and drives less of it
         past the piston; the other chamber's oil passes a restriction, too.
         """
+        elasticity = values[f"elasticity {self.port}"]
         through = volume - values.get(f"hose {self.port}", 0.0) * (signals.hose + signals.dead)
+        through -= elasticity * signals.line
         share = through / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
         square = share * np.abs(share)
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
-        compressed = values[f"elasticity {self.port}"] * capacitance * own * np.gradient(square)
+        compressed = elasticity * signals.behind * own * np.gradient(square)
         past = values["piston_leakage"] * self.dt * (own + other * self._other_share**2) * square
         return np.asarray(compressed + past, dtype=np.float64)
 

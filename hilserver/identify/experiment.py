@@ -157,7 +157,7 @@ class Experiment:
         f45 = corner_frequency(v)
         f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
         lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
-        unseen, scale = unseen_delay(self.dt), uniform(ACCURACY)  # of position or flow
+        unseen, scale = 0.0 if self.recording.delays_known else unseen_delay(self.dt), uniform(ACCURACY)
         found: dict[str, Parameter] = {}
         if self.chambers or self.flow:
             found |= {
@@ -219,7 +219,7 @@ class Experiment:
     def _predict_volume(self, number: int, values: Values) -> Floats:
         chamber, now = self.chambers[number], self._chamber_of(number, values)
         volume: Floats = (self.dt * self._coefficients(values)) @ self._shares(number, *self._keys(number, values))
-        volume += chamber.behind_restriction(volume, now, self._capacitance[number], values)
+        volume += chamber.behind_restriction(volume, now, values)
         return volume - chamber.into(now, values) + self.signals[number].measured
 
     def _predict_flow(self, values: Values) -> Floats:
@@ -269,6 +269,13 @@ class Experiment:
         """The channels of pressures on which the flow of the valve depends."""
         chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
         return [*chambers, *(self._pressures_of_flow() if self.flow else self._supply())]
+
+    def measured_channels(self) -> list[str]:
+        """All measured channels on which the result depends."""
+        positions = [str(chamber.cylinder.position) for chamber in self.chambers]
+        sensors = [sensor.channel for sensor in (self.flow, self.spool) if sensor is not None]
+        channels = self.rig.settings.channels
+        return [name for name in [*self.pressures(), *positions, *sensors] if channels[name].device is not None]
 
     def _supply(self) -> list[str]:
         return [self.settings.supply, self.settings.tank]

@@ -7,8 +7,8 @@ from math import floor, hypot, inf, isfinite, log10, pi, sqrt
 from typing import Literal
 
 from hilserver.identify.drift import trust_in
-from hilserver.identify.identification import Identified
-from hilserver.identify.influences import SPOOL, uniform
+from hilserver.identify.identification import Identified, Lateness
+from hilserver.identify.influences import OWN_DELAY, SPOOL, uniform, unseen_delay
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.rig.valves import time_constant
 from hilserver.units import shown_unit
@@ -142,9 +142,25 @@ def separates_delay(found: Identified) -> bool:
 
 
 def delay_and_deviation(found: Identified) -> tuple[float, float]:
-    """The delay, the lag minus that of the spool, and its standard deviation, s.
+    """The delay, the lag minus that of the spool and what the sensors are late, and its standard deviation, s."""
+    value, deviation = _delay_and_sensors(found)
+    if found.lateness is None:
+        return value, deviation
+    dt = found.experiment.dt
+    fitted = max(deviation**2 - unseen_delay(dt) ** 2, 0.0)  # of the fit alone
+    return value - found.lateness.value, sqrt(fitted + lateness_deviation(found.lateness, dt) ** 2)
 
-    Where the recording does not separate the two, the spool remains that of the rig file, with its usual tolerance.
+
+def lateness_deviation(lateness: Lateness, dt: float) -> float:
+    """Standard deviation of the delay of a sensor: of what all have in common, and of its own, s."""
+    return hypot(lateness.deviation, uniform(OWN_DELAY * dt))
+
+
+def _delay_and_sensors(found: Identified) -> tuple[float, float]:
+    """The delay of the valve with that of the sensors beyond the stated one.
+
+    Where the recording does not separate delay and spool, the spool remains that of the rig file, with its usual
+    tolerance.
     """
     values, fit = found.values, found.fit
     if separates_delay(found):

@@ -33,10 +33,19 @@ OTHER_DAMPINGS = (0.5, 0.75, 1.1)
 
 
 @dataclass(frozen=True)
+class Lateness:
+    """By how much all sensors are later than stated, and the standard deviation of this, s."""
+
+    value: float
+    deviation: float
+
+
+@dataclass(frozen=True)
 class Identified:
     """The identified valve. ``left_out``: parameters that the recording does not identify, with their deviation.
 
-    ``fitted``: the values of all parameters with which the model fits best, also of those left out.
+    ``fitted``: the values of all parameters with which the model fits best, also of those left out. ``lateness``: of
+    the sensors, which is no longer in the delay of the valve (:mod:`hilserver.identify.lateness`); None: not known.
     """
 
     experiment: Experiment
@@ -44,6 +53,7 @@ class Identified:
     fit: FitResult
     left_out: dict[str, float]
     fitted: dict[str, float]
+    lateness: Lateness | None = None
 
     @property
     def values(self) -> dict[str, float]:

@@ -32,6 +32,8 @@ COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 A fit has the delays relative to the sensor that shows the flow (position, flow or spool): a recording whose sensors
 are all later is that of a later valve, so that the model's errors would decide between them.
 """
+VALVE_DELAY = 2.0
+"""Tolerance of the stated delay of a valve, ticks (electronics, oil temperature)."""
 RESTRICTION = 8e5
 """Pa at ROD_SPEED: tolerance of the drop between port and chamber (fittings and drilled ports)."""
 ROD_SPEED = 0.2

@@ -8,13 +8,13 @@ with the oil's bulk modulus B, its share of free air :math:`\alpha` (:math:`a(p)
 chambers have in common, and the dead volume :math:`V_0`. The fit distinguishes softer oil, air, hoses and another dead
 volume; what they make of the compliance together is known far better than each of them. So B, :math:`\alpha` and
 :math:`V_0` are those with which the model comes closest to the identified compliance over the positions and pressures
-of the recording.
+of the recording. Where there is a restriction, the same holds for the oil behind it: the rest is the line before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
@@ -23,7 +23,7 @@ from scipy.optimize import least_squares
 
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
-from hilserver.identify.findings import IdentifiedValue
+from hilserver.identify.findings import IdentifiedValue, lateness_deviation
 from hilserver.identify.fit import Values
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, span, uniform
@@ -105,11 +105,15 @@ class IdentifiedChamber:
 
 @dataclass(frozen=True)
 class Oil:
-    """The model of a cylinder's oil: ``compliance``, 1/B in 1/Pa, ``air``, and dead volumes by port, m³."""
+    """The model of a cylinder's oil: ``compliance``, 1/B in 1/Pa, ``air``, and by port, m³, dead volumes and lines.
+
+    A line is the part of the dead volume before the restriction.
+    """
 
     compliance: float
     air: float
     dead_volumes: Mapping[str, float]
+    lines: Mapping[str, float] = field(default_factory=dict)
 
 
 def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stated: Oil | None = None) -> Oil:
@@ -138,7 +142,16 @@ def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stat
     low, high = np.full(len(start), 1e-3), np.full(len(start), 1e3)
     if stated is None:
         low[1], high[1] = 0.0, 10.0
-    return unscaled(least_squares(errors, start, bounds=(low, high)).x)
+    oil = unscaled(least_squares(errors, start, bounds=(low, high)).x)
+    return replace(oil, lines={c.chamber.port: _line_volume(c, v, oil) for c, v in zip(chambers, values, strict=True)})
+
+
+def _line_volume(c: IdentifiedChamber, values: Values, oil: Oil) -> float:
+    """The part of the dead volume without which the model comes closest to the compliance behind the restriction."""
+    compliance = oil.compliance + oil.air * free_air(c.p, c.chamber.line)
+    behind = values[f"elasticity {c.chamber.port}"] * c.chamber.behind(c.x, c.p)
+    share, whole = compliance / behind, (oil.dead_volumes[c.chamber.port] + c.chamber.swept(c.x)) * compliance / behind
+    return float(share @ (whole - 1.0) / (share @ share))
 
 
 def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[IdentifiedValue]:
@@ -154,14 +167,19 @@ def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[Iden
         for c in (IdentifiedChamber.of(c, found) for c in found.experiment.chambers if c.cylinder is settings):
             best = chambers.setdefault(c.chamber.port, c)
             chambers[c.chamber.port] = min(best, c, key=lambda chamber: chamber.uncertainty)
-    yield from _oil(list(chambers.values()), settings)
-    for side, port in (("A", settings.port_A), ("B", settings.port_B)):
-        if port in chambers:
-            yield from _restriction(chambers[port], side)
+    restrictions = {
+        side: restriction
+        for side, port in (("A", settings.port_A), ("B", settings.port_B))
+        if port in chambers and (restriction := _restriction(chambers[port], side)) is not None
+    }
+    yield from _oil(list(chambers.values()), settings, restrictions)
+    yield from restrictions.values()
 
 
-def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> Iterator[IdentifiedValue]:
-    """Bulk modulus and air, if the recording shows them; dead volumes."""
+def _oil(
+    chambers: Sequence[IdentifiedChamber], settings: CylinderSettings, restricted: Container[str]
+) -> Iterator[IdentifiedValue]:
+    """Bulk modulus and air, if the recording shows them; dead volumes; lines where ``restricted`` or stated."""
     oil, deviation = _with_deviation(chambers)
     if deviation.compliance <= INFORMED * uniform(ELASTICITY) * oil.compliance:
         B = 1.0 / oil.compliance
@@ -177,15 +195,20 @@ def _oil(chambers: Sequence[IdentifiedChamber], settings: CylinderSettings) -> I
         if port is None or port not in oil.dead_volumes:
             continue
         value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
-        if value > SIGNIFICANT * sd:
-            yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
+        if value <= SIGNIFICANT * sd:
+            continue
+        yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
+        key = f"line_volume_{side}"
+        if side in restricted or getattr(settings, key) > 0.0:
+            before, name = float(np.clip(oil.lines[port], 0.0, value - sd)), f"line before the restriction {side}"
+            yield IdentifiedValue(name, key, before, deviation.lines[port], getattr(settings, key), *shown_unit("m^3"))
 
 
 def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = None) -> tuple[Oil, Oil]:
     """The model of the oil and its standard deviations, by its changes with each parameter of each fit."""
     values = [c.found.values for c in chambers]
     oil = oil_of(chambers, values, stated)
-    variance = np.zeros(2 + len(chambers))
+    variance = np.zeros(2 + 2 * len(chambers))
     for fit in {id(c.found): c.found.fit for c in chambers}.values():
         names = list(dict.fromkeys(n for c in chambers if c.found.fit is fit for n in c.terms if n in fit.deviations))
         gradient = []
@@ -198,24 +221,26 @@ def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = 
         places = [list(fit.deviations).index(name) for name in names]
         covariance = fit.covariance[np.ix_(places, places)]
         variance += np.einsum("ik,ij,jk->k", np.array(gradient), covariance, np.array(gradient))
-    compliance, air, *dead = np.sqrt(np.maximum(variance, 0.0)).tolist()
-    return oil, Oil(compliance, air, dict(zip(oil.dead_volumes, dead, strict=True)))
+    compliance, air, *volumes = np.sqrt(np.maximum(variance, 0.0)).tolist()
+    dead = dict(zip(oil.dead_volumes, volumes[: len(chambers)], strict=True))
+    return oil, Oil(compliance, air, dead, dict(zip(oil.lines, volumes[len(chambers) :], strict=True)))
 
 
 def _numbers(oil: Oil) -> Floats:
-    return np.array([oil.compliance, oil.air, *oil.dead_volumes.values()])
+    return np.array([oil.compliance, oil.air, *oil.dead_volumes.values(), *oil.lines.values()])
 
 
-def _restriction(chamber: IdentifiedChamber, side: str) -> Iterator[IdentifiedValue]:
-    """The restriction between port and piston, where it is significant: the drop at a rod speed of ROD_SPEED."""
+def _restriction(chamber: IdentifiedChamber, side: str) -> Restriction | None:
+    """The restriction between port and piston: the drop at a rod speed of ROD_SPEED. None if it is not significant."""
     fit, key = chamber.found.fit, f"restriction {chamber.chamber.port}"
     value, deviation = chamber.found.values.get(key, 0.0), fit.deviations.get(key, inf)
-    if value > SIGNIFICANT * deviation:
-        cylinder = chamber.chamber.cylinder
-        name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
-        point: FlowAtDrop | None = getattr(cylinder, key)
-        configured = point.drop * (flow / point.flow) ** 2 if point is not None else None
-        yield Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow)
+    if value <= SIGNIFICANT * deviation:
+        return None
+    cylinder = chamber.chamber.cylinder
+    name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
+    point: FlowAtDrop | None = getattr(cylinder, key)
+    configured = point.drop * (flow / point.flow) ** 2 if point is not None else None
+    return Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow)
 
 
 def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[IdentifiedValue]:
@@ -232,13 +257,7 @@ def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[Identifi
 
 def _channels(results: Sequence[Identified]) -> list[str]:
     """Those on which the results depend, and which are measured."""
-    names: dict[str, None] = {}
-    for found in results:
-        e = found.experiment
-        positions = [str(c.cylinder.position) for c in e.chambers]
-        sensors = [sensor.channel for sensor in (e.flow, e.spool) if sensor is not None]
-        names |= dict.fromkeys([*e.pressures(), *positions, *sensors])
-    return [name for name in names if results[0].experiment.rig.settings.channels[name].device is not None]
+    return list(dict.fromkeys(name for found in results for name in found.experiment.measured_channels()))
 
 
 def channel_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[IdentifiedValue]:
@@ -259,5 +278,10 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
             yield IdentifiedValue("zero", "tare", tared + zero.value, zero.deviation, tared, *unit)
     known = [(f.fit.deviations[key], f.values[key]) for f in results if (key := f"delay {name}") in f.fit.deviations]
     deviation, more = min(known, default=(inf, 0.0))
-    if abs(more) > max(SIGNIFICANT * deviation, MIN_DELAY):
+    lateness = results[0].lateness
+    if abs(more) <= max(SIGNIFICANT * deviation, MIN_DELAY):
+        more = 0.0
+    if lateness is not None:
+        more, deviation = more + lateness.value, lateness_deviation(lateness, recording.dt)
+    if more != 0.0:
         yield IdentifiedValue("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)

@@ -70,7 +70,8 @@ class Recording:
 
     ``commands``: by valve, -1 … 1, positive opens P to the port, held from its tick to the next; ``channels``: by name,
     at the ticks; ``known``: where both are known; ``noise``: of the channels, as far as it can be determined;
-    ``zeros``: zero errors of sensors, which the channels no longer have; ``notes``: what else it shows of the sensors.
+    ``zeros``: zero errors of sensors, which the channels no longer have; ``notes``: what else it shows of the sensors;
+    ``delays_known``: the sensors are not later in common than the rig file states.
     """
 
     source: str
@@ -81,6 +82,7 @@ class Recording:
     noise: Mapping[str, Noise] = field(default_factory=dict)
     zeros: Mapping[str, ZeroError] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    delays_known: bool = False
 
     def until(self, tick: int) -> Recording:
         """The part of it before this tick."""

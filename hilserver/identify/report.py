@@ -237,6 +237,7 @@ def notes(found: Identified) -> list[str]:
         late = f"{word}_delay"
         if sensor and _significant(fit, late, values.get(late, 0.0), 1e-4):
             more, known = values[late] * 1e3, e.rig.settings.channels[sensor.channel].delay * 1e3
+            known += found.lateness.value * 1e3 if found.lateness else 0.0
             lines.append(
                 f"The {word} sensor {sensor.channel} lags {more:.2f} ms ± {fit.deviations[late] * 1e3:.2g} ms more "
                 f'than configured: set its delay = "{more + known:.2g} ms".'

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from hilserver.identify.identification import SIGNIFICANT, Identified
-from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, unseen_delay
+from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, VALVE_DELAY, unseen_delay
 from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
@@ -142,10 +142,19 @@ def suspicion_table(found: Identified) -> Grid:
 
 
 def about_the_delay(found: Identified) -> str:
-    """The main contribution to the standard deviation of the delay."""
-    unseen = unseen_delay(found.experiment.dt)
+    """What of the delay is known, and the main contribution to its standard deviation."""
+    if found.experiment.recording.delays_known:
+        return "The delays of the sensors count as known: whatever is later than stated is the valve."
+    tolerances = f"± {COMMON_DELAY:g} ticks in common, ± {OWN_DELAY:g} each"
+    advice = f"To distinguish them: {BESIDE_CLOCK}. If the delays of the channels are known: --sensor-delays-known."
+    if found.lateness is None:
+        unseen = shown_value(unseen_delay(found.experiment.dt), "s", 2)
+        return (
+            f"{unseen} of the delay's deviation are the delay that the sensors may have in addition to the stated one "
+            f"({tolerances}): the recording cannot distinguish it from that of the valve. {advice}"
+        )
     return (
-        f"{shown_value(unseen, 's', 2)} of the delay's deviation are the delay that the sensors may have in addition "
-        f"to the stated one (± {COMMON_DELAY:g} ticks in common, ± {OWN_DELAY:g} each): the recording cannot "
-        f"distinguish it from that of the valve. To distinguish them: {BESIDE_CLOCK}."
+        f"The recording shows the delays of valve and sensors together. {shown_value(found.lateness.value, 's', 2)} of "
+        "what they exceed the stated ones is assigned to all sensors, the rest to the valve: most probable with the "
+        f"usual tolerances of the sensors ({tolerances}) and of the valve (± {VALVE_DELAY:g} ticks). {advice}"
     )

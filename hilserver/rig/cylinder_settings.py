@@ -51,11 +51,26 @@ class CylinderSettings(Datasheet):
         default=None, description="restriction between port A, where the pressure is measured, and the piston"
     )
     restriction_B: FlowAtDrop | None = Field(default=None, description="the same at port B")
+    line_volume_A: Volume = Field(
+        default="0 l", ge=0, description="part of dead_volume_A between the valve and restriction_A: hoses and pipes"
+    )
+    line_volume_B: Volume = Field(default="0 l", ge=0, description="the same at port B")
 
     @model_validator(mode="after")
     def _has_an_annulus(self) -> CylinderSettings:
         if self.rod_diameter >= self.bore:
             raise ValueError("rod_diameter must be smaller than bore")
+        return self
+
+    @model_validator(mode="after")
+    def _line_within_the_dead_volume(self) -> CylinderSettings:
+        for side in "AB":
+            line, dead = getattr(self, f"line_volume_{side}"), getattr(self, f"dead_volume_{side}")
+            if line > dead:
+                raise ValueError(
+                    f"line_volume_{side} of {1e3 * line:g} l is a part of dead_volume_{side}, {1e3 * dead:g} l, "
+                    "and can't be larger"
+                )
         return self
 
     def areas(self) -> tuple[float, float]:

@@ -58,17 +58,17 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
     damping = contact_damping(k, m)
     half, per_mass = 0.5 * h, h / m.mass
-    past = leakage(p_A, p_B, v, m)
-    mid_A = p_A + (q_A - (m.area_A * v + past)) * (half / chamber_A(x, p_A, m))
-    mid_B = p_B + (q_B + (m.area_B * v + past)) * (half / chamber_B(x, p_B, m))
-    mid_v = v + 0.5 * per_mass * (m.area_A * p_A - m.area_B * p_B - k.F - damping * v)
+    force = net_force(p_A, p_B, v, k.F, damping, m)
+    mid_A = p_A + (q_A - taken_A(p_A, p_B, x, v, force, m)) * (half / chamber_A(x, p_A, m))
+    mid_B = p_B + (q_B - taken_B(p_A, p_B, x, v, force, m)) * (half / chamber_B(x, p_B, m))
+    mid_v = v + 0.5 * per_mass * force
     mid_x = x + half * v
-    past = leakage(mid_A, mid_B, mid_v, m)
-    more_A = (q_A - (m.area_A * mid_v + past)) * (h / chamber_A(mid_x, mid_A, m))
-    more_B = (q_B + (m.area_B * mid_v + past)) * (h / chamber_B(mid_x, mid_B, m))
-    k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
     mid_F = k.F + half * k.stiffness * v
-    k.v = v + per_mass * (m.area_A * mid_A - m.area_B * mid_B - mid_F - damping * mid_v)
+    force = net_force(mid_A, mid_B, mid_v, mid_F, damping, m)
+    more_A = (q_A - taken_A(mid_A, mid_B, mid_x, mid_v, force, m)) * (h / chamber_A(mid_x, mid_A, m))
+    more_B = (q_B - taken_B(mid_A, mid_B, mid_x, mid_v, force, m)) * (h / chamber_B(mid_x, mid_B, m))
+    k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
+    k.v = v + per_mass * force
     k.x = x + h * mid_v
     k.F += h * k.stiffness * mid_v
     if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):
@@ -119,15 +119,61 @@ def chamber_B(x: float, p: float, m: CylinderRecord) -> float:
 
 
 @compilable
-def taken_A(k: CylinderState, m: CylinderRecord) -> float:
-    """Flow that chamber A passes on at constant pressure, m³/s: to the moving piston, and past it."""
-    return m.area_A * k.v + leakage(k.p_A, k.p_B, k.v, m)
+def behind_A(x: float, p: float, m: CylinderRecord) -> float:
+    """The part of chamber A's capacitance behind the restriction, m³/Pa."""
+    V_A = m.dead_A - m.line_A + m.area_A * clip(x, 0.0, m.stroke)
+    return capacitance(V_A, p, m.B_o, m.alpha_0, m.kappa, m.p_0)
 
 
 @compilable
-def taken_B(k: CylinderState, m: CylinderRecord) -> float:
+def behind_B(x: float, p: float, m: CylinderRecord) -> float:
+    """The part of chamber B's capacitance behind the restriction, m³/Pa."""
+    V_B = m.dead_B - m.line_B + m.area_B * (m.stroke - clip(x, 0.0, m.stroke))
+    return capacitance(V_B, p, m.B_o, m.alpha_0, m.kappa, m.p_0)
+
+
+@compilable
+def net_force(p_A: float, p_B: float, v: float, F: float, damping: float, m: CylinderRecord) -> float:
+    """Force that accelerates the mass, N, at these pressures at the ports."""
+    square = v * abs(v)
+    return m.area_A * (p_A - m.drop_A * square) - m.area_B * (p_B + m.drop_B * square) - F - damping * v
+
+
+@compilable
+def net_force_now(k: CylinderState, m: CylinderRecord) -> float:
+    """The same in the present state."""
+    return net_force(k.p_A, k.p_B, k.v, k.F, contact_damping(k, m), m)
+
+
+@compilable
+def taken_A(p_A: float, p_B: float, x: float, v: float, force: float, m: CylinderRecord) -> float:
+    """Flow that chamber A passes on at constant pressure at the port, m³/s.
+
+    It goes to the moving piston, and past it. Behind a restriction, the accelerating piston lowers the pressure, and
+    the oil there expands.
+    """
+    taken = m.area_A * v + leakage(p_A, p_B, v, m)
+    if m.drop_A > 0.0:
+        taken -= behind_A(x, p_A, m) * m.drop_A * 2.0 * abs(v) * force / m.mass
+    return taken
+
+
+@compilable
+def taken_B(p_A: float, p_B: float, x: float, v: float, force: float, m: CylinderRecord) -> float:
     """The same of chamber B."""
-    return -m.area_B * k.v - leakage(k.p_A, k.p_B, k.v, m)
+    taken = -m.area_B * v - leakage(p_A, p_B, v, m)
+    if m.drop_B > 0.0:
+        taken += behind_B(x, p_B, m) * m.drop_B * 2.0 * abs(v) * force / m.mass
+    return taken
+
+
+@compilable
+def taken_now(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
+    """The same of either in the present state."""
+    force = net_force_now(k, m)
+    if is_B:
+        return taken_B(k.p_A, k.p_B, k.x, k.v, force, m)
+    return taken_A(k.p_A, k.p_B, k.x, k.v, force, m)
 
 
 @compilable
@@ -143,8 +189,8 @@ def volume_into(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
     Behind a restriction the chamber's pressure is not that of the port, by which `add_volumes` counts.
     """
     if is_B:
-        return k.volume_B + chamber_B(k.x, k.p_B, m) * m.drop_B * k.v * abs(k.v)
-    return k.volume_A - chamber_A(k.x, k.p_A, m) * m.drop_A * k.v * abs(k.v)
+        return k.volume_B + behind_B(k.x, k.p_B, m) * m.drop_B * k.v * abs(k.v)
+    return k.volume_A - behind_A(k.x, k.p_A, m) * m.drop_A * k.v * abs(k.v)
 
 
 @compilable
@@ -303,7 +349,7 @@ def move_change(
     d, h = change, time / SUBSTEPS_OF_MACHINE
     C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
     slope_A, slope_B = -rates[0] * C_A, -rates[1] * C_B
-    damping = contact_damping(k, m)
+    damping = contact_damping(k, m) + 2.0 * abs(k.v) * (m.area_A * m.drop_A + m.area_B * m.drop_B)
     for _ in range(SUBSTEPS_OF_MACHINE):
         q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
         q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)

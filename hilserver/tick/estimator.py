@@ -28,8 +28,7 @@ from hilserver.tick.cylinder import (
     note_flows,
     remember,
     start_cylinder,
-    taken_A,
-    taken_B,
+    taken_now,
     volume_into,
 )
 from hilserver.tick.plan import (
@@ -125,8 +124,8 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
         q_A, q_B = flows_into(plan, row, spools, k, m)
         slope_A, slope_B = slopes_into(plan, row, spools, k, m, q_A, q_B)
         C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
-        q_A = mean_flow(q_A + k.bias_A, slope_A, taken_A(k, m), C_A, h)
-        q_B = mean_flow(q_B + k.bias_B, slope_B, taken_B(k, m), C_B, h)
+        q_A = mean_flow(q_A + k.bias_A, slope_A, taken_now(0, k, m), C_A, h)
+        q_B = mean_flow(q_B + k.bias_B, slope_B, taken_now(1, k, m), C_B, h)
         move_cylinder(q_A, q_B, k, m, h)
 
 

@@ -49,13 +49,13 @@ from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import (
     chamber_A,
     chamber_B,
-    contact_damping,
     is_known,
-    leakage,
     move_cylinder,
+    net_force_now,
     share_of_rise,
     taken_A,
     taken_B,
+    taken_now,
 )
 from hilserver.tick.estimator import predicts
 from hilserver.tick.foresight import foresee_inputs
@@ -285,13 +285,15 @@ def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, 
         if is_filled(plan, row, machine, port):
             ahead, is_B = ahead_of(plan, work, port), plan.port[port].is_B
             k, m = cylinder_copy(machine, plan.port[port].cylinder), plan.cylinder[plan.port[port].cylinder]
-            force = m.area_A * k.p_A - m.area_B * k.p_B - k.F - contact_damping(k, m) * k.v
+            force = net_force_now(k, m)
             v = k.v + 0.5 * h * force / m.mass
             x = k.x + 0.5 * h * k.v
             ahead.p = k.p_B if is_B else k.p_A
             ahead.C = chamber_B(x, ahead.p, m) if is_B else chamber_A(x, ahead.p, m)
-            past = leakage(k.p_A, k.p_B, v, m)
-            ahead.swept = -m.area_B * v - past if is_B else m.area_A * v + past
+            if is_B:
+                ahead.swept = taken_B(k.p_A, k.p_B, x, v, force, m)
+            else:
+                ahead.swept = taken_A(k.p_A, k.p_B, x, v, force, m)
 
 
 @compilable
@@ -410,7 +412,7 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
         return now.port + now.port_trend * at
     p, flow = (k.p_B, k.flow_B) if is_B else (k.p_A, k.flow_A)
     C = chamber_B(k.x, p, m) if is_B else chamber_A(k.x, p, m)
-    taken = taken_B(k, m) if is_B else taken_A(k, m)
+    taken = taken_now(is_B, k, m)
     slope = ahead_of(plan, work, port).slope if follows_circuit(plan, row, port) else 0.0
     filling, rise = flow_into(plan, row, work, port, p, flow) - taken, h / C
     return float(p + filling * (rise * share_of_rise(-slope * rise)))

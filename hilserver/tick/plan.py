@@ -257,6 +257,8 @@ class CylinderRecord(Struct):
     stroke: float = value("m", "stroke")
     mass: float = value("kg", "mass that the piston moves")
     leakage: float = value("m^3/(s*Pa)", "leakage past the piston")
+    line_A: float = value("m^3", "part of dead_A before the restriction")
+    line_B: float = value("m^3", "part of dead_B before the restriction")
     drop_A: float = value("Pa*s^2/m^2", "pressure drop from port A to the piston by the square of its speed")
     drop_B: float = value("Pa*s^2/m^2", "the same from the piston to port B")
     B_o: float = value("Pa", "bulk modulus of the oil without air")

@@ -116,9 +116,9 @@ def test_oil_behind_a_restriction_and_after_a_hose() -> None:
     middle = 0.5 * (port[1:] + port[:-1])
     by_ports = area_A * speed * DT + (C_hose + C) * np.diff(port) + leak * (middle - p_B) * DT
     zero = np.zeros(len(time) - 1)
-    signals = ChamberSignals(port, port, zero, zero, C_hose * np.diff(port), zero, zero, zero)
+    signals = ChamberSignals(port, port, zero, zero, C_hose * np.diff(port), zero, zero, zero, zero + C, zero)
     values = {"elasticity A": 1.0, "hose A": 1.0, "restriction A": 5e5, "restriction B": 3e5, "piston_leakage": leak}
-    more = chamber.behind_restriction(np.diff(passed), signals, np.full(len(zero), C), values)
+    more = chamber.behind_restriction(np.diff(passed), signals, values)
     true = by_ports - np.diff(passed)
     inner = slice(5, -5)
     assert float(np.ptp(true[inner])) > 20.0 * float(np.max(np.abs(more - true)[inner]))

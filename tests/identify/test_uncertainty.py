@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from identification_coverage import Finding, changed_rig, compared
 
+from hilserver.fidelity.changes import si
 from hilserver.identify.fit import FINEST, Parameter, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import ACCURACY, uniform, unseen_delay
+from hilserver.identify.machine import machine_findings
 from hilserver.identify.report import fragment, notes
 from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.fluid import capacitance
+from hilserver.tick.records import plain
 
 TICKS = 4000
 MIN_COVERED = 0.75
@@ -107,6 +111,27 @@ def test_standard_deviations_include_the_accuracy_of_the_sensors(randomised: lis
     for found in randomised:
         assert found.fit.deviations["C_PA"] > 0.9 * uniform(ACCURACY) * found.values["C_PA"]
         assert found.fit.deviations["lag"] > 0.9 * unseen_delay(found.experiment.dt)
+
+
+@pytest.mark.slow
+def test_the_oil_behind_a_restriction_is_told_from_that_in_a_hose(randomised: list[Identified]) -> None:
+    """Hose and line are before it. Capacitance behind it: less than half as far off as with all of the dead volume.
+
+    The softness of the hose at low pressure counts in part as air in all of the oil.
+    """
+    recording, rig = randomised[0].experiment.recording, randomised[0].experiment.rig
+    found = {f.key: f.value for f in machine_findings(randomised, recording)["cylinders.lift"]}
+    machine, m = rig.sources["devices"]["rig"]["machine"], plain(rig.plan.cylinder[0])
+    assert "cylinder_hose_A" in machine["components"]
+    assert "restriction_A" in found
+    true, oil = si(machine["components"]["cylinder"]["dead_volume_A"], "m^3"), machine["fluid"]
+    for p in (40e5, 100e5):
+        swept = m.area_A * 0.5 * m.stroke
+        behind = capacitance(true + swept, p, si(oil["bulk_modulus"], "Pa"), oil["air_fraction"], m.kappa, m.p_0)
+        volume = found["dead_volume_A"] - found["line_volume_A"] + swept
+        oil_found = found["bulk_modulus"], found["air_fraction"], m.kappa, m.p_0
+        with_line, without = (capacitance(V, p, *oil_found) for V in (volume + found["line_volume_A"], volume))
+        assert abs(without - behind) < 0.5 * abs(with_line - behind)
 
 
 @pytest.mark.slow

@@ -10,9 +10,13 @@ exactly by
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
 The derivatives are those of a cubic through four predicted openings, so that no noisy signal is differentiated. The
-noise of the prediction differs from one tick to the next, and no spool follows a lead far above its natural frequency.
-The lead therefore passes a low-pass filter, and is taken from a later part of the prediction by as much as the filter
-delays it.
+prediction changes with every sample, most of all for the next few ticks, and the lead amplifies this many times. The
+lead of a tick is therefore the one that was predicted for it a tick ago: the newest samples change the opening at once,
+and the lead from the next tick on. At loop rates above `LEAD_RATE`, and with held pressures, it passes a low-pass
+filter, and is taken from a later part of the prediction by as much as the filter delays it.
+
+The flow predicted for a tick is a mean over the tick, and the command is held for a tick. Each reduces the amplitude of
+a sine by :math:`(\omega\,dt)^2/24`, which the second derivative makes good.
 """
 
 from __future__ import annotations
@@ -30,8 +34,10 @@ from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for, overlap_of
 
 POINTS = 5
 """Ticks whose flows determine a command."""
-LEAD_LAG = 1
-"""Ticks by which the lead's filter delays it, and by which it is taken from a later part of the prediction."""
+LEAD_RATE = 1e3
+"""1/s: loop rate above which the lead is filtered."""
+MEAN_AND_HOLD = 2.0 / 24.0
+"""Share of the second difference by which a mean over a tick and a command held for a tick reduce a signal."""
 QUICK_RETURN = 3e-3
 """s: time in which the command is restored after an interval without a pressure drop; see `authority`."""
 
@@ -63,9 +69,7 @@ def compensated(
     share = authority(b, v, elapsed, QUICK_RETURN)
     s = min(delay - first, POINTS - 3.0)  # no extrapolation where the look-ahead is as long as it can be
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
-    lead = lead_of(openings[1:], s - 1.0 + LEAD_LAG, v, dt)
-    b.lead = b.lead + (lead - b.lead) / (1.0 + LEAD_LAG) if isfinite(b.lead) else lead
-    U = b.opening + b.lead
+    U = b.opening + lead_now(effects, openings, s, b, v, dt)
     if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         U, b.lead = openings[1], 0.0
     U += b.end_stop_share * (openings[1] - U)
@@ -79,12 +83,39 @@ def closed_command(p: float, p_T: float, b: ValveState, v: ValveRecord) -> float
 
 
 @compilable
+def lead_now(effects: int, openings: Floats, s: float, b: ValveState, v: ValveRecord, dt: float) -> float:
+    """The lead of this tick, ``s`` ticks from the first opening, as it was predicted a tick ago; notes the next one.
+
+    With held pressures, what was predicted a tick ago is no better: there the present prediction counts, filtered.
+    """
+    lead = b.lead if isfinite(b.lead) else lead_of(openings, s, v, dt)
+    if not includes(effects, Compensates.DELAY):
+        b.lead = low_pass(lead, lead_of(openings[1:], s, v, dt), 1.0)
+        return b.lead
+    lag = filter_lag(dt)
+    b.lead = low_pass(lead, lead_of(openings[1:], s + lag, v, dt), lag)
+    return lead
+
+
+@compilable
+def low_pass(last: float, new: float, lag: float) -> float:
+    """First-order filter that delays by ``lag`` ticks."""
+    return last + (new - last) / (1.0 + lag)
+
+
+@compilable
 def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
     """Lead at ``s`` ticks from the first of four openings: what the spool's lag takes away there."""
     if v.omega > 0.0:
         slow = 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
-        return float(slow + cubic_bend(openings, s) / (v.omega * dt) ** 2)
-    return float(v.tau * cubic_slope(openings, s) / dt)
+        return float(slow + cubic_bend(openings, s) * ((v.omega * dt) ** -2 - MEAN_AND_HOLD))
+    return float(v.tau * cubic_slope(openings, s) / dt - cubic_bend(openings, s) * MEAN_AND_HOLD)
+
+
+@compilable
+def filter_lag(dt: float) -> float:
+    """Ticks by which the filter of the lead delays it: none up to `LEAD_RATE`, one at four times it and above."""
+    return float(clip((1.0 / (LEAD_RATE * dt) - 1.0) / 3.0, 0.0, 1.0))
 
 
 @compilable

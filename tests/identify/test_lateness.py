@@ -1,0 +1,114 @@
+"""What of a delay is assigned to the sensors: drawn cases, limits, and an identified rig."""
+
+from __future__ import annotations
+
+import tomllib
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from identification_coverage import changed_rig
+
+from hilserver.identify import lateness
+from hilserver.identify.identification import Identified, Lateness, identify_valve
+from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
+from hilserver.identify.lateness import with_lateness
+from hilserver.identify.report import fragment
+from hilserver.identify.sequence import recorded_sequence
+from hilserver.units import to_si
+
+DT, FITTED = 1e-3, 0.2e-3
+STATED = 5e-3
+"""s: stated delay of each valve and channel, long enough for nothing to end at 0."""
+
+
+class Valve:
+    """A valve of which a recording showed this delay together with its sensors'."""
+
+    def __init__(self, delay: float, stated: bool = True, known: bool = False, spool: object = None) -> None:
+        self.delay, self.lateness = delay, None
+        settings = SimpleNamespace(delay=STATED, model_fields_set={"delay"} if stated else set())
+        channels = {"x": SimpleNamespace(delay=STATED)}
+        self.experiment = SimpleNamespace(
+            settings=settings,
+            recording=SimpleNamespace(delays_known=known),
+            dt=DT,
+            spool=spool,
+            rig=SimpleNamespace(settings=SimpleNamespace(channels=channels)),
+            measured_channels=lambda: ["x"],
+        )
+
+
+@pytest.fixture(autouse=True)
+def stubs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Replace what the module takes from identified valves, except in the test of a rig."""
+    if "slow" in request.keywords:
+        return
+    total = float(np.hypot(FITTED, unseen_delay(DT)))
+    monkeypatch.setattr(lateness, "delay_and_deviation", lambda valve: (valve.delay, total))
+    monkeypatch.setattr(lateness, "replace", lambda valve, **changed: SimpleNamespace(**changed))
+
+
+def assigned(*valves: Any) -> Lateness | None:
+    found = with_lateness(list(valves))[0].lateness
+    assert found is None or isinstance(found, Lateness)
+    return found
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_the_error_is_as_large_as_stated_if_delays_are_as_usual(number: int) -> None:
+    """Sensors and valves drawn by their tolerances: the mean square of error over deviation is 1, within 10 %."""
+    random, errors = np.random.default_rng(number), []
+    for _ in range(2000):
+        common = random.normal(0.0, uniform(COMMON_DELAY * DT))
+        more = random.normal(0.0, uniform(VALVE_DELAY * DT), number) + random.normal(0.0, FITTED, number)
+        found = assigned(*(Valve(STATED + common + each) for each in more))
+        assert found is not None
+        errors.append((found.value - common) / found.deviation)
+    assert np.mean(np.square(errors)) == pytest.approx(1.0, rel=0.1)
+
+
+def test_what_all_valves_are_late_is_more_likely_that_of_the_sensors() -> None:
+    one, both, different = (
+        assigned(*(Valve(STATED + late) for late in excess)) for excess in ([2e-3], [2e-3, 2e-3], [2e-3, 0.0])
+    )
+    assert one is not None
+    assert both is not None
+    assert different is not None
+    assert different.value < one.value < both.value < 2e-3
+    assert both.deviation < one.deviation < uniform(COMMON_DELAY * DT)
+
+
+def test_no_delay_becomes_negative() -> None:
+    """Neither that of a valve, which was found to be 0.2 ms, nor that of a channel."""
+    found = assigned(Valve(0.2e-3), Valve(STATED + 9e-3))
+    assert found is not None
+    assert 0.0 < found.value <= 0.2e-3
+    found = assigned(*(Valve(STATED - 30e-3) for _ in range(4)))
+    assert found is not None
+    assert found.value == -STATED
+
+
+@pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"spool": object()}])
+def test_nothing_is_assigned_where_something_else_tells_them_apart(without: dict[str, Any]) -> None:
+    assert assigned(Valve(STATED + 2e-3, **without)) is None
+
+
+@pytest.mark.slow
+def test_valve_and_sensors_together_are_as_late_as_before() -> None:
+    """A lift rig with all unknowns: in its fragment, their sum is the one that the recording shows."""
+    rig = changed_rig("lift", 103)
+    recording = recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
+    found = identify_valve(rig, recording, "A")
+    before, after = (tomllib.loads(fragment(each, recording)) for each in ([found], with_lateness([found])))
+    more = to_si(after["channels"]["x"]["delay"], "s") - rig.settings.channels["x"].delay
+    assert more > 0.3e-3
+    assert "x" in before["channels"]
+    assert "delay" not in before["channels"]["x"]
+    late = [to_si(text["valves"]["A"]["delay"], "s") for text in (before, after)]
+    assert late[0] - late[1] == pytest.approx(more, abs=0.06e-3)
+    assert isinstance(found, Identified)
+    for name in ("p_A", "p_B", "p_S", "p_T"):
+        others = [to_si(text["channels"][name].get("delay", "1 ms"), "s") for text in (before, after)]
+        assert others[1] - others[0] == pytest.approx(more, abs=0.11e-3)
