@@ -66,7 +66,7 @@ def identify(
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
-    wanted = valve or list(rig.settings.valves)
+    wanted = list(dict.fromkeys(valve or rig.settings.valves))
     for name in set(wanted) - rig.settings.valves.keys():
         raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
     recording = _recording(rig, wanted, log, drive, seconds, largest, end_stops, yes, sensor_delays_known)

@@ -17,12 +17,14 @@ from hilserver.fidelity.reference import ReferenceSimulation, flows_into, positi
 from hilserver.fidelity.results import ComparedQuantity, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of
 from hilserver.fidelity.step import AS_GIVEN, IntegrationStep
+from hilserver.fidelity.sweeps import about_foreseen
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.trust import library_of_log
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
@@ -105,6 +107,12 @@ def _records(table: LogTable) -> list[tuple[CircuitRows, Mapping[str, Any]]]:
     return found
 
 
+def external_force(cylinder: CylinderSettings, force: Floats, v: Floats) -> Floats:
+    """Load and friction, ``force``, with the drop of the cylinder's restrictions, which the reference does not have."""
+    drops = sum(area * drop for area, drop in zip(cylinder.areas(), cylinder.drops(), strict=True))
+    return np.asarray(force + drops * v * np.abs(v))
+
+
 class _Evaluation:
     """Passes of a log, by strategy. ``then``: the rig of the recording, with the cylinders as known today."""
 
@@ -154,6 +162,7 @@ class _Evaluation:
             for name, count in self.counted.items()
             if count > 1
         ]
+        notes += about_foreseen([self.then.cycle], self.results)
         return Fidelity(
             rig=self.settings.name,
             dt=self.dt,
@@ -286,7 +295,8 @@ class _Evaluation:
         """The quantities in the reference simulation, at the ends of the rows' ticks."""
         signals = record.inputs(rows, list(self.settings.inputs))
         for signal, cylinder in coupled.machine.loads.items():
-            signals[signal] = record.per_tick(rows, f"cylinder.{cylinder}.F")
+            force, v = (record.per_tick(rows, f"cylinder.{cylinder}.{word}") for word in "Fv")
+            signals[signal] = external_force(self.settings.cylinders[cylinder], force, v)
         measured = self._measured_start(record, rows.start, coupled)
         start = coupled.start(measured, (record.circuit, record.values[rows.start - 1]))
         every_tick = coupled.run(self.program, self.dt, signals, start)

@@ -11,7 +11,7 @@ from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.comparison import Comparison, traced_run
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.step import IntegrationStep, RunAt
-from hilserver.fidelity.sweeps import alone
+from hilserver.fidelity.sweeps import about_foreseen, alone
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.ladder import cannot, gains_nothing, possible
 from hilserver.rig.settings import RigSettings, ValveSettings
@@ -110,7 +110,8 @@ def compare(
     comparison = Comparison.of(rig)
     results: dict[str, dict[str, SegmentResult]] = {name: {} for name in (NO_BRIDGE, *tried)}
     tripped: dict[str, str] = {}
-    for each in (rig, with_cycle(rig, sweep)) if sweep is not None else (rig,):
+    rigs = (rig, with_cycle(rig, sweep)) if sweep is not None else (rig,)
+    for each in rigs:
         if each.cycle is not None:
             left = [n for n in tried if n not in tripped]
             for name, found in comparison.run(each, left, tripped, paced or traced_run).items():
@@ -133,6 +134,7 @@ def compare(
         swept=swept,
         notes=(
             "Flows, pressures and positions are the simulated machine's own values, not those of its sensors.",
+            *about_foreseen((each.cycle for each in rigs), tried),
             *dict.fromkeys(note for kinds in results.values() for segment in kinds.values() for note in segment.notes),
         ),
         circuit=rig.circuit.source,

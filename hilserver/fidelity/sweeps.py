@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.reference import commanded_by
 from hilserver.rig.build import Rig
-from hilserver.rig.cycle import Sweep
+from hilserver.rig.cycle import CycleSettings, Sweep
+from hilserver.tick.bridge.ladder import Strategy
 
 AMPLITUDE = 0.3
 """Default amplitude of the sines: share of half the input's range."""
+
+
+def about_foreseen(cycles: Iterable[CycleSettings | None], strategies: Iterable[str]) -> Iterator[str]:
+    """What the reader must know where a strategy with look-ahead knew the inputs of these cycles in advance."""
+    known = any(cycle is not None and cycle.foreseen for cycle in cycles)
+    if known and any(Strategy[name].kind.looks_ahead for name in strategies if name in Strategy.__members__):
+        yield (
+            "The strategies with look-ahead knew the inputs in advance, as they do in every work cycle. With inputs by "
+            "hand, jumps and fast movements come later: foreseen = false in the cycle's file shows by how much."
+        )
 
 
 def default_input(rig: Rig) -> str:

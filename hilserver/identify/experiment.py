@@ -270,6 +270,10 @@ class Experiment:
         chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
         return [*chambers, *(self._pressures_of_flow() if self.flow else self._supply())]
 
+    def sensors_of_unknown_delay(self) -> list[str]:
+        """The channels of flow and spool sensors without a stated delay."""
+        return [s.channel for s in (self.flow, self.spool) if s is not None and not s.delay_known]
+
     def measured_channels(self) -> list[str]:
         """All measured channels on which the result depends."""
         positions = [str(chamber.cylinder.position) for chamber in self.chambers]

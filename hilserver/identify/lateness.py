@@ -12,13 +12,15 @@ ch. 2.5 (normal data with a normal prior).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
+from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, Lateness
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
+from hilserver.rig.settings import RigSettings, ValveSettings
 
 MIN_LATENESS = 1e-4
 """s: less is not stated."""
@@ -27,14 +29,12 @@ MIN_LATENESS = 1e-4
 def with_lateness(results: Sequence[Identified]) -> list[Identified]:
     """The same valves with what they say together of the delay that their sensors have in common.
 
-    Unchanged where the delays of the sensors are known, and for valves without a stated delay, or with a sensor of the
-    spool, which separates the two.
+    Unchanged where the delays of the sensors are known, where no valve has a stated delay, and where the sensors also
+    serve valves that are not among them: the delays of those were found with these sensors as they are stated.
     """
     found = list(results)
-    states_one = [
-        each for each in found if "delay" in each.experiment.settings.model_fields_set and each.experiment.spool is None
-    ]
-    if not states_one or found[0].experiment.recording.delays_known:
+    states_one = [each for each in found if _states_delays(each.experiment)]
+    if not states_one or found[0].experiment.recording.delays_known or _serve_others(found):
         return found
     dt = found[0].experiment.dt
     common, valve = uniform(COMMON_DELAY * dt), uniform(VALVE_DELAY * dt)
@@ -53,6 +53,31 @@ def with_lateness(results: Sequence[Identified]) -> list[Identified]:
     return [replace(each, lateness=Lateness(later, sqrt(1.0 / precision))) for each in found]
 
 
+def _states_delays(experiment: Experiment) -> bool:
+    """Whether the delays of a valve, and of the sensor that shows its flow, are stated."""
+    by_sensor = not experiment.chambers and bool(experiment.sensors_of_unknown_delay())
+    return "delay" in experiment.settings.model_fields_set and not by_sensor
+
+
+def _serve_others(results: Sequence[Identified]) -> bool:
+    """Whether another valve of the rig depends on channels of these valves."""
+    settings = results[0].experiment.rig.settings
+    own = {each.experiment.valve for each in results}
+    used = {name for each in results for name in each.experiment.measured_channels()}
+    others = (valve for name, valve in settings.valves.items() if name not in own)
+    return any(used.intersection(_channels_of(settings, valve)) for valve in others)
+
+
+def _channels_of(settings: RigSettings, valve: ValveSettings) -> Iterator[str | None]:
+    """Channels on which the identification of a valve depends; None for those that it does not have."""
+    ports = {port for port in (valve.port, valve.other_port) if port is not None}
+    for cylinder in settings.cylinders.values():
+        if ports & {cylinder.port_A, cylinder.port_B}:
+            ports |= {port for port in (cylinder.port_A, cylinder.port_B) if port is not None}
+            yield cylinder.position
+    yield from (valve.supply, valve.tank, valve.flow, valve.spool, *(settings.ports[port] for port in ports))
+
+
 def _least(delays: Iterable[float]) -> float:
     return max(min(delays, default=0.0), 0.0)
 
@@ -60,4 +85,6 @@ def _least(delays: Iterable[float]) -> float:
 def _channel_delays(results: Sequence[Identified]) -> list[float]:
     """Stated delays of the channels on which the results depend."""
     channels = results[0].experiment.rig.settings.channels
-    return [channels[name].delay for each in results for name in each.experiment.measured_channels()]
+    unknown = {name for each in results for name in each.experiment.sensors_of_unknown_delay()}
+    names = {name for each in results for name in each.experiment.measured_channels()} - unknown
+    return [channels[name].delay for name in names]

@@ -39,6 +39,8 @@ LEVELS = (10.0, 50.0, 90.0)
 """Percentiles of the positions and pressures of a recording at which compliances are compared."""
 MIN_AIR = 1e-5
 """Smallest deviation that is stated of the share of air."""
+ROUNDING = 0.05
+"""Largest error by rounding a value, as a fraction of its standard deviation."""
 MIN_DELAY = 1e-4
 """s: smallest correction of a sensor's delay."""
 MIN_ZERO = 2e-4
@@ -200,8 +202,9 @@ def _oil(
         yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
         key = f"line_volume_{side}"
         if side in restricted or getattr(settings, key) > 0.0:
-            before, name = float(np.clip(oil.lines[port], 0.0, value - sd)), f"line before the restriction {side}"
-            yield IdentifiedValue(name, key, before, deviation.lines[port], getattr(settings, key), *shown_unit("m^3"))
+            spread, name = deviation.lines[port], f"line before the restriction {side}"
+            before = min(oil.lines[port], value - sd - ROUNDING * spread)  # less than the dead volume as it is shown
+            yield IdentifiedValue(name, key, max(before, 0.0), spread, getattr(settings, key), *shown_unit("m^3"))
 
 
 def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = None) -> tuple[Oil, Oil]:
@@ -281,7 +284,7 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
     lateness = results[0].lateness
     if abs(more) <= max(SIGNIFICANT * deviation, MIN_DELAY):
         more = 0.0
-    if lateness is not None:
+    if lateness is not None and not any(name in found.experiment.sensors_of_unknown_delay() for found in results):
         more, deviation = more + lateness.value, lateness_deviation(lateness, recording.dt)
     if more != 0.0:
         yield IdentifiedValue("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)

@@ -221,7 +221,7 @@ def notes(found: Identified) -> list[str]:
         lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
-            f"{lag.text()} ± {lag.deviation_text()}. The spool is taken from the rig file; the delay is what remains."
+            f"{lag.text()} ± {lag.deviation_text()}. The spool is that of the rig file; what remains is delay."
         )
     lines.append(about_the_delay(found))
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
@@ -236,8 +236,8 @@ def notes(found: Identified) -> list[str]:
     for word, sensor in (("flow", e.flow), ("spool", e.spool)):
         late = f"{word}_delay"
         if sensor and _significant(fit, late, values.get(late, 0.0), 1e-4):
-            more, known = values[late] * 1e3, e.rig.settings.channels[sensor.channel].delay * 1e3
-            known += found.lateness.value * 1e3 if found.lateness else 0.0
+            later = found.lateness.value if found.lateness else 0.0
+            more, known = (values[late] + later) * 1e3, e.rig.settings.channels[sensor.channel].delay * 1e3
             lines.append(
                 f"The {word} sensor {sensor.channel} lags {more:.2f} ms ± {fit.deviations[late] * 1e3:.2g} ms more "
                 f'than configured: set its delay = "{more + known:.2g} ms".'

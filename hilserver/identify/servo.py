@@ -49,6 +49,7 @@ def tuned_servo(found: Identified, recording: Recording) -> ServoTuning | None:
     def plant(drop: float) -> FlowPlant:
         p = flow_plant(e.rig, settings, drop)
         gain, late = found.values.get("flow_gain", 1.0), found.values.get("flow_delay", 0.0)
+        late += found.lateness.value if found.lateness else 0.0  # no longer in the delay of the valve
         return replace(p, gain=gain * p.gain, dead_time=max(p.dead_time + late, 0.0))
 
     pid = tuned(plant(drop))

@@ -154,7 +154,8 @@ def about_the_delay(found: Identified) -> str:
             f"({tolerances}): the recording cannot distinguish it from that of the valve. {advice}"
         )
     return (
-        f"The recording shows the delays of valve and sensors together. {shown_value(found.lateness.value, 's', 2)} of "
-        "what they exceed the stated ones is assigned to all sensors, the rest to the valve: most probable with the "
-        f"usual tolerances of the sensors ({tolerances}) and of the valve (± {VALVE_DELAY:g} ticks). {advice}"
+        "The recording shows the delays of valve and sensors together. Of the excess over the stated ones, "
+        f"{shown_value(found.lateness.value, 's', 2)} is assigned to all sensors and the rest to the valve, as is most "
+        f"probable with the usual tolerances of the sensors ({tolerances}) and of the valve (± {VALVE_DELAY:g} ticks). "
+        f"{advice}"
     )

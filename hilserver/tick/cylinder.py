@@ -5,12 +5,15 @@ r"""The bridge's model of the machine: a cylinder, the mass it moves, and a forc
    \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F - 2\sqrt{k m}\,v, \quad \dot F = k v
 
 C is the capacitance of a chamber (volume divided by effective bulk modulus), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
-past the piston. A restriction between a port, where the pressure is measured, and the piston counts in this leakage and
-in the compressed volume. F contains load, gravity and friction; k is the stiffness of what the piston presses against,
-with the damping at which it does not oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is
-the flow that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from
-the measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
+past the piston. F contains load, gravity and friction; k is the stiffness of what the piston presses against, with the
+damping at which it does not oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is the flow
+that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from the
+measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
 known although their sensors have delays.
+
+Behind a restriction between a port, where the pressure is measured, and the piston, the pressure is
+:math:`p_A - r\,v|v|`, at B :math:`p_B + r\,v|v|`: the speed of the piston stands for that of the oil. This pressure
+acts on the piston and drives the leakage, and the oil behind the restriction (`behind_A`) is compressed by it.
 
 An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
@@ -344,12 +347,13 @@ def move_change(
 ) -> None:
     """Advance a small change of the state ``k`` by ``time`` seconds: `move_cylinder`, linearised.
 
-    ``rates``: those at which the valves settle the pressures, 1/s.
+    ``rates``: those at which the valves settle the pressures, 1/s. Restrictions, which hardly damp a small change, are
+    left out.
     """
     d, h = change, time / SUBSTEPS_OF_MACHINE
     C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
     slope_A, slope_B = -rates[0] * C_A, -rates[1] * C_B
-    damping = contact_damping(k, m) + 2.0 * abs(k.v) * (m.area_A * m.drop_A + m.area_B * m.drop_B)
+    damping = contact_damping(k, m)
     for _ in range(SUBSTEPS_OF_MACHINE):
         q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
         q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)

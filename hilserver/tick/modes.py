@@ -66,6 +66,8 @@ def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> Res
 def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> ResultCode:
     """The circuit itself was replaced just before this tick; ``stays``: 1 if its values are in the same columns."""
     header(row).circuit_version = int(version)
+    for i in range(plan.valve.shape[0]):
+        valve_state(plan, row, i).lead = nan  # predicted with the old circuit
     if not stays > 0.0:
         forget_circuit(plan, row)
         forget_responses(plan, row)

@@ -92,7 +92,7 @@ class ValveState(Struct):
     command: float = value("", "command within all limits, as a fraction of full opening")
     saturation: int = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
     opening_filtered: float = value("", "memory of the lead: the filtered opening")
-    lead: float = value("", "lead of a strategy with look-ahead: of the next tick, or of this one (held pressures)")
+    lead: float = value("", "lead with look-ahead: of the next tick, or (held pressures) of this one; NaN at first")
     spool: float = value("", "spool position simulated from the commands, as a fraction of full stroke")
     spool_speed: float = value("1/s", "its speed")
     integral: float = value("", "flow servo: integral part of the command")

@@ -26,6 +26,8 @@ GRAVITY = 9.81
 OF_THE_ROD = 1e-3
 """Fraction of a cylinder's mass that does not belong to its load."""
 PLUG = "0.05 l"
+RESTRICTIONS = ("restriction_", "line_volume_")
+"""Beginnings of the keys that describe the restrictions of a cylinder."""
 WIDE = 1e12
 """Range of a sensor whose channel states none, SI."""
 
@@ -58,6 +60,15 @@ def stand_in(rig: Rig, load: float = 1.0) -> StandIn:
     return StandIn(machine, drive, plant, names[0])
 
 
+def unrestricted(rig: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a rig without the restrictions of its cylinders: the stand-in has none."""
+    cylinders = {
+        name: {key: value for key, value in table.items() if not key.startswith(RESTRICTIONS)}
+        for name, table in rig.get("cylinders", {}).items()
+    }
+    return {**rig, "cylinders": cylinders} if cylinders else dict(rig)
+
+
 def assumptions(rig: Rig) -> list[str]:
     """What is assumed of the machine, in sentences."""
     found = [
@@ -65,6 +76,8 @@ def assumptions(rig: Rig) -> list[str]:
         f"{1.0 - TRUE_FLOW:.0%} smaller and spools {1.0 - TRUE_FREQUENCY:.0%} slower than stated there."
     ]
     for name, cylinder in rig.settings.cylinders.items():
+        if any(cylinder.drops()):
+            found.append(f"The restrictions between ports and piston of cylinder {name} are left out.")
         if name not in rig.settings.simulation.loads:
             weight = f"{GRAVITY * cylinder.mass / 1e3:.3g} kN"
             found.append(

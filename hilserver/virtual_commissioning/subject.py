@@ -20,7 +20,7 @@ from hilserver.virtual_commissioning.cases import Case
 from hilserver.virtual_commissioning.figures import Scales
 from hilserver.virtual_commissioning.loads import can_vary, scaled
 from hilserver.virtual_commissioning.real_rig import NAME, StandInRun
-from hilserver.virtual_commissioning.stand_in import StandIn, assumptions, stand_in
+from hilserver.virtual_commissioning.stand_in import StandIn, assumptions, stand_in, unrestricted
 
 SETTLING = 1.5
 """s for which the directly connected circuit runs at rest, so that all runs of a case start from its pressures."""
@@ -64,6 +64,7 @@ class Subject:
         substitute = None
         if self.is_real:
             substitute = stand_in(self.rig, case.load)
+            sources["rig"] = unrestricted(self.rig.sources["rig"])
             rig = assemble(sources, self.rig.file, self.rig.library)
             comparison = Comparison.on(rig, NAME, substitute.machine, substitute.drive, self.program)
         else:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from math import pi
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lift_bench import FILE, SMALL, both, lift, of_valves, true_valves
 
 from hilserver.cli import main
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.fidelity.from_log import fidelity_of_log
+from hilserver.fidelity.from_log import external_force, fidelity_of_log
 from hilserver.fidelity.report import write_report
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity
 from hilserver.fidelity.strategies import compare, selected, with_cycle
@@ -24,6 +25,7 @@ from hilserver.fidelity.summary import sentences
 from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.rig.build import Rig
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, Saturation
@@ -54,6 +56,21 @@ def exact() -> Fidelity:
 
 def phases(result: Fidelity, strategy: str, quantity: str = "flow A") -> list[float]:
     return [r.phase for r in result.sweep_responses(quantity)[strategy]]
+
+
+def test_the_drop_of_a_restriction_counts_as_external_force() -> None:
+    """In the reference simulation of a real rig, whose cylinders have none: 5 bar at 0.2 m/s on 20 cm²."""
+    point = {"flow": f"{0.2 * 20e-4!r} m^3/s", "drop": "5 bar"}
+    sizes = {
+        "bore": f"{(80e-4 / pi) ** 0.5!r} m",
+        "rod_diameter": "10 mm",
+        "stroke": "1 m",
+        "mass": "100 kg",
+        "dead_volume_A": "1 l",
+    }
+    cylinder = CylinderSettings.model_validate({"port_A": "A", **sizes, "restriction_A": point})
+    force = external_force(cylinder, np.full(3, 100.0), np.array([0.2, 0.0, -0.2]))
+    assert force == pytest.approx([1100.0, 100.0, -900.0])
 
 
 def test_each_level_of_the_ladder_is_closer_over_frequency(exact: Fidelity) -> None:

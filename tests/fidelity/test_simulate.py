@@ -19,6 +19,7 @@ from hilserver.fidelity.report import write_simulation
 from hilserver.fidelity.results import NO_BRIDGE, VARIANTS, Fidelity, SegmentResult
 from hilserver.fidelity.strategies import simulate
 from hilserver.fidelity.summary import _closer, sentences
+from hilserver.fidelity.sweeps import about_foreseen
 from hilserver.fidelity.tables import cycle_grid, frequency_grid, overview
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
@@ -304,6 +305,17 @@ def test_without_an_input_at_the_virtual_valve_there_is_no_run_without_bridge(ta
 
 def test_every_strategy_is_explained() -> None:
     assert set(VARIANTS) == {NO_BRIDGE, *STRATEGY_NAMES} - {"manual"}
+
+
+def test_the_report_says_that_the_inputs_were_known_in_advance(demo: Fidelity, rig: Rig) -> None:
+    """Where a strategy with look-ahead ran, and the cycle is foreseen."""
+    assert rig.cycle is not None
+    by_hand = rig.cycle.model_copy(update={"foreseen": False})
+    (text,) = about_foreseen([None, rig.cycle], demo.cycle_errors("position rod"))
+    assert text in demo.notes
+    assert list(about_foreseen([rig.cycle], [NO_BRIDGE, "inverse_static"])) == []
+    assert list(about_foreseen([by_hand], ["prediction"])) == []
+    assert list(about_foreseen([None, by_hand, rig.cycle], ["prediction"])) == [text]
 
 
 def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:

@@ -88,11 +88,12 @@ def test_sensors_that_are_all_later_make_the_valve_later_and_change_nothing_else
         assert then.values[name] == pytest.approx(value, abs=now.deviations[name]), name
 
 
-def test_oil_behind_a_restriction_and_after_a_hose() -> None:
+@pytest.mark.parametrize("before", ["an unstated hose", "a stated line"])
+def test_oil_behind_a_restriction_and_after_a_hose(before: str) -> None:
     """The pressures at the ports show more volume than the valve passes: by integrating the line's equations.
 
-    A hose at the port, a restriction, the chamber; leakage past the piston into a chamber whose oil leaves through a
-    restriction of its own. Compliances are constant and the flow is slow, so that smoothing changes nothing.
+    A hose or line at the port, a restriction, the chamber; leakage past the piston into a chamber whose oil leaves
+    through a restriction of its own. Compliances are constant and the flow is slow, so that smoothing changes nothing.
     """
     rig = changed_rig("lift", 1, [])
     chamber = Chamber(rig, rig.settings.valves["A"], "A", 1.0, 0, DT)
@@ -116,7 +117,9 @@ def test_oil_behind_a_restriction_and_after_a_hose() -> None:
     middle = 0.5 * (port[1:] + port[:-1])
     by_ports = area_A * speed * DT + (C_hose + C) * np.diff(port) + leak * (middle - p_B) * DT
     zero = np.zeros(len(time) - 1)
-    signals = ChamberSignals(port, port, zero, zero, C_hose * np.diff(port), zero, zero, zero, zero + C, zero)
+    kinds = ("an unstated hose", "a stated line")
+    in_hose, in_line = (C_hose * np.diff(port) if kind == before else zero for kind in kinds)
+    signals = ChamberSignals(port, port, zero, zero, in_hose, zero, zero, in_line, zero + C, zero)
     values = {"elasticity A": 1.0, "hose A": 1.0, "restriction A": 5e5, "restriction B": 3e5, "piston_leakage": leak}
     more = chamber.behind_restriction(np.diff(passed), signals, values)
     true = by_ports - np.diff(passed)

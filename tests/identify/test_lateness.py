@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from identification_coverage import changed_rig
 
 from hilserver.identify import lateness
+from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, Lateness, identify_valve
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
 from hilserver.identify.lateness import with_lateness
@@ -26,17 +28,25 @@ STATED = 5e-3
 class Valve:
     """A valve of which a recording showed this delay together with its sensors'."""
 
-    def __init__(self, delay: float, stated: bool = True, known: bool = False, spool: object = None) -> None:
+    def __init__(self, delay: float, stated: bool = True, known: bool = False, others: bool = False) -> None:
         self.delay, self.lateness = delay, None
         settings = SimpleNamespace(delay=STATED, model_fields_set={"delay"} if stated else set())
-        channels = {"x": SimpleNamespace(delay=STATED)}
+        other = SimpleNamespace(port="B", other_port=None, supply="x", tank="p_T", flow=None, spool=None)
+        rig = SimpleNamespace(
+            channels={"x": SimpleNamespace(delay=STATED)},
+            valves={"other": other} if others else {},
+            cylinders={},
+            ports={"B": "p_B"},
+        )
         self.experiment = SimpleNamespace(
             settings=settings,
             recording=SimpleNamespace(delays_known=known),
             dt=DT,
-            spool=spool,
-            rig=SimpleNamespace(settings=SimpleNamespace(channels=channels)),
+            valve="own",
+            chambers=["A"],
+            rig=SimpleNamespace(settings=rig),
             measured_channels=lambda: ["x"],
+            sensors_of_unknown_delay=list,
         )
 
 
@@ -90,8 +100,8 @@ def test_no_delay_becomes_negative() -> None:
     assert found.value == -STATED
 
 
-@pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"spool": object()}])
-def test_nothing_is_assigned_where_something_else_tells_them_apart(without: dict[str, Any]) -> None:
+@pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"others": True}])
+def test_the_sensors_keep_their_delays(without: dict[str, Any]) -> None:
     assert assigned(Valve(STATED + 2e-3, **without)) is None
 
 
@@ -101,7 +111,10 @@ def test_valve_and_sensors_together_are_as_late_as_before() -> None:
     rig = changed_rig("lift", 103)
     recording = recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
     found = identify_valve(rig, recording, "A")
-    before, after = (tomllib.loads(fragment(each, recording)) for each in ([found], with_lateness([found])))
+    assert with_lateness([found]) == [found]  # valve B uses these sensors, too
+    settings = rig.settings.model_copy(update={"valves": {"A": rig.settings.valves["A"]}})
+    alone = replace(found, experiment=Experiment(replace(rig, settings=settings), recording, "A"))
+    before, after = (tomllib.loads(fragment(each, recording)) for each in ([alone], with_lateness([alone])))
     more = to_si(after["channels"]["x"]["delay"], "s") - rig.settings.channels["x"].delay
     assert more > 0.3e-3
     assert "x" in before["channels"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from rig_bench import merged
 
-from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.identification import Identified, Lateness, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import document, fragment
 from hilserver.identify.sequence import recorded_sequence
@@ -44,6 +45,16 @@ def identified() -> tuple[Recording, Identified]:
     rig = demo(WRONG)
     recording = recorded_sequence(rig, ["main"], 15.0, 0.6, end_stops=False)
     return recording, identify_valve(rig, recording, "main")
+
+
+def test_what_the_sensors_are_late_stays_in_the_loop(identified: tuple[Recording, Identified]) -> None:
+    """Valve and sensor together delay the loop, however their delay is divided."""
+    recording, found = identified
+    late = (replace(found, lateness=Lateness(-each, 0.7e-3)) for each in (1e-3, 2e-3))  # no delay is negative
+    servos = [tuned_servo(each, recording) for each in late]
+    assert servos[0] is not None
+    assert servos[1] is not None
+    assert vars(servos[1].pid) == pytest.approx(vars(servos[0].pid), rel=1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ def test_the_load_is_lowered_and_lifted_as_in_the_reference(rate: str) -> None:
     ids=["1 ms late", "2 ms late", "3 ms late", "slower spool", "a lighter load stated", "a heavier load stated"],
 )
 def test_unknown_parameters_do_not_make_the_bridge_oscillate(wrong: dict[str, Any]) -> None:
-    """Pressures within 8 %; where the rig oscillated without the filter of the lead, they were 50 to 90 % off."""
+    """Pressures within 8 %; where the rig oscillated, with the lead of the newest prediction, 50 to 90 %."""
     for position, pressure, command in results(wrong, "feedback").values():
         assert position < 5e-4
         assert pressure < 0.08
@@ -74,7 +74,7 @@ def test_unknown_parameters_do_not_make_the_bridge_oscillate(wrong: dict[str, An
 
 
 def test_noisy_sensors_do_not_shake_the_valve() -> None:
-    """0.05 bar and 3 µm of noise: command below 1 % above 100 Hz, where it was 3 % without the filter of the lead."""
+    """0.05 bar and 3 µm of noise: command below 1 % above 100 Hz; 3 % with the lead of the newest prediction."""
     sensors = {name: {"noise": 0.05 / 400} for name in SENSORS} | {"x": {"noise": 0.003e-3}}
     noisy = {"rig": {"devices": {"rig": {"sensors": sensors}}, "channels": {"x": {"noise": "0.003 mm"}}}}
     ((position, _, command),) = results(noisy, "feedback").values()

@@ -29,7 +29,7 @@ from hilserver.virtual_commissioning.before_arming import examined
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.request import Findings, Request
-from hilserver.virtual_commissioning.stand_in import stand_in
+from hilserver.virtual_commissioning.stand_in import stand_in, unrestricted
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, TrialResult, commission, run_cases
 
@@ -200,6 +200,16 @@ def test_behind_a_slow_device_feedback_is_unfit() -> None:
     assert late["inverse_lag"].verdict is Suitability.FIT
     (kept,) = run(fast, ["feedback"], chosen(fast, CaseKind.REST)).values()
     assert kept.verdict is Suitability.FIT
+
+
+def test_the_bridge_of_the_stand_in_is_told_of_no_restriction() -> None:
+    """Which the stand-in does not have."""
+    cylinder = {"bore": "50 mm", "restriction_A": {"flow": "20 l/min", "drop": "5 bar"}, "line_volume_B": "0.1 l"}
+    assert unrestricted({"name": "lab", "cylinders": {"lift": cylinder}}) == {
+        "name": "lab",
+        "cylinders": {"lift": {"bore": "50 mm"}},
+    }
+    assert unrestricted({"name": "lab"}) == {"name": "lab"}
 
 
 def test_the_sensors_of_the_stand_in_show_its_machine() -> None:

@@ -21,7 +21,7 @@ a sine by :math:`(\omega\,dt)^2/24`, which the second derivative makes good.
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, nan
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
@@ -69,6 +69,8 @@ def compensated(
     share = authority(b, v, elapsed, QUICK_RETURN)
     s = min(delay - first, POINTS - 3.0)  # no extrapolation where the look-ahead is as long as it can be
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
+    if elapsed > 1.5 * dt:
+        b.lead = nan  # it was predicted for a tick that was missed
     U = b.opening + lead_now(effects, openings, s, b, v, dt)
     if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         U, b.lead = openings[1], 0.0
