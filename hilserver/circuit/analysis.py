@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ Complexes = NDArray[np.complex128]
 
 SIGNIFICANT = 0.05
 """Smallest fraction of an output for which a motion is significant."""
+OSCILLATES = 1e-3
+"""Smallest imaginary part, as a fraction of its magnitude, of a pole that oscillates."""
 _SLOWEST = 1e-3
 """1/s; slower motions are treated as being this fast."""
 _STEPS = np.geomspace(1e-9, 1e3, 4000)
@@ -196,6 +198,14 @@ class Analysis:
         return scaled
 
 
+class SignificantMotion(NamedTuple):
+    """A motion of a circuit: the state with the largest part in it, its frequency in Hz, and whether it oscillates."""
+
+    state: str
+    frequency: float
+    oscillates: bool
+
+
 @dataclass(frozen=True)
 class LinearModel:
     """A circuit linearised at a point: dx/dt = A·x + B·u, y = C·x + D·u, all of them deviations, SI.
@@ -221,8 +231,8 @@ class LinearModel:
         found: Complexes = np.linalg.eigvals(self.A * self.scale / self.scale[:, None]).astype(complex)
         return found
 
-    def significant(self, sizes: Floats) -> Iterator[tuple[str, float]]:
-        """State and frequency, Hz, of each motion that is significant in an output, for input changes of ``sizes``.
+    def significant(self, sizes: Floats) -> Iterator[SignificantMotion]:
+        """Each motion that is significant in an output, for input changes of ``sizes``.
 
         A motion's part is its term of the modal sum at rest, C·v·w·B/lambda, against the whole response of the output.
         """
@@ -234,7 +244,9 @@ class LinearModel:
         whole = (parts.sum(axis=0) + np.abs(self.D) * sizes).max(axis=1, initial=0.0)
         for k, pole in enumerate(poles):
             if (parts[k] > SIGNIFICANT * whole[:, None]).any():
-                yield self.states[int(np.argmax(np.abs(v[:, k] * w[k])))], float(abs(pole)) / (2.0 * np.pi)
+                state = self.states[int(np.argmax(np.abs(v[:, k] * w[k])))]
+                oscillates = bool(abs(pole.imag) > OSCILLATES * abs(pole))
+                yield SignificantMotion(state, float(abs(pole)) / (2.0 * np.pi), oscillates)
 
     def response(self, omega: Floats) -> Complexes:
         """Frequency response at each ``omega`` (1/s): complex[len(omega), outputs, inputs]."""

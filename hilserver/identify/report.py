@@ -51,7 +51,8 @@ ABOUT_SERVO = (
 
 ABOUT_MACHINE = (
     "Properties of the machine and its sensors that the same recording shows. A dead volume contains everything that "
-    "makes its chamber softer than oil and air do, such as hoses. Noise is that of successive samples."
+    "makes its chamber softer than oil and air do, such as hoses; the line is its part before a restriction. Noise is "
+    "that of successive samples."
 )
 COLUMNS = ("", "identified", "standard deviation", "rig file")
 

@@ -16,8 +16,9 @@ spool reaches between null and full command, and with ``slew``. Right after a st
 until a supply is drawn down: the capacity includes it.
 
 **Rate.** The tick rate must be 10 times the highest significant frequency ([Virtual hydraulics] ch. 5): of the circuit,
-for modes that contribute to a port's flow; of the real valve; of the machine; and (see
-:mod:`hilserver.margins.delay`) of the circuit on the machine, where a stiff virtual supply acts on a small chamber.
+for modes that contribute to a port's flow, except for pressures that settle without oscillating; of the real valve; of
+the machine; and (see :mod:`hilserver.margins.delay`) of the circuit on the machine, where a stiff virtual supply acts
+on a small chamber.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ STEP_TIME = 0.2
 """s over which the circuit is simulated after a step of an input."""
 TICKS_PER_PERIOD = 10.0
 """Ticks per period of the highest significant frequency that are required."""
+CONTENT = ".content"
+"""End of the name of a state that holds the pressure of a node."""
 MIN_FLOW = 0.01
 """Fraction of the nominal flow below which a flow counts as zero."""
 TO_PORT, TO_TANK = "P to port", "port to T"
@@ -178,9 +181,10 @@ def warnings(found: CapacityResult) -> Iterator[str]:
                 f"{min(speed.spool, speed.slew):.3g}."
             )
     for frequency in found.frequencies:
-        if frequency.ticks < TICKS_PER_PERIOD:
+        shown = f"{frequency.ticks:.2g}"
+        if float(shown) < TICKS_PER_PERIOD:
             yield (
-                f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {frequency.ticks:.2g} ticks per period. "
+                f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {shown} ticks per period. "
                 f"The bridge needs {TICKS_PER_PERIOD:g} to follow it."
             )
 
@@ -335,7 +339,8 @@ def _frequencies(
 def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> dict[str, float]:
     """Highest significant frequencies, Hz, by the state that contributes most.
 
-    Also with the inputs half-way: a spool at its end stop does not move.
+    Also with the inputs half-way: a spool at its end stop does not move. A pressure that settles without oscillating,
+    as in a small line, needs no tick to follow it: in every tick, the circuit is integrated until it has settled.
     """
     found: dict[str, float] = {}
     ports = rig.circuit.rig_ports()
@@ -348,8 +353,9 @@ def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, paus
             names = [f"{RIG}{port}.p" for port in ports]
             linear = analysis.linearised([*inputs, *names], [f"{RIG}{port}.q" for port in ports])
             sizes = [np.ptp(rig.settings.inputs[name].range) for name in inputs] + [highest] * len(names)
-            for state, hertz in linear.significant(np.array(sizes)):
-                found[state] = max(found.get(state, 0.0), hertz)
+            for motion in linear.significant(np.array(sizes)):
+                if motion.oscillates or not motion.state.endswith(CONTENT):
+                    found[motion.state] = max(found.get(motion.state, 0.0), motion.frequency)
     return found
 
 

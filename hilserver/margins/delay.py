@@ -277,7 +277,8 @@ def _motions(closed: LinearModel) -> tuple[float, float]:
     poles = closed.poles()
     oscillating = poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]
     damping = float((-oscillating.real / np.abs(oscillating)).min(initial=1.0))
-    return damping, max((hertz for _, hertz in closed.significant(np.ones(closed.B.shape[1]))), default=0.0)
+    significant = closed.significant(np.ones(closed.B.shape[1]))
+    return damping, max((motion.frequency for motion in significant), default=0.0)
 
 
 def _loop(

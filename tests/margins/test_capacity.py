@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from component_bench import program
+from port_family import Case
 from rig_bench import L_MIN, bench_rig, merged
 from scipy.integrate import solve_ivp
 
@@ -187,10 +188,27 @@ def test_only_modes_with_a_share_in_the_flow_count() -> None:
     def two(share: float) -> set[str]:
         A, B, C = np.diag([-100.0, -1e5]), np.array([[100.0], [1e5]]), np.array([[1.0, share]])
         linear = LinearModel(A, B, C, np.zeros((1, 1)), ("slow", "fast"), np.ones(2))
-        return {state for state, _ in linear.significant(np.ones(1))}
+        return {motion.state for motion in linear.significant(np.ones(1))}
 
     assert two(0.04) == {"slow"}
     assert two(0.06) == {"slow", "fast"}
+
+
+def test_a_motion_says_whether_it_oscillates() -> None:
+    """A lag, and a spring with a damping ratio of 0.5, side by side."""
+    A = np.array([[-100.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -400.0, -20.0]])
+    B, C = np.array([[100.0], [0.0], [400.0]]), np.array([[1.0, 1.0, 0.0]])
+    linear = LinearModel(A, B, C, np.zeros((1, 1)), ("lag", "spring", "speed"), np.ones(3))
+    found = {round(2.0 * pi * motion.frequency): motion.oscillates for motion in linear.significant(np.ones(1))}
+    assert found == {100: False, 20: True}
+
+
+@pytest.mark.parametrize("kind", ["volume, small", "check_valve, small line", "hose"])
+def test_a_small_line_needs_no_faster_tick(kind: str) -> None:
+    """It settles in a few microseconds, in every tick; the family of ports shows that the machine follows."""
+    found = capacity_margins(Case(kind).rig(), program())
+    (of_circuit,) = (f for f in found.frequencies if f.what.startswith("the virtual circuit"))
+    assert of_circuit.hertz < 110.0  # that of its pump
 
 
 def test_a_tick_that_is_too_long_is_reported() -> None:

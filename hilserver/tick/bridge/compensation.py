@@ -110,7 +110,7 @@ def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
     """Lead at ``s`` ticks from the first of four openings: what the spool's lag takes away there."""
     if v.omega > 0.0:
         slow = 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
-        return float(slow + cubic_bend(openings, s) * ((v.omega * dt) ** -2 - MEAN_AND_HOLD))
+        return float(slow + cubic_bend(openings, s) * (1.0 / (v.omega * dt) ** 2 - MEAN_AND_HOLD))
     return float(v.tau * cubic_slope(openings, s) / dt - cubic_bend(openings, s) * MEAN_AND_HOLD)
 
 
