@@ -67,8 +67,8 @@ def identify(
 
     rig = load_rig(file)
     wanted = list(dict.fromkeys(valve or rig.settings.valves))
-    for name in set(wanted) - rig.settings.valves.keys():
-        raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
+    if unknown := [name for name in wanted if name not in rig.settings.valves]:
+        raise HilserverError(f'{file}: "{unknown[0]}" is not a valve.{did_you_mean(unknown[0], rig.settings.valves)}')
     recording = _recording(rig, wanted, log, drive, seconds, largest, end_stops, yes, sensor_delays_known)
     results = with_lateness([identify_valve(rig, recording, name, order) for name in wanted])
     text = _written(results, recording, out, rig.settings.name)

@@ -71,7 +71,7 @@ class Recording:
     ``commands``: by valve, -1 … 1, positive opens P to the port, held from its tick to the next; ``channels``: by name,
     at the ticks; ``known``: where both are known; ``noise``: of the channels, as far as it can be determined;
     ``zeros``: zero errors of sensors, which the channels no longer have; ``notes``: what else it shows of the sensors;
-    ``delays_known``: the sensors are not later in common than the rig file states.
+    ``delays_known``: the sensors, all together, are as late as the rig file states.
     """
 
     source: str

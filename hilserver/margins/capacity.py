@@ -29,7 +29,7 @@ from math import acos, acosh, copysign, exp, inf, pi, sqrt
 
 import numpy as np
 
-from hilserver.circuit.analysis import Analysis, NoEquilibrium
+from hilserver.circuit.analysis import OSCILLATES, Analysis, NoEquilibrium
 from hilserver.circuit.model import RIG
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
@@ -340,7 +340,7 @@ def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, paus
     """Highest significant frequencies, Hz, by the state that contributes most.
 
     Also with the inputs half-way: a spool at its end stop does not move. A pressure that settles without oscillating,
-    as in a small line, needs no tick to follow it: in every tick, the circuit is integrated until it has settled.
+    as in a small line, does not count: from one tick to the next it only follows the slower states.
     """
     found: dict[str, float] = {}
     ports = rig.circuit.rig_ports()
@@ -369,5 +369,5 @@ def _of_machine(rig: Rig, program: Program) -> float:
         analysis = Analysis(program, alone)
         _set_values(analysis, machine.at_share(share))
         poles = analysis.linearised().poles()
-        highest = max(highest, float(np.abs(poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]).max(initial=0.0)))
+        highest = max(highest, float(np.abs(poles[np.abs(poles.imag) > OSCILLATES * np.abs(poles)]).max(initial=0.0)))
     return highest / (2.0 * pi)

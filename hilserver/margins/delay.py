@@ -28,7 +28,7 @@ from math import inf, pi
 
 import numpy as np
 
-from hilserver.circuit.analysis import Analysis, LinearModel, NoEquilibrium
+from hilserver.circuit.analysis import OSCILLATES, Analysis, LinearModel, NoEquilibrium
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
@@ -275,7 +275,7 @@ def _motions(closed: LinearModel) -> tuple[float, float]:
     """Minimum damping ratio, and highest frequency of a mode of a port's pressure, Hz; positions held."""
     closed = closed.without([name for name in closed.states if is_position(name)])
     poles = closed.poles()
-    oscillating = poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]
+    oscillating = poles[np.abs(poles.imag) > OSCILLATES * np.abs(poles)]
     damping = float((-oscillating.real / np.abs(oscillating)).min(initial=1.0))
     significant = closed.significant(np.ones(closed.B.shape[1]))
     return damping, max((motion.frequency for motion in significant), default=0.0)
