@@ -108,7 +108,8 @@ def recording_of(rig: Rig, name: str, seconds: float, kept: Path | None) -> Reco
     if file and file.exists():
         loaded: Recording = pickle.loads(file.read_bytes())
         return loaded
-    recording = without_zero_errors(rig, recorded_sequence(rig, list(VALVES[rig.settings.name]), seconds, 0.6))
+    valves = list(VALVES[rig.settings.name])
+    recording = without_zero_errors(rig, recorded_sequence(rig, valves, seconds, 0.6, longest=3.0 * seconds))
     if file:
         file.write_bytes(pickle.dumps(recording))
     return recording
@@ -133,7 +134,9 @@ def main() -> None:
     parser.add_argument("--rig", action="append", choices=list(VALVES), help="default: both")
     parser.add_argument("--rigs", type=int, default=20, help="number of seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
-    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the sequence")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="least duration of the sequence; the longest is 3 times that"
+    )
     parser.add_argument("--only", action="append", help="these unknowns alone; 'none': the rig as described")
     parser.add_argument("--recordings", type=Path, help="folder that keeps the recordings for the next time")
     parser.add_argument("--verbose", action="store_true", help="every value")

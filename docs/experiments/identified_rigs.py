@@ -102,7 +102,7 @@ def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known:
     """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     unknown = [each.name for each in applicable(load_rig(CONFIG / f"{name}.toml"), "rig") if each.name not in known]
     changed = changed_rig(name, seed, unknown)
-    recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6, end_stops=end_stops)
+    recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6, longest=3.0 * seconds, end_stops=end_stops)
     recording = without_zero_errors(changed, recording)
     recording = replace(recording, delays_known="sensor delay" in known)
     results = with_lateness([identify_valve(changed, recording, valve) for valve in VALVES[name]])
@@ -147,7 +147,9 @@ def main() -> None:
     parser.add_argument("--rig", choices=list(VALVES), default="lift")
     parser.add_argument("--rigs", type=int, default=8, help="number of seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
-    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the sequence")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="least duration of the sequence; the longest is 3 times that"
+    )
     parser.add_argument("--strategy", default="feedback")
     parser.add_argument("--tared", action="store_true", help="the sensors have no zero errors in the runs")
     parser.add_argument("--known", action="append", default=[], help="unknowns that the rig file states as they are")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hilserver.identify.recorded import Recording
     from hilserver.rig.build import Rig
 
+LONGEST = "duration up to which the sequence goes on with what is still uncertain, s; default: 3 times --seconds"
+
 
 @never_waiting()
 def identify(
@@ -34,6 +36,7 @@ def identify(
         bool, typer.Option("--apply", help="show the changes of the rig file, and make them; a dated copy is kept")
     ] = False,
     seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s")] = 60.0,
+    longest: Annotated[float | None, typer.Option(min=5.0, max=1800.0, help=LONGEST, show_default=False)] = None,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence")] = 0.6,
     end_stops: Annotated[
         bool | None,
@@ -69,7 +72,8 @@ def identify(
     wanted = list(dict.fromkeys(valve or rig.settings.valves))
     if unknown := [name for name in wanted if name not in rig.settings.valves]:
         raise HilserverError(f'{file}: "{unknown[0]}" is not a valve.{did_you_mean(unknown[0], rig.settings.valves)}')
-    recording = _recording(rig, wanted, log, drive, seconds, largest, end_stops, yes, sensor_delays_known)
+    longest = 3.0 * seconds if longest is None else longest
+    recording = _recording(rig, wanted, log, drive, (seconds, longest), largest, end_stops, yes, sensor_delays_known)
     results = with_lateness([identify_valve(rig, recording, name, order) for name in wanted])
     text = _written(results, recording, out, rig.settings.name)
     if apply:
@@ -95,13 +99,13 @@ def _recording(
     valves: list[str],
     log: Path | None,
     drive: bool,
-    seconds: float,
+    seconds: tuple[float, float],
     largest: float,
     end_stops: bool | None,
     yes: bool,
     delays_known: bool,
 ) -> Recording:
-    """What is evaluated, less the zero errors of the sensors that it shows."""
+    """What is evaluated, less the zero errors of the sensors that it shows. ``seconds``: at least, and at most."""
     from dataclasses import replace
 
     from hilserver.errors import HilserverError
@@ -119,7 +123,8 @@ def _recording(
     if log is not None:
         recording = recording_of_log(rig, log)
     else:
-        recording = recorded_sequence(rig, valves, seconds, largest, end_stops=end_stops is not False)
+        least, most = seconds
+        recording = recorded_sequence(rig, valves, least, largest, longest=most, end_stops=end_stops is not False)
     return replace(without_zero_errors(rig, recording), delays_known=delays_known)
 
 
@@ -150,19 +155,23 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     change_file(file, before, merged(before, fragment, obsolete, now.date()), now, load_rig, "identified", yes=yes)
 
 
-def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool, end_stops: bool) -> Path:
+def _driven(
+    rig: Rig, valves: list[str], seconds: tuple[float, float], largest: float, yes: bool, end_stops: bool
+) -> Path:
     """Move the rig in real time; returns its log."""
     import asyncio
 
     from hilserver.commissioning.driving import record_by_hand
 
+    least, most = seconds
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)
+        time = f"{least:g} to {most:g}" if most > least else f"{least:g}"
         ends = ", then to the ends of the stroke" if end_stops else ""
         question = (
-            f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {seconds:g} s{ends}: the "
+            f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {time} s{ends}: the "
             "machine will move. Is the area clear?"
         )
         with asking():
             typer.confirm(question, abort=True)
-    return asyncio.run(record_by_hand(rig, valves, seconds, largest, end_stops=end_stops))
+    return asyncio.run(record_by_hand(rig, valves, least, largest, longest=most, end_stops=end_stops))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from math import inf
 from pathlib import Path
 
 from hilserver.errors import HilserverError
+from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.sequence import by_hand, run_sequences
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
@@ -42,12 +44,18 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
 
 
 async def record_by_hand(
-    rig: Rig, valves: Sequence[str], seconds: float, largest: float, *, end_stops: bool = False
+    rig: Rig,
+    valves: Sequence[str],
+    seconds: float,
+    largest: float,
+    *,
+    longest: float = 0.0,
+    end_stops: bool = False,
 ) -> Path:
     """Run a server of the rig and the identification sequence on it, then stop the server; returns the log.
 
-    ``end_stops``: the sequence moves to the ends of the stroke, too. Raises HilserverError if the server can't start, a
-    command is refused, or the rig leaves RUNNING too early.
+    Durations and ``end_stops`` as in :func:`hilserver.identify.sequence.run_sequences`. Raises HilserverError if the
+    server can't start, a command is refused, or the rig leaves RUNNING too early.
     """
     ended = threading.Event()
 
@@ -55,7 +63,8 @@ async def record_by_hand(
         await asyncio.sleep(PAUSE)
         await _do(supervisor, Arm(), Start())
         bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
-        await asyncio.to_thread(run_sequences, rig, bench, list(valves), seconds, largest, end_stops=end_stops)
+        run = functools.partial(run_sequences, rig, bench, list(valves), seconds, largest)
+        await asyncio.to_thread(run, longest=longest, end_stops=end_stops)
         await _do(supervisor, Stop(), Disarm())
 
     try:
@@ -99,6 +108,11 @@ class LiveBench:
         """The highest value of a channel since the last call, SI."""
         self._look()
         return self._highest.pop(channel)
+
+    def recording(self) -> Recording:
+        """From the log so far. The valves are at null while it is evaluated: jogs expire."""
+        assert self._supervisor.log_file is not None  # it is RUNNING
+        return recording_of_log(self._supervisor.rig, self._supervisor.log_file)
 
     def _look(self) -> Floats:
         assert self._supervisor.telemetry is not None

@@ -3,9 +3,11 @@ r"""The oil between a valve and the piston of a cylinder: the flow of the valve 
 .. math:: \int Q\,dt = \pm A\,x + \int C\,dp + \int c\,(p - p_{other})\,dt
 
 The compliance C is the stated one, plus contributions of softer oil, of a hose (softer at low pressure), of air (much
-softer), and of another dead volume; these contributions are identified. Behind a restriction between port and piston
-(:math:`p_{piston} = p - R\,Q|Q|`) the oil is compressed later than the pressure at the port tells: by
-:math:`2\,C R\,|Q|`. The pressures that drive leakage past the piston are those behind the restrictions.
+softer), and of another dead volume; these contributions are identified. Hose and line lie before the restriction
+between port and piston, the other oil behind it, where the pressure is lower by its drop:
+:math:`p_{piston} = p - R\,Q|Q|`. This pressure compresses that oil, and drives leakage past the piston. Pressures may
+change far within a tick where air is compressed; volumes are therefore differences of the compressed volume, not
+products of a compliance.
 """
 
 from __future__ import annotations
@@ -43,6 +45,10 @@ from hilserver.tick.records import plain
 
 MIN_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
+LEAST_PRESSURE = -0.9e5
+"""Pa gauge, below which the pressure behind a restriction is taken for this one."""
+TO_TICKS = np.array([-1.0, 7.0, 7.0, -1.0]) / 12.0
+"""Weights of the means over four successive ticks, for the value between the second and the third (cubic)."""
 END_OF_STROKE = 0.005
 """Fraction of the stroke at either end that is left out: end stops and cushions."""
 AROUND_ENDS = 0.02
@@ -51,23 +57,21 @@ AROUND_ENDS = 0.02
 
 @dataclass(frozen=True)
 class ChamberSignals:
-    """Signals of a chamber, tick by tick.
+    """Signals of a chamber.
 
-    ``law_port``, ``law_tank``: orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` into the chamber,
-    ``compressed``, ``hose``, ``air``, ``dead``, ``line``: the smoothed part that compresses the stated oil, the wall of
-    a hose instead of the dead volume, air of 100 %, the dead volume, and the stated line before the restriction;
-    ``behind``: m³/Pa, the stated capacitance behind it; ``past``: Pa·s, which drives leakage past the piston.
+    At the ticks: ``law_port``, ``law_tank``, the orifice law of the drops p_S - p and p - p_T; ``p``, the smoothed
+    pressure. Per tick, m³: ``volume``, into the chamber with the oil as it is stated; ``stated``, the smoothed part of
+    it that compresses oil; ``hose``, what the wall of a hose takes up instead of the dead volume; ``swept``, the oil in
+    the stroke. ``past``: Pa·s, which drives leakage past the piston.
     """
 
     law_port: Floats
     law_tank: Floats
+    p: Floats
     volume: Floats
-    compressed: Floats
+    stated: Floats
     hose: Floats
-    air: Floats
-    dead: Floats
-    line: Floats
-    behind: Floats
+    swept: Floats
     past: Floats
 
 
@@ -90,38 +94,37 @@ class Chamber:
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
-        change = np.diff(smoothed(p, round(SMOOTH_PRESSURE / self.dt)))
-        middle = np.maximum(_middle(p), MIN_PRESSURE)
-        dead, line = self.dead, self.line
-        V, before = capacitance / self._oil_compliance(middle), self.line_volume * self._oil_compliance(middle)
+        smooth = smoothed(p, SMOOTH_PRESSURE / self.dt)
         law_port, law_tank = laws(self._valve, self.pressure, channels)
         return ChamberSignals(
             law_port=law_port,
             law_tank=law_tank,
+            p=smooth,
             volume=(-area_B if self._at_B else area_A) * np.diff(x) + capacitance * np.diff(p),
-            compressed=capacitance * change,
-            hose=dead / (HOSE_MODULUS * np.sqrt(middle)) * change,
-            air=V * free_air(middle, line) * change,
-            dead=dead * self._oil_compliance(middle) * change,
-            line=before * change,
-            behind=capacitance - before,
+            stated=capacitance * np.diff(smooth),
+            hose=self.dead * np.diff(2.0 / HOSE_MODULUS * np.sqrt(np.maximum(smooth, MIN_PRESSURE))),
+            swept=self.swept(_middle(x)),
             past=_middle(p - p_other) * self.dt,
         )
 
-    def _oil_compliance(self, p: Floats) -> Floats:
-        """1/B_e of the oil as it is stated, 1/Pa (:func:`hilserver.numerics.fluid.capacitance`)."""
-        m = self.line
-        return np.asarray(1.0 / m.B_o + m.alpha_0 * free_air(p, m), dtype=np.float64)
+    def _compressed(self, p: Floats, values: Values) -> Floats:
+        """The integral of `_softness` over the pressure: by how much 1 m³ of oil becomes smaller per tick, m³."""
+        m, elasticity, air = self.line, values[f"elasticity {self.port}"], values.get(f"air {self.port}", 0.0)
+        return np.diff(elasticity / m.B_o * p + (elasticity * m.alpha_0 + air) * air_compressed(p, m))
 
-    def compliances(self, x: Floats, p: Floats) -> dict[str, Floats]:
-        """What the parameters of the fit contribute to the compliance at positions and pressures, m³/Pa, per unit."""
-        V, oil = self.dead + self.swept(x), self._oil_compliance(p)
-        return {
-            f"elasticity {self.port}": V * oil,
-            f"air {self.port}": V * free_air(p, self.line),
-            f"hose {self.port}": self.dead / (HOSE_MODULUS * np.sqrt(p)),
-            f"dead volume {self.port}": self.dead * oil,
-        }
+    def compliance(self, x: Floats, p: Floats, values: Values) -> Floats:
+        """The compliance at positions and pressures, m³/Pa."""
+        wall = values.get(f"hose {self.port}", 0.0) * self.dead / (HOSE_MODULUS * np.sqrt(p))
+        return self._oil(self.swept(x), values) * self._softness(p, values) + wall
+
+    def _oil(self, swept: Floats, values: Values) -> Floats:
+        """The oil, m³."""
+        return (1.0 + values.get(f"dead volume {self.port}", 0.0)) * self.dead + swept
+
+    def _softness(self, p: Floats, values: Values) -> Floats:
+        """1/B_e of the oil, 1/Pa (:func:`hilserver.numerics.fluid.capacitance`)."""
+        m, elasticity, air = self.line, values[f"elasticity {self.port}"], values.get(f"air {self.port}", 0.0)
+        return np.asarray(elasticity / m.B_o + (elasticity * m.alpha_0 + air) * free_air(p, m), dtype=np.float64)
 
     @property
     def dead(self) -> float:
@@ -133,9 +136,13 @@ class Chamber:
         """The part of it that is stated to lie before the restriction, m³."""
         return float(self.line.line_B if self._at_B else self.line.line_A)
 
-    def behind(self, x: Floats, p: Floats) -> Floats:
-        """The stated capacitance behind the restriction at positions and pressures, m³/Pa."""
-        return (self.dead - self.line_volume + self.swept(x)) * self._oil_compliance(p)
+    def before(self, values: Values) -> float:
+        """The oil before the restriction, m³: in the stated line and in the hose."""
+        return self.line_volume + values.get(f"hose {self.port}", 0.0) * self.dead
+
+    def behind(self, x: Floats, p: Floats, values: Values) -> Floats:
+        """The compliance behind the restriction at positions and pressures, m³/Pa."""
+        return (self._oil(self.swept(x), values) - self.before(values)) * self._softness(p, values)
 
     def swept(self, x: Floats) -> Floats:
         """Volume between piston and end of the stroke, m³."""
@@ -173,33 +180,20 @@ class Chamber:
         """Leakage past the piston, m³/s/Pa."""
         return influence(PISTON_LEAKAGE)
 
-    def into(self, signals: ChamberSignals, values: Values) -> Floats:
-        """The volume that flowed into the chamber by these signals and properties, m³ per tick."""
-        return signals.volume - signals.compressed + self.into_oil(signals, values)
+    def into(self, volume: Floats, now: ChamberSignals, values: Values) -> Floats:
+        """The volume that flowed into the chamber by these signals and properties, m³ per tick.
 
-    def into_oil(self, signals: ChamberSignals, values: Values) -> Floats:
-        """The smoothed part of it that did not move the piston, m³ per tick."""
-        oil = values[f"elasticity {self.port}"] * signals.compressed + values["piston_leakage"] * signals.past
-        oil += values.get(f"hose {self.port}", 0.0) * signals.hose
-        oil += values.get(f"air {self.port}", 0.0) * signals.air
-        oil += values.get(f"dead volume {self.port}", 0.0) * signals.dead
-        return oil
-
-    def behind_restriction(self, volume: Floats, signals: ChamberSignals, values: Values) -> Floats:
-        """By how much the volume by the ports' pressures exceeds that of the valve, m³ per tick; ``volume``: of it.
-
-        At the piston the pressure differs by the restriction's drop, which compresses less oil, and drives less of it
-        past the piston; the other chamber's oil passes a restriction, too.
+        ``volume``: that of the valve by its model, on which the drop of the restriction depends.
         """
-        elasticity = values[f"elasticity {self.port}"]
-        through = volume - values.get(f"hose {self.port}", 0.0) * (signals.hose + signals.dead)
-        through -= elasticity * signals.line
-        share = through / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
-        square = share * np.abs(share)
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
-        compressed = elasticity * signals.behind * own * np.gradient(square)
-        past = values["piston_leakage"] * self.dt * (own + other * self._other_share**2) * square
-        return np.asarray(compressed + past, dtype=np.float64)
+        oil_before, at_port = self.before(values), self._compressed(now.p, values)
+        before = values.get(f"hose {self.port}", 0.0) * now.hose + oil_before * at_port
+        share = (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        at_ticks = np.convolve(share, TO_TICKS)[1:-1]
+        at_piston = self._compressed(now.p - own * at_ticks * np.abs(at_ticks), values) if own != 0.0 else at_port
+        behind = (self._oil(now.swept, values) - oil_before) * at_piston
+        past = now.past - self.dt * (own + other * self._other_share**2) * share * np.abs(share)
+        return np.asarray(now.volume - now.stated + before + behind + values["piston_leakage"] * past)
 
 
 def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) -> tuple[Floats, Floats]:
@@ -212,6 +206,12 @@ def free_air(p: Floats, line: CylinderRecord) -> Floats:
     """Compliance of a volume of 100 % free air (at atmospheric pressure) per volume of oil, 1/Pa."""
     absolute = p + line.p_0
     return np.asarray((line.p_0 / absolute) ** (1.0 / line.kappa) / (line.kappa * absolute), dtype=np.float64)
+
+
+def air_compressed(p: Floats, line: CylinderRecord) -> Floats:
+    """The integral of `free_air` over the pressure: by how much the volume of the air is smaller, as a fraction."""
+    absolute = np.maximum(p, LEAST_PRESSURE) + line.p_0
+    return np.asarray(-np.exp(np.log(line.p_0 / absolute) / line.kappa), dtype=np.float64)
 
 
 def _middle(values: Floats) -> Floats:

@@ -219,8 +219,7 @@ class Experiment:
     def _predict_volume(self, number: int, values: Values) -> Floats:
         chamber, now = self.chambers[number], self._chamber_of(number, values)
         volume: Floats = (self.dt * self._coefficients(values)) @ self._shares(number, *self._keys(number, values))
-        volume += chamber.behind_restriction(volume, now, values)
-        return volume - chamber.into(now, values) + self.signals[number].measured
+        return volume - chamber.into(volume, now, values) + self.signals[number].measured
 
     def _predict_flow(self, values: Values) -> Floats:
         U = np.ascontiguousarray(self.way(values).way[:, 0])

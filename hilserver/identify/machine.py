@@ -88,21 +88,23 @@ class IdentifiedChamber:
         grid_x, grid_p = np.meshgrid(x, np.maximum(p, MIN_PRESSURE))
         return cls(chamber, found, grid_x.ravel(), grid_p.ravel())
 
-    @cached_property
-    def terms(self) -> Mapping[str, Floats]:
-        """Contributions of the fit's parameters to the compliance."""
-        return self.chamber.compliances(self.x, self.p)
-
     def compliance(self, values: Values) -> Floats:
         """The identified compliance, m³/Pa, with these values of the parameters."""
-        return np.asarray(sum(values.get(name, 0.0) * term for name, term in self.terms.items()))
+        return self.chamber.compliance(self.x, self.p, values)
+
+    @property
+    def known(self) -> list[str]:
+        """The parameters of the chamber that were identified."""
+        return [name for name in self.chamber.parameters() if name in self.found.fit.deviations]
 
     @cached_property
     def uncertainty(self) -> float:
         """Standard deviation of the compliance in the middle of the recording, as a fraction of it."""
-        middle = len(self.x) // 2
-        deviation = self.found.fit.deviation_of({name: float(term[middle]) for name, term in self.terms.items()})
-        return deviation / float(self.compliance(self.found.values)[middle])
+        fit, values, middle = self.found.fit, self.found.values, len(self.x) // 2
+        now = float(self.compliance(values)[middle])
+        steps = {name: fit.deviations[name] for name in self.known}
+        more = {n: float(self.compliance({**values, n: values[n] + step})[middle]) for n, step in steps.items()}
+        return fit.deviation_of({name: (more[name] - now) / steps[name] for name in steps}) / now
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stat
 def _line_volume(c: IdentifiedChamber, values: Values, oil: Oil) -> float:
     """The part of the dead volume without which the model comes closest to the compliance behind the restriction."""
     compliance = oil.compliance + oil.air * free_air(c.p, c.chamber.line)
-    behind = values[f"elasticity {c.chamber.port}"] * c.chamber.behind(c.x, c.p)
+    behind = c.chamber.behind(c.x, c.p, values)
     share, whole = compliance / behind, (oil.dead_volumes[c.chamber.port] + c.chamber.swept(c.x)) * compliance / behind
     return float(share @ (whole - 1.0) / (share @ share))
 
@@ -213,7 +215,7 @@ def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = 
     oil = oil_of(chambers, values, stated)
     variance = np.zeros(2 + 2 * len(chambers))
     for fit in {id(c.found): c.found.fit for c in chambers}.values():
-        names = list(dict.fromkeys(n for c in chambers if c.found.fit is fit for n in c.terms if n in fit.deviations))
+        names = list(dict.fromkeys(n for c in chambers if c.found.fit is fit for n in c.known))
         gradient = []
         for name in names:
             step = fit.deviations[name]

@@ -61,10 +61,10 @@ def _flows(found: Identified) -> list[_Flow]:
     flows = []
     measured = e.measured(values)
     for c, now, signal in zip(e.chambers, measured.chambers, e.signals, strict=False):
-        volume = c.into(now, values)
         laws = now.law_port, now.law_tank
         middle = 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
         modelled, at_once = (C @ mean_shares(mean_openings(spool, c.turn, *edges), *laws) for spool in (way, instant))
+        volume = c.into(e.dt * modelled, now, values)
         law = np.where(c.turn * middle > 0.0, laws[0][:-1], laws[1][:-1])
         flows.append(
             _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), signal.used)

@@ -86,9 +86,16 @@ class Recording:
 
     def until(self, tick: int) -> Recording:
         """The part of it before this tick."""
-        commands = {name: command[:tick] for name, command in self.commands.items()}
-        channels = {name: values[:tick] for name, values in self.channels.items()}
-        return replace(self, commands=commands, channels=channels, known=self.known[:tick])
+        return self._part(slice(tick))
+
+    def last(self, seconds: float) -> Recording:
+        """The last part of it, of at most this duration."""
+        return self._part(slice(max(len(self.known) - round(seconds / self.dt), 0), None))
+
+    def _part(self, ticks: slice) -> Recording:
+        commands = {name: command[ticks] for name, command in self.commands.items()}
+        channels = {name: values[ticks] for name, values in self.channels.items()}
+        return replace(self, commands=commands, channels=channels, known=self.known[ticks])
 
     @property
     def duration(self) -> float:

@@ -5,8 +5,9 @@ and down (overlap, leakage, null, hysteresis), a staircase to the largest comman
 and length (delay and dynamics of the spool). The first round uses only a part of the largest command, the following
 ones more, but not as much as would bring a pressure near its limit, as far as the last two rounds show. As soon as a
 pressure approaches its limit, commands are reduced and no longer increased. No step is made that could leave the middle
-range of the stroke. At the end, the piston can be moved to both ends of its stroke, slowly near them, and held there:
-this shows the zero errors of the pressure sensors (:mod:`hilserver.identify.zeros`).
+range of the stroke. After the rounds, what is least certain can be excited further
+(:mod:`hilserver.identify.design`). At the end, the piston can be moved to both ends of its stroke, slowly near them,
+and held there: this shows the zero errors of the pressure sensors (:mod:`hilserver.identify.zeros`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError
+from hilserver.identify.design import LEAST, RoundPart, still_needed
 from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
@@ -74,6 +76,9 @@ class Bench(Protocol):
     def highest(self, channel: str) -> float:
         """The highest value of a channel since the last call, SI."""
 
+    def recording(self) -> Recording:
+        """Commands and measured values so far."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -121,7 +126,7 @@ class Excitation:
     def __init__(self, rig: Rig, bench: Bench, group: Group, largest: float, seed: int = 1) -> None:
         self.rig, self.bench, self.group, self.largest = rig, bench, group, largest
         self.random = np.random.default_rng(seed)
-        self.reach, self.bound, self.spent = 0.0, inf, 0.0
+        self.reach, self.bound, self.spent, self.last_round = 0.0, inf, 0.0, 0.0
         self.highest: list[tuple[float, dict[str, float]]] = []
         """The reach of each round, with the highest pressures in it, Pa."""
         if group.cylinder is not None:
@@ -139,7 +144,17 @@ class Excitation:
         for number, share in enumerate(ROUNDS):
             self.reach = min(share * self.largest, self.bound, self._foreseen())
             self.highest.append((self.reach, {}))
+            begin = self.spent
             self._round(seconds * (number + 1) / len(ROUNDS))
+        self._hold(0.0, LONGEST)
+        self.last_round = self.spent - begin
+
+    def repeat(self, parts: Mapping[RoundPart, float]) -> None:
+        """Repeat parts of the last round, each for this number of seconds; ends at rest."""
+        for part, seconds in parts.items():
+            until = self.spent + seconds
+            while self.spent < until:
+                self._part(part, until)
         self._hold(0.0, LONGEST)
 
     def to_the_ends(self) -> None:
@@ -174,13 +189,19 @@ class Excitation:
         return True
 
     def _round(self, until: float) -> None:
+        for part in RoundPart:
+            self._part(part, until)
+
+    def _part(self, part: RoundPart, until: float) -> None:
+        if part is RoundPart.STEPS:
+            while self.spent < until:
+                self._random_step()
+            return
         null = min(NULL_REGION, self.reach)
         way = np.linspace(-null, null, NULL_STEPS).tolist()
-        for stairs in ([*way, *way[::-1]], [sign * self.reach * share for share in STAIRS for sign in (1.0, -1.0)]):
-            self._centre()
-            self._stairs(stairs, until)
-        while self.spent < until:
-            self._random_step()
+        stairs = [sign * self.reach * share for share in STAIRS for sign in (1.0, -1.0)]
+        self._centre()
+        self._stairs([*way, *way[::-1]] if part is RoundPart.NULL else stairs, until)
 
     def _stairs(self, levels: list[float], until: float) -> None:
         for level in levels:
@@ -361,11 +382,11 @@ class LockstepBench:
 
 
 def recorded_sequence(
-    rig: Rig, valves: list[str], seconds: float, largest: float, *, end_stops: bool = True
+    rig: Rig, valves: list[str], seconds: float, largest: float, *, longest: float = 0.0, end_stops: bool = True
 ) -> Recording:
     """Move the valves of a simulated rig, and those that move with them, in lockstep.
 
-    ``end_stops``: also to the ends of the stroke. Raises HilserverError for a real rig.
+    Durations and ``end_stops`` as in `run_sequences`. Raises HilserverError for a real rig.
     """
     real = [device.name for device in rig.devices if not device.is_simulated]
     if real:
@@ -374,20 +395,31 @@ def recorded_sequence(
             "log in which the valves move over a wide range."
         )
     bench = LockstepBench(by_hand(rig, largest))
-    run_sequences(rig, bench, valves, seconds, largest, end_stops=end_stops)
+    run_sequences(rig, bench, valves, seconds, largest, longest=longest, end_stops=end_stops)
     return bench.recording()
 
 
 def run_sequences(
-    rig: Rig, bench: Bench, valves: list[str], seconds: float, largest: float, *, end_stops: bool
+    rig: Rig,
+    bench: Bench,
+    valves: list[str],
+    seconds: float,
+    largest: float,
+    *,
+    longest: float = 0.0,
+    end_stops: bool,
 ) -> None:
     """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all.
 
-    ``end_stops``: then also to the ends of the stroke, where the limits allow it.
+    ``longest``: duration in all up to which the sequence goes on with what is least certain. ``end_stops``: then also
+    to the ends of the stroke, where the limits allow it.
     """
     groups = groups_of(rig, valves)
     for group in groups:
         excitation = Excitation(rig, bench, group, largest)
         excitation.run(seconds / len(groups))
+        if (most := longest / len(groups) - excitation.spent) >= LEAST:
+            last_round = bench.recording().last(excitation.last_round)
+            excitation.repeat(still_needed(rig, last_round, [n for n in valves if n in group.valves], most))
         if end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
             excitation.to_the_ends()

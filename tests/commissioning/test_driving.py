@@ -16,8 +16,10 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import after_cycle, sweep_of
+from hilserver.identify import sequence
+from hilserver.identify.design import RoundPart
 from hilserver.identify.identification import identify_valve
-from hilserver.identify.recorded import recording_of_log
+from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
@@ -86,10 +88,28 @@ def test_undrivable_rigs_are_refused_before_anything_starts(rig: Rig) -> None:
         asyncio.run(record_passes(replace(rig, settings=unrecorded), [None], lambda _: None))
 
 
-def test_valves_are_moved_by_hand_and_identified_from_the_log(rig: Rig, tmp_path: Path) -> None:
-    """In real time, with the demo's flow sensor: what is in the rig file is what is found."""
-    log = asyncio.run(record_by_hand(rig, ["main"], 12.0, 0.4))
+def test_valves_are_moved_by_hand_and_identified_from_the_log(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In real time, with the demo's flow sensor: what is in the rig file is what is found.
+
+    After its first part, the sequence goes on with what the log shows to be uncertain while it is still being written.
+    """
+    shown: list[Recording] = []
+
+    def needed(_: Rig, recording: Recording, valves: list[str], most: float) -> dict[RoundPart, float]:
+        assert valves == ["main"]
+        assert most < 6.0
+        shown.append(recording)
+        return {RoundPart.STEPS: 3.0}
+
+    monkeypatch.setattr(sequence, "still_needed", needed)
+    log = asyncio.run(record_by_hand(rig, ["main"], 10.0, 0.4, longest=16.0))
     columns = LogReader(log).read_all().columns
+    assert shown[0].known.mean() > 0.8
+    assert np.abs(shown[0].commands["main"]).max() > 0.1
+    moved = np.flatnonzero(columns["valve.main.command"] != 0.0)
+    assert float(np.ptp(columns["tick"][moved])) / rig.settings.loop.rate > 12.0
     command = columns["valve.main.command"]
     assert 0.1 < np.abs(command).max() <= 0.4
     assert command[-1] == 0.0
