@@ -94,7 +94,7 @@ class Chamber:
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
-        smooth = smoothed(p, SMOOTH_PRESSURE / self.dt)
+        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt))
         law_port, law_tank = laws(self._valve, self.pressure, channels)
         return ChamberSignals(
             law_port=law_port,

@@ -51,8 +51,8 @@ PISTON_LEAKAGE = 0.02 * L_MIN / BAR
 SMOOTH_PRESSURE = 0.003
 """s over which a pressure is smoothed to identify errors of its sensor and the elasticity of the oil.
 
-As short as noise allows: what it lacks of the flow into a hose appears as a slower valve. At 1 kHz it passes 99.9 % of
-100 Hz and 96 % of 200 Hz.
+As short as noise allows: at 1 kHz it passes 94 % of 80 Hz (8 ms: 65 %). What it lacks of the flow into a hose appears
+as a slower valve.
 """
 TAPS, KAISER = 16, 6.0
 """Half the length, in ticks, and the shape of the window of the filter that shifts a signal by a part of a tick."""
@@ -150,17 +150,8 @@ def ahead(signal: Floats, ticks: float) -> Floats:
     return np.convolve(padded[: len(signal) + 2 * TAPS], taps / taps.sum(), "valid")
 
 
-def smoothed(signal: Floats, ticks: float) -> Floats:
-    """The mean of a signal, weighted by a Hann window of about this number of ticks, with what it lacks smoothed again.
-
-    What a smoothed signal lacks is smoothed, too, and added, twice: the window alone has a response of H, this one of
-    1 - (1 - H)³ (twicing: Tukey, Exploratory Data Analysis, 1977, ch. 16).
-    """
-    window = np.hanning(2 * (round(ticks) // 2) + 3)[1:-1]
-    once = np.zeros(len(window))
-    once[len(window) // 2] = 1.0
-    rest = once - window / window.sum()
-    lacking = np.convolve(np.convolve(rest, rest), rest)
-    taps = -lacking
-    taps[len(taps) // 2] += 1.0
-    return np.convolve(np.pad(signal, len(taps) // 2, mode="edge"), taps, "valid")
+def smoothed(signal: Floats, ticks: int) -> Floats:
+    """The mean of a signal, weighted by a Hann window of this number of ticks."""
+    window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
+    padded = np.pad(signal, len(window) // 2, mode="edge")
+    return np.convolve(padded, window / window.sum(), "valid")
