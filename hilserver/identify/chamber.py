@@ -34,7 +34,7 @@ from hilserver.identify.influences import (
     uniform,
 )
 from hilserver.identify.model import orifice_law
-from hilserver.identify.recorded import widened
+from hilserver.identify.recorded import Noise, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
@@ -76,7 +76,12 @@ class ChamberSignals:
 
 
 class Chamber:
-    """A port of a valve at the chamber of a cylinder. ``turn`` is -1 at the valve's other edges."""
+    """A port of a valve at the chamber of a cylinder. ``turn`` is -1 at the valve's other edges.
+
+    ``smoothed_again``: how often what the smoothed pressure lacks is added to it.
+    """
+
+    smoothed_again = 0
 
     def __init__(self, rig: Rig, valve: ValveSettings, port: str, turn: float, number: int, dt: float) -> None:
         self.port, self.turn, self.dt = port, turn, dt
@@ -94,7 +99,7 @@ class Chamber:
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
-        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt))
+        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt), self.smoothed_again)
         law_port, law_tank = laws(self._valve, self.pressure, channels)
         return ChamberSignals(
             law_port=law_port,
@@ -155,6 +160,13 @@ class Chamber:
         x, p = channels[str(self.cylinder.position)], channels[self.pressure]
         middle = zip(_middle(x).tolist(), _middle(p).tolist(), strict=True)
         return np.array([of(x_now, p_now, self.line) for x_now, p_now in middle])
+
+    def noisier(self, noise: Mapping[str, Noise], capacitance: Floats) -> float:
+        """The noise of the volume by the position, divided by that of the volume that the pressure compresses."""
+        x, p = noise.get(str(self.cylinder.position)), noise.get(self.pressure)
+        area = self.cylinder.areas()[1 if self._at_B else 0]
+        compressed = float(np.median(capacitance)) * p.value if p is not None else 0.0
+        return area * x.value / compressed if x is not None and compressed > 0.0 else 0.0
 
     def used(self, channels: Mapping[str, Floats], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The ticks with the piston away from its ends, and without cavitation."""

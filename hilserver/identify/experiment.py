@@ -25,6 +25,8 @@ from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
     ACCURACY,
+    NOISIER,
+    SMOOTHED_AGAIN,
     CorrectedChannels,
     ahead,
     relative_delay,
@@ -96,7 +98,10 @@ class Experiment:
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
-        self._channels = CorrectedChannels(recording, self.pressures())
+        again = self._smoothed_again()
+        for chamber in self.chambers:
+            chamber.smoothed_again = again
+        self._channels = CorrectedChannels(recording, self.pressures(), again)
         self._chamber_signals = functools.lru_cache(maxsize=PARTS_KEPT)(self._chamber_signals_now)
         self._flow_laws = functools.lru_cache(maxsize=PARTS_KEPT)(self._flow_laws_now)
         self.signals = self._signals()
@@ -117,6 +122,12 @@ class Experiment:
             if cylinder.position is not None and port in (cylinder.port_A, cylinder.port_B):
                 return Chamber(self.rig, self.settings, port, turn, number, self.dt)
         return None
+
+    def _smoothed_again(self) -> int:
+        """How often what the smoothed pressures lack is added to them."""
+        pairs = zip(self.chambers, self._capacitance, strict=True)
+        noisier = [chamber.noisier(self.recording.noise, capacitance) for chamber, capacitance in pairs]
+        return SMOOTHED_AGAIN if noisier and min(noisier) > NOISIER else 0
 
     def _sensor(self, recording: Recording, channel: str | None) -> Sensor | None:
         if channel is None or self.rig.settings.channels[channel].device is None:

@@ -129,7 +129,8 @@ class ArmingCheck:
         )
         try:
             async with asyncio.timeout(LONGEST):
-                answer: dict[str, Any] = await child.ready
+                # shielded: the child can still say that it is ready while it is ended
+                answer: dict[str, Any] = await asyncio.shield(child.ready)
         except (ChildFailed, TimeoutError) as error:
             why = str(error) or f"no answer within {LONGEST:g} s"
             return Findings(), f"the virtual commissioning before arming failed, so nothing is refused: {why}"

@@ -18,6 +18,7 @@ from hilserver.protocol.commands import Arm, Command, Disarm, Stop, Trip
 from hilserver.rig.plan import first_row
 from hilserver.service import arming_check
 from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
+from hilserver.service.children import Child
 from hilserver.service.loop_commands import LoopCommand
 from hilserver.service.operator import Operator
 from hilserver.tick.codes import Mode
@@ -175,6 +176,35 @@ def test_a_failed_check_is_reported_and_refuses_nothing(tmp_path: Path, monkeypa
     (trouble,) = told.troubles
     assert trouble is not None
     assert "failed, so nothing is refused: the check before arming ended before it was ready" in trouble
+
+
+def test_a_check_that_is_given_up_can_still_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ends while the check's process has its answer on the way."""
+
+    class Answering:
+        def __init__(self) -> None:
+            self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+        def kill(self) -> None:
+            self.ready.set_result({"refusals": [], "doubts": []})
+
+        async def wait_ended(self) -> None:
+            pass
+
+    async def start(*_: str) -> Answering:
+        return Answering()
+
+    async def operate() -> None:
+        check = Told(tmp_path, monkeypatch).check
+        monkeypatch.setattr(Child, "start", start)
+        asked = Examined(1, ("feedback",), None)
+        examining = asyncio.create_task(ArmingCheck._examine(check, asked))
+        await asyncio.sleep(0.01)
+        examining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await examining
+
+    asyncio.run(operate())
 
 
 def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
