@@ -46,7 +46,7 @@ from hilserver.tick.records import plain
 MIN_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
 LEAST_PRESSURE = -0.9e5
-"""Pa gauge, below which the pressure behind a restriction is taken for this one."""
+"""Pa gauge: lower pressures behind a restriction, which only wrong parameters lead to, count as this one."""
 TO_TICKS = np.array([-1.0, 7.0, 7.0, -1.0]) / 12.0
 """Weights of the means over four successive ticks, for the value between the second and the third (cubic)."""
 END_OF_STROKE = 0.005

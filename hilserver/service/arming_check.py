@@ -129,7 +129,7 @@ class ArmingCheck:
         )
         try:
             async with asyncio.timeout(LONGEST):
-                # shielded: the child can still say that it is ready while it is ended
+                # shielded: the child can still answer while it is being ended
                 answer: dict[str, Any] = await asyncio.shield(child.ready)
         except (ChildFailed, TimeoutError) as error:
             why = str(error) or f"no answer within {LONGEST:g} s"
