@@ -58,10 +58,12 @@ window.link = (() => {
   // --- STOP ----------------------------------------------------------------------------------------------------------
 
   let pressed = 0; // number of presses that are not answered, or were answered a moment ago
+  let latest = null; // of their answers, the one of the latest tick: answers may overtake each other
 
   // Sends the command by a request of its own, which waits for nothing else that the page exchanges with the panel. It
   // is sent even for a login that is thought to be read-only: a server that is slow to answer looks the same.
   async function press() {
+    if (!pressed) latest = null;
     pressed += 1;
     stop.classList.add("sent");
     hint.textContent = "sent …";
@@ -71,7 +73,12 @@ window.link = (() => {
       const response = await fetch("stop", { method: "POST", keepalive: true });
       const answer = await response.json();
       const why = panel.viewer ? `${answer.text}; this login is read-only: use the emergency stop` : answer.text;
-      say(answer.ok ? `${answer.text} · ${Math.round(performance.now() - began)} ms` : why, !answer.ok);
+      if (!answer.ok) say(why, true);
+      else {
+        const text = `${answer.text} · ${Math.round(performance.now() - began)} ms`;
+        if (!(answer.tick < latest?.tick)) latest = { text, tick: answer.tick };
+        say(latest.text, false);
+      }
     } catch {
       say("not sent: use the emergency stop", true);
     }

@@ -205,7 +205,8 @@ class Panel:
             return JSONResponse({"ok": False, "text": str(error)})
         mode = session.connection.state.mode if session.connection.state is not None else ""
         if answer.ok:
-            return JSONResponse({"ok": True, "text": f"{answer.command}: done in tick {answer.tick}"})
+            text = f"{answer.command}: done in tick {answer.tick}"
+            return JSONResponse({"ok": True, "text": text, "tick": answer.tick})
         at_rest = mode in ("STARTUP", "SAFE", "FAULT")
         return JSONResponse({"ok": at_rest, "text": f"nothing to stop: {mode}" if at_rest else f"{answer.reason}"})
 

@@ -251,6 +251,34 @@ def test_who_presses_twice_at_once_is_not_refused(browser: Browser, url: str, ri
             assert page.locator("#stop.failed").count() == 0
 
 
+FIRST_IS_LATE = """() => {
+    const fetch = window.fetch, hint = document.querySelector("#stop small");
+    let first = true;
+    window.fetch = async (...request) => {
+        const late = first;
+        first = false;
+        const response = await fetch(...request);
+        if (late) await new Promise((resolve) => setTimeout(resolve, 800));
+        return response;
+    };
+    window.said = [];
+    new MutationObserver(() => said.push(hint.textContent)).observe(hint, { childList: true, characterData: true });
+}"""
+
+
+def test_a_late_answer_to_the_first_press_does_not_hide_the_second(browser: Browser, url: str, rig: Client) -> None:
+    """Each press is a request of its own, hence the answers may arrive in any order."""
+    with shown(browser, url) as page:
+        run(rig)
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        page.evaluate(FIRST_IS_LATE)
+        page.mouse.dblclick(*middle_of_stop(page))
+        page.wait_for_function("said.length > 1 && said.at(-1) === 'or hold Space or Esc'")
+        said = page.evaluate("said")
+        assert sum("done in tick" in text for text in said) >= 1, said
+        assert [text for text in said if text != "sent …"][-2].startswith("disarm: done in tick"), said
+
+
 def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(browser: Browser, url: str, rig: Client) -> None:
     with shown(browser, url) as page:
         for key in ("Space", "Escape"):
