@@ -13,7 +13,7 @@ products of a compliance.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from hilserver.identify.influences import (
     DEAD_VOLUME,
     ELASTICITY,
     HOSE,
-    HOSE_MODULUS,
     PISTON_LEAKAGE,
     RESTRICTION,
     ROD_SPEED,
@@ -107,7 +106,7 @@ class Chamber:
             p=smooth,
             volume=(-area_B if self._at_B else area_A) * np.diff(x) + capacitance * np.diff(p),
             stated=capacitance * np.diff(smooth),
-            hose=self.dead * np.diff(2.0 / HOSE_MODULUS * np.sqrt(np.maximum(smooth, MIN_PRESSURE))),
+            hose=self.dead * np.diff(2.0 / self.cylinder.hose_modulus * np.sqrt(np.maximum(smooth, MIN_PRESSURE))),
             swept=self.swept(_middle(x)),
             past=_middle(p - p_other) * self.dt,
         )
@@ -119,8 +118,15 @@ class Chamber:
 
     def compliance(self, x: Floats, p: Floats, values: Values) -> Floats:
         """The compliance at positions and pressures, m³/Pa."""
-        wall = values.get(f"hose {self.port}", 0.0) * self.dead / (HOSE_MODULUS * np.sqrt(p))
-        return self._oil(self.swept(x), values) * self._softness(p, values) + wall
+        return self._oil(self.swept(x), values) * self._softness(p, values) + self.walls(p, self.in_hoses(values))
+
+    def walls(self, p: Floats, in_hoses: float) -> Floats:
+        """The compliance of the walls of hoses of this volume (m³) at pressures, m³/Pa."""
+        return np.asarray(in_hoses / (self.cylinder.hose_modulus * np.sqrt(np.maximum(p, MIN_PRESSURE))))
+
+    def in_hoses(self, values: Values) -> float:
+        """The oil in hoses, m³."""
+        return values.get(f"hose {self.port}", self.stated_hose) * self.dead
 
     def _oil(self, swept: Floats, values: Values) -> Floats:
         """The oil, m³."""
@@ -141,9 +147,14 @@ class Chamber:
         """The part of it that is stated to lie before the restriction, m³."""
         return float(self.line.line_B if self._at_B else self.line.line_A)
 
+    @property
+    def stated_hose(self) -> float:
+        """The part of it that is stated to lie in hoses, as a fraction."""
+        return (self.cylinder.hose_volume_B if self._at_B else self.cylinder.hose_volume_A) / self.dead
+
     def before(self, values: Values) -> float:
-        """The oil before the restriction, m³: in the stated line and in the hose."""
-        return self.line_volume + values.get(f"hose {self.port}", 0.0) * self.dead
+        """The oil before the restriction, m³: in the stated line, and in hoses beside those that are stated."""
+        return self.line_volume + self.in_hoses(values) - self.stated_hose * self.dead
 
     def behind(self, x: Floats, p: Floats, values: Values) -> Floats:
         """The compliance behind the restriction at positions and pressures, m³/Pa."""
@@ -183,7 +194,7 @@ class Chamber:
         return {
             f"elasticity {self.port}": Parameter(1.0, 0.1, 10.0, 1.0, np.inf, uniform(ELASTICITY)),
             f"dead volume {self.port}": influence(DEAD_VOLUME),
-            f"hose {self.port}": influence(HOSE),
+            f"hose {self.port}": replace(influence(HOSE), start=self.stated_hose),
             f"air {self.port}": influence(AIR),
             **{f"restriction {port}": influence(RESTRICTION) for port in ports},
         }
@@ -199,13 +210,19 @@ class Chamber:
         """
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
         oil_before, at_port = self.before(values), self._compressed(now.p, values)
-        before = values.get(f"hose {self.port}", 0.0) * now.hose + oil_before * at_port
+        before = values.get(f"hose {self.port}", self.stated_hose) * now.hose + oil_before * at_port
         share = (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
-        at_ticks = np.convolve(share, TO_TICKS)[1:-1]
-        at_piston = self._compressed(now.p - own * at_ticks * np.abs(at_ticks), values) if own != 0.0 else at_port
+        at_piston = self._compressed(_less_drop(now.p, own, share), values) if own != 0.0 else at_port
         behind = (self._oil(now.swept, values) - oil_before) * at_piston
         past = now.past - self.dt * (own + other * self._other_share**2) * share * np.abs(share)
         return np.asarray(now.volume - now.stated + before + behind + values["piston_leakage"] * past)
+
+    def at_piston(self, volume: Floats, now: ChamberSignals, values: Values) -> Floats:
+        """The pressure at the piston, at the ticks."""
+        before = values.get(f"hose {self.port}", self.stated_hose) * now.hose
+        before = before + self.before(values) * self._compressed(now.p, values)
+        share = (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        return _less_drop(now.p, values.get(f"restriction {self.port}", 0.0), share)
 
 
 def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) -> tuple[Floats, Floats]:
@@ -224,6 +241,12 @@ def air_compressed(p: Floats, line: CylinderRecord) -> Floats:
     """The integral of `free_air` over the pressure: by how much the volume of the air is smaller, as a fraction."""
     absolute = np.maximum(p, LEAST_PRESSURE) + line.p_0
     return np.asarray(-np.exp(np.log(line.p_0 / absolute) / line.kappa), dtype=np.float64)
+
+
+def _less_drop(p: Floats, drop: float, share: Floats) -> Floats:
+    """The pressure behind a restriction, at the ticks, by the flow per tick as a share of that with this drop."""
+    at_ticks = np.convolve(share, TO_TICKS)[1:-1]
+    return p - drop * at_ticks * np.abs(at_ticks)
 
 
 def _middle(values: Floats) -> Floats:

@@ -228,9 +228,20 @@ class Experiment:
             yield (*MOTION, "spool_gain", "spool_zero", "spool_delay"), self._predict_spool
 
     def _predict_volume(self, number: int, values: Values) -> Floats:
-        chamber, now = self.chambers[number], self._chamber_of(number, values)
-        volume: Floats = (self.dt * self._coefficients(values)) @ self._shares(number, *self._keys(number, values))
+        chamber, now, volume = self.chambers[number], self._chamber_of(number, values), self._volume(number, values)
         return volume - chamber.into(volume, now, values) + self.signals[number].measured
+
+    def _volume(self, number: int, values: Values) -> Floats:
+        """The oil that the valve passes to a chamber by its model, m³ per tick."""
+        volume: Floats = (self.dt * self._coefficients(values)) @ self._shares(number, *self._keys(number, values))
+        return volume
+
+    def pressures_at_pistons(self, values: Values) -> Mapping[str, Floats]:
+        """By port, those behind its restriction, at the ticks."""
+        return {
+            chamber.port: chamber.at_piston(self._volume(number, values), self._chamber_of(number, values), values)
+            for number, chamber in enumerate(self.chambers)
+        }
 
     def _predict_flow(self, values: Values) -> Floats:
         U = np.ascontiguousarray(self.way(values).way[:, 0])

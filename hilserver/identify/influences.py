@@ -40,8 +40,6 @@ ROD_SPEED = 0.2
 """m/s."""
 ELASTICITY, DEAD_VOLUME = 0.3, 0.25
 """Tolerance of the compliance of the oil, and of the dead volume, as fractions of the stated ones."""
-HOSE_MODULUS = 2e5
-"""Pa^0.5: B_hc of a braided hose (:mod:`hilserver.components.hose`)."""
 HOSE, AIR = 1.0, 0.02
 """Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure."""
 SPOOL = 0.3

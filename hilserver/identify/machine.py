@@ -2,13 +2,14 @@ r"""Cylinders and sensors, as the same recording shows them: values for ``[cylin
 
 The bridge's model of a chamber has the compliance
 
-.. math:: C = (V_0 + A\,x)\left(\frac{1}{B} + \alpha\,a(p)\right)
+.. math:: C = (V_0 + A\,x)\left(\frac{1}{B} + \alpha\,a(p)\right) + \frac{V_h}{B_{hc}\sqrt{p}}
 
 with the oil's bulk modulus B, its share of free air :math:`\alpha` (:math:`a(p)`: compliance of air), which both
-chambers have in common, and the dead volume :math:`V_0`. The fit distinguishes softer oil, air, hoses and another dead
-volume; what they make of the compliance together is known far better than each of them. So B, :math:`\alpha` and
-:math:`V_0` are those with which the model comes closest to the identified compliance over the positions and pressures
-of the recording. Where there is a restriction, the same holds for the oil behind it: the rest is the line before it.
+chambers have in common, the dead volume :math:`V_0` and its part in hoses :math:`V_h`. The fit distinguishes softer
+oil, air, hoses and another dead volume; what they make of the compliance together is known far better than each of
+them. So B, :math:`\alpha` and :math:`V_0` are those with which the model comes closest to the identified compliance
+over the positions and pressures of the recording, beside the hoses where the recording shows any. Where there is a
+restriction, the same holds for the oil behind it: the rest is the line before it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
+from math import hypot, inf
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -27,6 +28,7 @@ from hilserver.identify.findings import IdentifiedValue, lateness_deviation
 from hilserver.identify.fit import Values
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, span, uniform
+from hilserver.identify.motion import motion_of, rod_of
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -35,6 +37,8 @@ from hilserver.units import BAR, L_MIN, shown_unit
 
 INFORMED = 0.5
 """A value is identified where its deviation is at most this fraction of the one that was assumed beforehand."""
+MODEL_ERROR = 0.05
+"""Standard deviation of friction and of the spring between rod and mass by errors of their model, as a fraction."""
 LEVELS = (10.0, 50.0, 90.0)
 """Percentiles of the positions and pressures of a recording at which compliances are compared."""
 MIN_AIR = 1e-5
@@ -62,7 +66,7 @@ def machine_findings(results: Sequence[Identified], recording: Recording) -> Fin
     """Identified properties of the cylinders and channels at these valves."""
     found: dict[str, list[IdentifiedValue]] = {}
     for name in results[0].experiment.rig.settings.cylinders if results else ():
-        found[f"cylinders.{name}"] = list(cylinder_findings(results, name))
+        found[f"cylinders.{name}"] = list(cylinder_findings(results, recording, name))
     for name in _channels(results):
         found[f"channels.{name}"] = list(channel_findings(results, recording, name))
     return {table: values for table, values in found.items() if values}
@@ -93,6 +97,28 @@ class IdentifiedChamber:
         return self.chamber.compliance(self.x, self.p, values)
 
     @property
+    def hose_deviation(self) -> float:
+        """Standard deviation of the oil in hoses, m³."""
+        return self.found.fit.deviations.get(f"hose {self.chamber.port}", inf) * self.chamber.dead
+
+    @property
+    def has_hose(self) -> bool:
+        """Whether hoses are stated, or shown by the recording."""
+        shown = self.chamber.in_hoses(self.found.values) > SIGNIFICANT * self.hose_deviation
+        return self.chamber.stated_hose > 0.0 or shown
+
+    def pressure_at_piston(self) -> Floats:
+        """The pressure behind the restriction, at the ticks of the recording."""
+        return self.found.experiment.pressures_at_pistons(self.found.values)[self.chamber.port]
+
+    def unknown_drop(self) -> float:
+        """Standard deviation of the force by the restriction's drop, by the square of the piston's speed, N/(m/s)²."""
+        areas = self.chamber.cylinder.areas()
+        own = areas[1] if self.chamber.port == self.chamber.cylinder.port_B else areas[0]
+        deviation = self.found.fit.deviations.get(f"restriction {self.chamber.port}", 0.0)
+        return own * deviation * (own / (max(areas) * ROD_SPEED)) ** 2
+
+    @property
     def known(self) -> list[str]:
         """The parameters of the chamber that were identified."""
         return [name for name in self.chamber.parameters() if name in self.found.fit.deviations]
@@ -109,25 +135,40 @@ class IdentifiedChamber:
 
 @dataclass(frozen=True)
 class Oil:
-    """The model of a cylinder's oil: ``compliance``, 1/B in 1/Pa, ``air``, and by port, m³, dead volumes and lines.
+    """The model of a cylinder's oil: ``compliance``, 1/B in 1/Pa, ``air``, and by port, m³, dead volumes.
 
-    A line is the part of the dead volume before the restriction.
+    Parts of them: ``lines``, before the restriction; ``hoses``, in hoses, where there are any.
     """
 
     compliance: float
     air: float
     dead_volumes: Mapping[str, float]
+    hoses: Mapping[str, float] = field(default_factory=dict)
     lines: Mapping[str, float] = field(default_factory=dict)
 
 
 def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stated: Oil | None = None) -> Oil:
     """The model that comes closest to the compliances with these ``values``, by chamber.
 
-    ``stated``: the oil, if only the dead volumes are wanted.
+    ``stated``: the oil, if only the dead volumes are wanted. Hoses are those of the values, but not larger than the
+    dead volume: what softer ones lack is counted as oil.
     """
+    hoses = {c.chamber.port: c.chamber.in_hoses(v) for c, v in zip(chambers, values, strict=True) if c.has_hose}
+    oil = _oil_beside(hoses, chambers, values, stated)
+    if any(volume > oil.dead_volumes[port] for port, volume in hoses.items()):
+        hoses = {port: min(volume, oil.dead_volumes[port]) for port, volume in hoses.items()}
+        oil = _oil_beside(hoses, chambers, values, stated)
+    return replace(oil, lines={c.chamber.port: _line_volume(c, v, oil) for c, v in zip(chambers, values, strict=True)})
+
+
+def _oil_beside(
+    hoses: Mapping[str, float], chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stated: Oil | None
+) -> Oil:
+    """The model that comes closest to the compliances, less those of the walls of these hoses."""
     first, ports = chambers[0].chamber, [c.chamber.port for c in chambers]
     swept = [c.chamber.swept(c.x) for c in chambers]
     air = [free_air(c.p, c.chamber.line) for c in chambers]
+    walls = [c.chamber.walls(c.p, hoses.get(c.chamber.port, 0.0)) for c in chambers]
     wanted = [c.compliance(v) for c, v in zip(chambers, values, strict=True)]
 
     def unscaled(z: Floats) -> Oil:
@@ -137,17 +178,19 @@ def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stat
 
     def errors(z: Floats) -> Floats:
         oil = unscaled(z)
-        lines = zip(ports, swept, air, wanted, strict=True)
+        lines = zip(ports, swept, air, walls, wanted, strict=True)
         return np.concatenate(
-            [(oil.dead_volumes[port] + V) * (oil.compliance + oil.air * a) / C - 1.0 for port, V, a, C in lines]
+            [
+                ((oil.dead_volumes[port] + V) * (oil.compliance + oil.air * a) + wall) / C - 1.0
+                for port, V, a, wall, C in lines
+            ]
         )
 
     start = np.ones(len(ports)) if stated is not None else np.array([1.0, 0.1, *np.ones(len(ports))])
     low, high = np.full(len(start), 1e-3), np.full(len(start), 1e3)
     if stated is None:
         low[1], high[1] = 0.0, 10.0
-    oil = unscaled(least_squares(errors, start, bounds=(low, high)).x)
-    return replace(oil, lines={c.chamber.port: _line_volume(c, v, oil) for c, v in zip(chambers, values, strict=True)})
+    return replace(unscaled(least_squares(errors, start, bounds=(low, high)).x), hoses=hoses)
 
 
 def _line_volume(c: IdentifiedChamber, values: Values, oil: Oil) -> float:
@@ -158,8 +201,8 @@ def _line_volume(c: IdentifiedChamber, values: Values, oil: Oil) -> float:
     return float(share @ (whole - 1.0) / (share @ share))
 
 
-def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[IdentifiedValue]:
-    """Leakage past the piston, restrictions at the ports, oil and dead volumes of a cylinder."""
+def cylinder_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[IdentifiedValue]:
+    """Leakage past the piston, restrictions at the ports, oil and dead volumes of a cylinder, and what it moves."""
     settings = results[0].experiment.rig.settings.cylinders[name]
     fits = [found for found in results if any(c.cylinder is settings for c in found.experiment.chambers)]
     if not fits:
@@ -178,6 +221,37 @@ def cylinder_findings(results: Sequence[Identified], name: str) -> Iterator[Iden
     }
     yield from _oil(list(chambers.values()), settings, restrictions)
     yield from restrictions.values()
+    yield from _motion(chambers, settings, recording)
+
+
+def _motion(
+    chambers: Mapping[str, IdentifiedChamber], settings: CylinderSettings, recording: Recording
+) -> Iterator[IdentifiedValue]:
+    """The moved mass, and what the rig file has no key for: friction, and a spring between rod and mass.
+
+    At a port whose valve was not identified, the drop of a restriction counts as friction.
+    """
+    pressures, unknown_drop = {}, 0.0
+    for side, port in (("A", settings.port_A), ("B", settings.port_B)):
+        chamber = chambers.get(port or "")
+        if chamber is not None:
+            pressures[side] = chamber.pressure_at_piston()
+            unknown_drop += chamber.unknown_drop()
+        elif port is not None:
+            channel = next(iter(chambers.values())).found.experiment.rig.settings.ports[port]
+            pressures[side] = recording.channels[channel]
+    motion = motion_of(rod_of(settings, recording, pressures))
+    if motion is None:
+        return
+    mass, yielding = motion.mass, motion.yielding
+    yield IdentifiedValue("moved mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
+    for speed, force in motion.friction.items():
+        deviation = hypot(force.deviation, MODEL_ERROR * force.value, unknown_drop * speed**2)
+        yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", force.value, deviation, None, "N")
+    if yielding.value > SIGNIFICANT * yielding.deviation:
+        k = 1.0 / yielding.value
+        deviation = hypot(yielding.deviation * k**2, MODEL_ERROR * k)
+        yield IdentifiedValue("spring between rod and mass", "", k, deviation, None, "N/m")
 
 
 def _oil(
@@ -202,6 +276,12 @@ def _oil(
         if value <= SIGNIFICANT * sd:
             continue
         yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
+        if port in oil.hoses:
+            spread, key = deviation.hoses[port], f"hose_volume_{side}"
+            inside = min(oil.hoses[port], value - ROUNDING * (sd + spread))  # as both are shown
+            yield IdentifiedValue(
+                f"hoses {side}", key, max(inside, 0.0), spread, getattr(settings, key), *shown_unit("m^3")
+            )
         key = f"line_volume_{side}"
         if side in restricted or getattr(settings, key) > 0.0:
             spread, name = deviation.lines[port], f"line before the restriction {side}"
@@ -228,7 +308,8 @@ def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = 
         variance += np.einsum("ik,ij,jk->k", np.array(gradient), covariance, np.array(gradient))
     compliance, air, *volumes = np.sqrt(np.maximum(variance, 0.0)).tolist()
     dead = dict(zip(oil.dead_volumes, volumes[: len(chambers)], strict=True))
-    return oil, Oil(compliance, air, dead, dict(zip(oil.lines, volumes[len(chambers) :], strict=True)))
+    hoses = {c.chamber.port: c.hose_deviation for c in chambers if c.has_hose}
+    return oil, Oil(compliance, air, dead, hoses, dict(zip(oil.lines, volumes[len(chambers) :], strict=True)))
 
 
 def _numbers(oil: Oil) -> Floats:

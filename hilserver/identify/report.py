@@ -50,8 +50,8 @@ ABOUT_SERVO = (
 )
 
 ABOUT_MACHINE = (
-    "Properties of the machine and its sensors that the same recording shows. A dead volume contains everything that "
-    "makes its chamber softer than oil and air do, such as hoses; the line is its part before a restriction. Noise is "
+    "Properties of the machine and its sensors that the same recording shows. A dead volume contains its hoses, and "
+    "whatever else makes the chamber softer than oil and air do; the line is its part before a restriction. Noise is "
     "that of successive samples."
 )
 COLUMNS = ("", "identified", "standard deviation", "rig file")
@@ -70,7 +70,7 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
         lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found), *servo_lines(found, servo)]
         lines += _feedback_lines(found, servo is not None)
     for table, values in machine_findings(results, recording).items():
-        lines += ["", f"[{table}]", *(_line(f, _machine_value(f)) for f in values)]
+        lines += ["", f"[{table}]", *(_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values)]
     return "\n".join(lines) + "\n"
 
 
@@ -121,6 +121,10 @@ def _machine_value(f: IdentifiedValue) -> str:
     if not isinstance(f, Restriction):
         return _toml(f, f.value)
     return f'{{ flow = "{shown_value(f.flow, "m^3/s", 5)}", drop = {_toml(f, f.value)} }}'
+
+
+def _without_key(f: IdentifiedValue) -> str:
+    return f"# {f.name}: {f.text()} ± {f.deviation_text()}"
 
 
 def _line(f: IdentifiedValue, value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import pi
 
 from pydantic import Field, model_validator
@@ -9,7 +10,10 @@ from pydantic import Field, model_validator
 from hilserver.components.base import Datasheet
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.rig.references import PortName, PositionChannel
-from hilserver.units import LeakageCoefficient, Length, Mass, Modulus, Number, Volume
+from hilserver.units import HoseModulus, LeakageCoefficient, Length, Mass, Modulus, Number, Volume
+
+BRAIDED = 2e5
+"""B_hc of a braided hose, Pa^0.5 (:mod:`hilserver.components.hose`)."""
 
 
 class CylinderSettings(Datasheet):
@@ -37,7 +41,8 @@ class CylinderSettings(Datasheet):
         default=None,
         examples=["1.2e9 Pa"],
         gt=0,
-        description="effective value of oil and hoses; default: that of the circuit's oil",
+        description="effective value of the oil, and of hoses that hose_volume does not contain; default: that of the "
+        "circuit's oil",
     )
 
     air_fraction: Number | None = Field(
@@ -55,6 +60,18 @@ class CylinderSettings(Datasheet):
         default="0 l", ge=0, description="part of dead_volume_A between the valve and restriction_A: hoses and pipes"
     )
     line_volume_B: Volume = Field(default="0 l", ge=0, description="the same at port B")
+    hose_volume_A: Volume = Field(
+        default="0 l",
+        ge=0,
+        examples=["0.2 l"],
+        description="part of dead_volume_A in hoses, whose walls yield to the pressure; it lies before restriction_A",
+    )
+    hose_volume_B: Volume = Field(default="0 l", ge=0, description="the same at port B")
+    hose_modulus: HoseModulus = Field(
+        default=f"{BRAIDED:g} Pa^0.5",
+        gt=0,
+        description="the wall's bulk modulus at pressure p is hose_modulus·sqrt(p); default: that of braided hoses",
+    )
 
     @model_validator(mode="after")
     def _has_an_annulus(self) -> CylinderSettings:
@@ -63,12 +80,12 @@ class CylinderSettings(Datasheet):
         return self
 
     @model_validator(mode="after")
-    def _line_within_the_dead_volume(self) -> CylinderSettings:
-        for side in "AB":
-            line, dead = getattr(self, f"line_volume_{side}"), getattr(self, f"dead_volume_{side}")
-            if line > dead:
+    def _parts_within_the_dead_volume(self) -> CylinderSettings:
+        for part, side in product(("line", "hose"), "AB"):
+            volume, dead = getattr(self, f"{part}_volume_{side}"), getattr(self, f"dead_volume_{side}")
+            if volume > dead:
                 raise ValueError(
-                    f"line_volume_{side} of {1e3 * line:g} l is a part of dead_volume_{side}, {1e3 * dead:g} l, "
+                    f"{part}_volume_{side} of {1e3 * volume:g} l is a part of dead_volume_{side}, {1e3 * dead:g} l, "
                     "and can't be larger"
                 )
         return self

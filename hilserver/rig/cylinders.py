@@ -84,8 +84,10 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
             "leakage": s.leakage,
             "drop_A": drop_A,
             "drop_B": drop_B,
-            "line_A": s.line_volume_A,
-            "line_B": s.line_volume_B,
+            "line_A": max(s.line_volume_A, s.hose_volume_A),
+            "line_B": max(s.line_volume_B, s.hose_volume_B),
+            "hose_A": s.hose_volume_A / s.hose_modulus,
+            "hose_B": s.hose_volume_B / s.hose_modulus,
             **{name: oil[name] for name in ("B_o", "alpha_0", "kappa", "p_0")},
         }
         lines.append(line)

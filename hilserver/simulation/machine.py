@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import isfinite
+from math import isfinite, pi
 from typing import Any
 
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
@@ -30,6 +30,10 @@ WARM_UP = 100
 """Ticks until the delayed sensors of a simulated rig show its pressures."""
 THINNEST_ROD = 1e-6
 """m; a cylinder component has a rod."""
+LEAST_VOLUME = 1e-6
+"""m³, of a chamber beside its hoses."""
+HOSE_DIAMETER = 0.016
+"""m; only the volume of a hose counts."""
 MANY = 3
 """With more inputs than this, each goes to the ends of its range alone, not in all combinations."""
 
@@ -149,13 +153,31 @@ def _loads(cylinders: Mapping[str, CylinderSettings]) -> dict[str, str]:
 def _dead_volumes(s: CylinderSettings, ratio: float, x: float) -> dict[str, str]:
     """Dead volumes that give each chamber ``ratio`` times the capacitance at position ``x``.
 
-    Hoses that make a chamber softer become oil.
+    Hoses that make a chamber softer become oil, beside those that are stated.
     """
     area_A, area_B = s.areas()
-    sides = {"dead_volume_A": (s.dead_volume_A, area_A * x)}
+    sides = {"A": area_A * x}
     if s.port_B is not None:
-        sides["dead_volume_B"] = (s.dead_volume_B, area_B * (s.stroke - x))
-    return {key: f"{max(ratio * (dead + swept) - swept, 1e-6)!r} m^3" for key, (dead, swept) in sides.items()}
+        sides["B"] = area_B * (s.stroke - x)
+    return {
+        f"dead_volume_{side}": _beside_hoses(s, side, ratio * (getattr(s, f"dead_volume_{side}") + swept) - swept)
+        for side, swept in sides.items()
+    }
+
+
+def _beside_hoses(s: CylinderSettings, side: str, dead: float) -> str:
+    """The part of a dead volume (m³) that is not in hoses."""
+    return f"{max(dead - getattr(s, f'hose_volume_{side}'), LEAST_VOLUME)!r} m^3"
+
+
+def _hoses(name: str, s: CylinderSettings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The hoses of a cylinder as components: volumes, hence of any diameter."""
+    for side, port in (("A", s.port_A), ("B", s.port_B)):
+        volume = getattr(s, f"hose_volume_{side}")
+        if port is not None and volume > 0.0:
+            size = {"inner_diameter": f"{HOSE_DIAMETER} m", "length": f"{volume / (0.25 * pi * HOSE_DIAMETER**2)!r} m"}
+            wall = f"{s.hose_modulus!r} Pa^0.5"
+            yield f"hose_{name}_{side}", {"type": "hose", "ports": {"P": port}, **size, "wall_coefficient": wall}
 
 
 def from_cylinders(cylinders: Mapping[str, CylinderSettings]) -> dict[str, Any]:
@@ -164,6 +186,7 @@ def from_cylinders(cylinders: Mapping[str, CylinderSettings]) -> dict[str, Any]:
     for name, s in cylinders.items():
         rod, load = rod_of(name), load_of(name)
         components[f"cylinder_{name}"] = _cylinder(s, rod)
+        components |= dict(_hoses(name, s))
         components[load] = {"type": "force_source", "ports": {"rod": rod}, "force": "-1 N", "command": load}
     return components
 
@@ -186,12 +209,13 @@ def _cylinder(s: CylinderSettings, rod: str) -> dict[str, Any]:
         "bore": f"{s.bore} m",
         "stroke": f"{s.stroke} m",
         "moving_mass": f"{s.mass} kg",
-        "dead_volume_A": f"{s.dead_volume_A} m^3",
+        "dead_volume_A": _beside_hoses(s, "A", s.dead_volume_A),
         "friction": {"efficiency": 1.0},
     }
     if s.port_B is not None:
         table |= {"type": "cylinder", "ports": {**table["ports"], "B": s.port_B}}
-        table |= {"rod_diameter": f"{max(s.rod_diameter, THINNEST_ROD)} m", "dead_volume_B": f"{s.dead_volume_B} m^3"}
+        table |= {"rod_diameter": f"{max(s.rod_diameter, THINNEST_ROD)} m"}
+        table |= {"dead_volume_B": _beside_hoses(s, "B", s.dead_volume_B)}
         table["leakage"] = f"{s.leakage} m^3/(s*Pa)"
     return table
 

@@ -4,7 +4,8 @@ r"""The bridge's model of the machine: a cylinder, the mass it moves, and a forc
    C_A \dot p_A = Q_A - A_A v - Q_l, \quad C_B \dot p_B = Q_B + A_B v + Q_l, \quad
    \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F - 2\sqrt{k m}\,v, \quad \dot F = k v
 
-C is the capacitance of a chamber (volume divided by effective bulk modulus), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
+C is the capacitance of a chamber (volume divided by effective bulk modulus, and the walls of hoses, which stiffen with
+pressure as in :mod:`hilserver.components.hose`), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
 past the piston. F contains load, gravity and friction; k is the stiffness of what the piston presses against, with the
 damping at which it does not oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is the flow
 that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from the
@@ -46,6 +47,8 @@ from hilserver.tick.row import CylinderState
 
 MIN_PRESSURE = -1e5
 """Pa gauge; the estimate does not fall below a vacuum."""
+LEAST_PRESSURE = 1e5
+"""Pa gauge, below which the walls of hoses are as stiff as there."""
 NEGLIGIBLE = 1e-3
 """Fraction of a pressure error that decays in a step, below which it counts as constant."""
 
@@ -111,14 +114,21 @@ def share_of_rise(a: float) -> float:
 @compilable
 def chamber_A(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber A, m³/Pa."""
-    return capacitance(m.dead_A + m.area_A * clip(x, 0.0, m.stroke), p, m.B_o, m.alpha_0, m.kappa, m.p_0)
+    C_oil = capacitance(m.dead_A + m.area_A * clip(x, 0.0, m.stroke), p, m.B_o, m.alpha_0, m.kappa, m.p_0)
+    return C_oil + walls(m.hose_A, p)
 
 
 @compilable
 def chamber_B(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber B, m³/Pa."""
     V_B = m.dead_B + m.area_B * (m.stroke - clip(x, 0.0, m.stroke))
-    return capacitance(V_B, p, m.B_o, m.alpha_0, m.kappa, m.p_0)
+    return capacitance(V_B, p, m.B_o, m.alpha_0, m.kappa, m.p_0) + walls(m.hose_B, p)
+
+
+@compilable
+def walls(hose: float, p: float) -> float:
+    """Capacitance of the walls of hoses, m³/Pa."""
+    return hose / sqrt(max(p, LEAST_PRESSURE)) if hose > 0.0 else 0.0
 
 
 @compilable

@@ -259,6 +259,8 @@ class CylinderRecord(Struct):
     leakage: float = value("m^3/(s*Pa)", "leakage past the piston")
     line_A: float = value("m^3", "part of dead_A before the restriction")
     line_B: float = value("m^3", "part of dead_B before the restriction")
+    hose_A: float = value("m^3/Pa^0.5", "volume of hoses at port A divided by the modulus of their walls at 1 Pa")
+    hose_B: float = value("m^3/Pa^0.5", "the same at port B")
     drop_A: float = value("Pa*s^2/m^2", "pressure drop from port A to the piston by the square of its speed")
     drop_B: float = value("Pa*s^2/m^2", "the same from the piston to port B")
     B_o: float = value("Pa", "bulk modulus of the oil without air")

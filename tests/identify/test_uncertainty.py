@@ -19,6 +19,7 @@ from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.fluid import capacitance
+from hilserver.rig.cylinder_settings import BRAIDED
 from hilserver.tick.records import plain
 
 TICKS = 4000
@@ -115,10 +116,7 @@ def test_standard_deviations_include_the_accuracy_of_the_sensors(randomised: lis
 
 @pytest.mark.slow
 def test_the_oil_behind_a_restriction_is_told_from_that_in_a_hose(randomised: list[Identified]) -> None:
-    """Hose and line are before it. Capacitance behind it: less than half as far off as with all of the dead volume.
-
-    The softness of the hose at low pressure counts in part as air in all of the oil.
-    """
+    """Hose and line are before it. Capacitance behind it: a quarter as far off as with hose and line, or less."""
     recording, rig = randomised[0].experiment.recording, randomised[0].experiment.rig
     found = {f.key: f.value for f in machine_findings(randomised, recording)["cylinders.lift"]}
     machine, m = rig.sources["devices"]["rig"]["machine"], plain(rig.plan.cylinder[0])
@@ -131,7 +129,8 @@ def test_the_oil_behind_a_restriction_is_told_from_that_in_a_hose(randomised: li
         volume = found["dead_volume_A"] - found["line_volume_A"] + swept
         oil_found = found["bulk_modulus"], found["air_fraction"], m.kappa, m.p_0
         with_line, without = (capacitance(V, p, *oil_found) for V in (volume + found["line_volume_A"], volume))
-        assert abs(without - behind) < 0.5 * abs(with_line - behind)
+        wall = found["hose_volume_A"] / (BRAIDED * sqrt(p))
+        assert abs(without - behind) < 0.25 * abs(with_line + wall - behind)
 
 
 @pytest.mark.slow

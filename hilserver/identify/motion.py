@@ -1,0 +1,165 @@
+r"""The mass that a cylinder moves and the friction curve, from the recording that identifies its valves.
+
+What the pressures exert on the rod accelerates it, with friction R(v), weight and springs (linear in x) against it. If
+the rod moves the mass by a spring of stiffness k, such as a frame that yields, its acceleration is
+
+.. math:: a = \frac{F - R(|v|)\,\mathrm{sgn}\,v - F_0 - F_x\,x}{m} + c\,\dot F + \frac{\ddot F}{k}
+
+while friction is constant, hence away from reversals. c contains the damping of the spring, and what the sensors of the
+pressures are late. All terms are smoothed by the same Gaussian, and derivatives are those of the Gaussian: nothing is
+differentiated. The acceleration, which has the noise of the position, is what is explained; the force is known far
+better, so that its noise hardly biases 1/m. Standard deviations are by the jackknife over parts of the recording.
+Source: Preisig & Rippin, Computers chem. Engng 17 (1993) 1 (modulating functions); Efron, The Jackknife, 1982.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import hypot, inf, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilserver.identify.chamber import END_OF_STROKE, MIN_PRESSURE
+from hilserver.identify.recorded import Recording, widened
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.cylinder_settings import CylinderSettings
+
+WIDTHS = (0.005, 0.008, 0.012)
+"""s, standard deviations of the Gaussian. The values are those with the smallest uncertainty; that they depend on the
+width adds to it.
+"""
+REACH = 4.0
+"""Half the length of its window, in standard deviations."""
+SPEEDS = (5.0, 20.0, 50.0, 90.0)
+"""Percentiles of the speeds between which friction is interpolated."""
+SLOW, OF_NOISE = 0.05, 3.0
+"""Speeds below this fraction of the 95th percentile, or this many times their noise, count as reversals."""
+PARTS = 20
+"""Of the recording, for the jackknife."""
+MODEL_ERROR = 0.01
+"""Standard deviation of a mass by gains of the sensors and errors of the model, as a fraction."""
+USEFUL = 0.1
+"""Largest standard deviation of a mass that is still useful, as a fraction of it."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its standard deviation, SI."""
+
+    value: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The moved mass, kg; friction by speed (m/s), N; and by how much the rod yields against the mass, m/N."""
+
+    mass: Estimate
+    friction: Mapping[float, Estimate]
+    yielding: Estimate
+
+
+@dataclass(frozen=True)
+class Rod:
+    """What a recording shows of a rod: position, speed with the noise of it, force, and where they are of use."""
+
+    x: Floats
+    v: Floats
+    noise: float
+    force: Floats
+    used: NDArray[np.bool_]
+    dt: float
+
+
+def rod_of(cylinder: CylinderSettings, recording: Recording, pressures: Mapping[str, Floats]) -> Rod:
+    """From the pressures at the piston, by side (``"A"``, ``"B"``); none at an open side."""
+    name, dt, width = str(cylinder.position), recording.dt, WIDTHS[0]
+    x, sensor = recording.channels[name], recording.noise.get(name)
+    noise = sensor.value * sqrt(dt / (4.0 * sqrt(pi) * width**3)) if sensor is not None else 0.0
+    used = recording.known & (np.abs(x / cylinder.stroke - 0.5) < 0.5 - END_OF_STROKE)
+    area_A, area_B = cylinder.areas()
+    force = area_A * pressures["A"] - (area_B * pressures["B"] if "B" in pressures else 0.0)
+    for pressure in pressures.values():
+        used = used & (pressure > MIN_PRESSURE)
+    return Rod(x, _smoothed(x, width, dt, 1), noise, np.asarray(force), used, dt)
+
+
+def motion_of(rod: Rod) -> Motion | None:
+    """The motion of a rod; None where the recording does not show the mass."""
+    found = [motion for width in WIDTHS if (motion := _motion(rod, width)) is not None]
+    if not found:
+        return None
+    best = min(found, key=lambda motion: motion.mass.deviation / motion.mass.value)
+    spread = float(np.std([motion.mass.value for motion in found]))
+    deviation = hypot(best.mass.deviation, spread, MODEL_ERROR * best.mass.value)
+    if deviation > USEFUL * best.mass.value:
+        return None
+    return replace(best, mass=replace(best.mass, deviation=deviation))
+
+
+def _motion(rod: Rod, width: float) -> Motion | None:
+    """With a Gaussian of this width, s."""
+    dt, ticks = rod.dt, _evaluated(rod, width)
+    if len(ticks) < PARTS:
+        return None
+    x, acceleration = (_smoothed(rod.x, width, dt, order)[ticks] for order in (0, 2))
+    speeds = np.percentile(np.abs(rod.v[ticks]), SPEEDS)
+    resisting = np.sign(rod.v)[:, None] * _between(np.abs(rod.v), speeds)
+    columns = np.column_stack(
+        [
+            *(_smoothed(rod.force, width, dt, order)[ticks] for order in (0, 2, 1)),
+            *(-_smoothed(share, width, dt, 0)[ticks] for share in resisting.T),
+            np.ones(len(ticks)),
+            x - x.mean(),
+        ]
+    )
+    scale = np.linalg.norm(columns, axis=0)
+    if not np.all(scale > 0.0):
+        return None
+
+    def solved(kept: NDArray[np.bool_]) -> Floats:
+        """Mass, 1/k, friction at the speeds; inf where the force does not accelerate."""
+        shares = np.linalg.lstsq(columns[kept] / scale, acceleration[kept], rcond=None)[0] / scale
+        mass = 1.0 / shares[0] if shares[0] > 0.0 else inf
+        return np.array([mass, shares[1], *(shares[3 : 3 + len(speeds)] * mass)])
+
+    part = np.arange(len(ticks)) * PARTS // len(ticks)
+    values = solved(np.ones(len(ticks), dtype=bool))
+    without = np.array([solved(part != number) for number in range(PARTS)])
+    if not (np.all(np.isfinite(without)) and np.all(np.isfinite(values))):
+        return None
+    deviations = sqrt(PARTS - 1.0) * np.std(without, axis=0)
+    mass, yielding, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
+    return Motion(mass, dict(zip(speeds.tolist(), friction, strict=True)), yielding)
+
+
+def _evaluated(rod: Rod, width: float) -> NDArray[np.int64]:
+    """The ticks that are evaluated: away from reversals, from the ends of the stroke and from gaps."""
+    reach = round(REACH * width / rod.dt)
+    usual = float(np.percentile(np.abs(rod.v[rod.used]), 95.0)) if rod.used.any() else 0.0
+    slow = np.abs(rod.v) <= max(SLOW * usual, OF_NOISE * rod.noise)
+    left_out = widened(~rod.used | slow, reach, reach)
+    left_out[:reach] = left_out[len(left_out) - reach :] = True
+    return np.flatnonzero(~left_out)[:: max(round(0.5 * width / rod.dt), 1)]
+
+
+def _between(values: Floats, nodes: Floats) -> Floats:
+    """Weights of linear interpolation between nodes, float64[values, nodes]; beyond them, those of the last one."""
+    return np.column_stack([np.interp(values, nodes, unit) for unit in np.eye(len(nodes))])
+
+
+def _smoothed(signal: Floats, width: float, dt: float, order: int) -> Floats:
+    """A signal, or its first or second derivative, smoothed by a Gaussian."""
+    reach = round(REACH * width / dt)
+    t = np.arange(-reach, reach + 1) * dt
+    g = np.exp(-0.5 * (t / width) ** 2)
+    g /= g.sum()
+    if order == 1:
+        g = -t * g
+        g /= -(t @ g)
+    elif order == 2:
+        g = g * (t**2 - g @ t**2)
+        g *= 2.0 / (t**2 @ g)
+    return np.convolve(np.pad(signal, reach, mode="edge"), g, "valid")
