@@ -24,6 +24,7 @@ from hilserver.identify.influences import (
     DEAD_VOLUME,
     ELASTICITY,
     HOSE,
+    LINE,
     PISTON_LEAKAGE,
     RESTRICTION,
     ROD_SPEED,
@@ -153,8 +154,9 @@ class Chamber:
         return (self.cylinder.hose_volume_B if self._at_B else self.cylinder.hose_volume_A) / self.dead
 
     def before(self, values: Values) -> float:
-        """The oil before the restriction, m³: in the stated line, and in hoses beside those that are stated."""
-        return self.line_volume + self.in_hoses(values) - self.stated_hose * self.dead
+        """The oil before the restriction, m³: in the stated line, and in hoses and pipes that are not stated."""
+        more = values.get(f"line {self.port}", 0.0) - self.stated_hose
+        return self.line_volume + self.in_hoses(values) + more * self.dead
 
     def behind(self, x: Floats, p: Floats, values: Values) -> Floats:
         """The compliance behind the restriction at positions and pressures, m³/Pa."""
@@ -196,6 +198,7 @@ class Chamber:
             f"dead volume {self.port}": influence(DEAD_VOLUME),
             f"hose {self.port}": replace(influence(HOSE), start=self.stated_hose),
             f"air {self.port}": influence(AIR),
+            f"line {self.port}": influence(LINE),
             **{f"restriction {port}": influence(RESTRICTION) for port in ports},
         }
 

@@ -40,8 +40,10 @@ ROD_SPEED = 0.2
 """m/s."""
 ELASTICITY, DEAD_VOLUME = 0.3, 0.25
 """Tolerance of the compliance of the oil, and of the dead volume, as fractions of the stated ones."""
-HOSE, AIR = 1.0, 0.02
-"""Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure."""
+HOSE, AIR, LINE = 1.0, 0.02, 0.3
+"""Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure; share of the
+dead volume in pipes before the restriction, beside the stated one.
+"""
 SPOOL = 0.3
 """Tolerance of the stated frequency and damping of a spool, as a fraction: amplitude, pressure, temperature."""
 PISTON_LEAKAGE = 0.02 * L_MIN / BAR
