@@ -12,13 +12,13 @@ products of a compliance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilserver.identify.fit import Parameter, Values
+from hilserver.identify.fit import SPECTRUM, Parameter, Values
 from hilserver.identify.influences import (
     AIR,
     DEAD_VOLUME,
@@ -30,11 +30,12 @@ from hilserver.identify.influences import (
     ROD_SPEED,
     SMOOTH_PRESSURE,
     influence,
+    response,
     smoothed,
     uniform,
 )
 from hilserver.identify.model import orifice_law
-from hilserver.identify.recorded import Noise, widened
+from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
@@ -51,6 +52,8 @@ TO_TICKS = np.array([-1.0, 7.0, 7.0, -1.0]) / 12.0
 """Weights of the means over four successive ticks, for the value between the second and the third (cubic)."""
 END_OF_STROKE = 0.005
 """Fraction of the stroke at either end that is left out: end stops and cushions."""
+NOISE_AT = 100
+"""Number of ticks over which the noise of the volume is averaged."""
 AROUND_ENDS = 0.02
 """s that are left out before and after the piston is there, or the pressure that low."""
 
@@ -76,12 +79,7 @@ class ChamberSignals:
 
 
 class Chamber:
-    """A port of a valve at the chamber of a cylinder. ``turn`` is -1 at the valve's other edges.
-
-    ``smoothed_again``: how often what the smoothed pressure lacks is added to it.
-    """
-
-    smoothed_again = 0
+    """A port of a valve at the chamber of a cylinder. ``turn`` is -1 at the valve's other edges."""
 
     def __init__(self, rig: Rig, valve: ValveSettings, port: str, turn: float, number: int, dt: float) -> None:
         self.port, self.turn, self.dt = port, turn, dt
@@ -99,7 +97,7 @@ class Chamber:
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
-        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt), self.smoothed_again)
+        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt))
         law_port, law_tank = laws(self._valve, self.pressure, channels)
         return ChamberSignals(
             law_port=law_port,
@@ -174,12 +172,32 @@ class Chamber:
         middle = zip(_middle(x).tolist(), _middle(p).tolist(), strict=True)
         return np.array([of(x_now, p_now, self.line) for x_now, p_now in middle])
 
-    def noisier(self, noise: Mapping[str, Noise], capacitance: Floats) -> float:
-        """The noise of the volume by the position, divided by that of the volume that the pressure compresses."""
-        x, p = noise.get(str(self.cylinder.position)), noise.get(self.pressure)
-        area = self.cylinder.areas()[1 if self._at_B else 0]
-        compressed = float(np.median(capacitance)) * p.value if p is not None else 0.0
-        return area * x.value / compressed if x is not None and compressed > 0.0 else 0.0
+    def noise(self, recording: Recording, capacitance: Floats) -> Callable[[Values], Floats] | None:
+        """The power spectral density of the noise in the volume by position and pressure; None where it has none.
+
+        The smoothed pressure compresses the values' compliance, the rest of it the stated one. An error of the gain
+        acts on the smoothed pressure.
+        """
+        name = str(self.cylinder.position)
+        of_x, of_p = recording.noise.get(name), recording.noise.get(self.pressure)
+        if of_p is None:
+            return None
+        change = 4.0 * np.sin(np.pi * SPECTRUM) ** 2
+        smooth = response(round(SMOOTH_PRESSURE / self.dt), SPECTRUM)
+        area, strength = self.cylinder.areas()[1 if self._at_B else 0], of_p.value
+        by_position = change * (area * of_x.value) ** 2 if of_x is not None else 0.0 * change
+        ticks = np.flatnonzero(self.used(recording.channels, recording.known))[:: max(len(capacitance) // NOISE_AT, 1)]
+        x, p, stated = recording.channels[name][ticks], recording.channels[self.pressure][ticks], capacitance[ticks]
+
+        def density(values: Values) -> Floats:
+            zero, gain = (values.get(f"{word} {self.pressure}", 0.0) for word in ("zero", "gain"))
+            compliance = self.compliance(x, np.maximum((1.0 - gain) * p - zero, MIN_PRESSURE), values)
+            of_sensor = 1.0 - gain * smooth
+            of_both = np.outer(1.0 - smooth, stated) + np.outer(smooth, compliance)
+            by_pressure = change * (strength * of_sensor) ** 2 * np.mean(of_both**2, axis=1)
+            return np.asarray(by_position + by_pressure)
+
+        return density
 
     def used(self, channels: Mapping[str, Floats], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The ticks with the piston away from its ends, and without cavitation."""

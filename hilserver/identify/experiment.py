@@ -25,8 +25,6 @@ from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
     ACCURACY,
-    NOISIER,
-    SMOOTHED_AGAIN,
     CorrectedChannels,
     ahead,
     relative_delay,
@@ -98,10 +96,7 @@ class Experiment:
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
-        again = self._smoothed_again()
-        for chamber in self.chambers:
-            chamber.smoothed_again = again
-        self._channels = CorrectedChannels(recording, self.pressures(), again)
+        self._channels = CorrectedChannels(recording, self.pressures())
         self._chamber_signals = functools.lru_cache(maxsize=PARTS_KEPT)(self._chamber_signals_now)
         self._flow_laws = functools.lru_cache(maxsize=PARTS_KEPT)(self._flow_laws_now)
         self.signals = self._signals()
@@ -123,12 +118,6 @@ class Experiment:
                 return Chamber(self.rig, self.settings, port, turn, number, self.dt)
         return None
 
-    def _smoothed_again(self) -> int:
-        """How often what the smoothed pressures lack is added to them."""
-        pairs = zip(self.chambers, self._capacitance, strict=True)
-        noisier = [chamber.noisier(self.recording.noise, capacitance) for chamber, capacitance in pairs]
-        return SMOOTHED_AGAIN if noisier and min(noisier) > NOISIER else 0
-
     def _sensor(self, recording: Recording, channel: str | None) -> Sensor | None:
         if channel is None or self.rig.settings.channels[channel].device is None:
             return None
@@ -137,9 +126,16 @@ class Experiment:
 
     def _signals(self) -> list[Signal]:
         channels = self.recording.channels
-        chambers = zip(self.chambers, self.measured({}).chambers, strict=True)
+        chambers = zip(self.chambers, self.measured({}).chambers, self._capacitance, strict=True)
         signals = [
-            Signal(f"volume {c.port}", now.volume, c.used(channels, self._known), summed=True) for c, now in chambers
+            Signal(
+                f"volume {c.port}",
+                now.volume,
+                c.used(channels, self._known),
+                summed=True,
+                noise=c.noise(self.recording, capacitance),
+            )
+            for c, now, capacitance in chambers
         ]
         for name, sensor in (("flow", self.flow), ("spool", self.spool)):
             if sensor is not None:

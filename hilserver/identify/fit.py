@@ -12,14 +12,27 @@ white residuals add up, so that they include remaining correlation, noise of var
 as far as residuals show them. Prior knowledge of parameters enters as further residuals. Where these
 are larger on average than they should be, the model and the tolerances contradict each other: the part of the
 deviations that comes from the data is multiplied by this factor (Birge ratio), the part from prior knowledge is not.
-Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Birge, Phys. Rev. 40 (1932) 207.
+
+What a model makes of measured signals has their noise, the more of it, the larger the parameters are with which they
+are multiplied. Plain least squares would reduce those parameters to get rid of it. Where the spectrum
+:math:`\Phi(\theta)` of this noise is known (`Signal.noise`), the residuals are divided by
+
+.. math:: s^2 = 1 + \int \frac{\Phi(\theta) - \Phi(\theta_0)}{P}\,df
+
+with P the spectrum of the residuals at the values from which the fit starts: the sum of squares that noise alone would
+have. So it does not change with the parameters (total least squares, with noise of the model beside that of the
+signals). Far from the optimum the residuals are mostly errors of the model. There, this sum is subtracted, and the
+first filters are those of the known noise: filters of these errors would hardly count them (decision 0071).
+
+Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Birge, Phys. Rev. 40 (1932) 207; Söderström,
+Errors-in-variables methods in system identification, Automatica 43 (2007) 939.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import inf, isfinite, log
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +60,14 @@ MODEL_ERROR = 1e-3
 No model of a hydraulic valve is more accurate; with smaller values, its errors would be taken for errors of sensors and
 oil.
 """
+SPECTRUM: Floats = (np.arange(128, dtype=np.float64) + 0.5) / 256.0
+"""Frequencies in cycles per tick at which power spectral densities are compared."""
+LEAST_SHARE = 0.1
+"""Smallest s², with parameters by which nearly all noise would disappear."""
+MOST_NOISE = 20.0
+"""Noise, as a multiple of that of the residuals, up to which its sum of squares is subtracted."""
+SURE_NOISE = 0.95
+"""Part of a known noise that is subtracted: with more than there is, the sum would have no minimum."""
 FINEST = STEP
 """Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
 MAX_EVALUATIONS = 40
@@ -83,7 +104,8 @@ class Parameter:
 class Signal:
     """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of a noisy quantity.
 
-    ``weight``: 1, or less where its deviations are to count less than their noise says.
+    ``weight``: 1, or less where its deviations are to count less than their noise says. ``noise``: the power spectral
+    density of the known noise in ``measured`` less the prediction, by the values, at SPECTRUM.
     """
 
     name: str
@@ -91,6 +113,7 @@ class Signal:
     used: NDArray[np.bool_]
     summed: bool
     weight: float = 1.0
+    noise: Callable[[Values], Floats] | None = None
 
 
 Flags = NDArray[np.bool_]
@@ -119,6 +142,11 @@ class Whitener:
             filtered = lfilter([1.0], [1.0, -self.pole], filtered)
         return np.where(used, filtered, 0.0)
 
+    def spectrum(self) -> Floats:
+        """Power spectral density of the residuals that it makes white, at SPECTRUM."""
+        later = np.exp(-2j * np.pi * np.outer(SPECTRUM, np.arange(len(self.model))))
+        return np.asarray(np.abs((1.0 - self.pole * later[:, 1]) * self.deviation / (later @ self.model)) ** 2)
+
     def for_model(self, signal: Signal) -> Whitener:
         """With residuals that are at least the error of any model of this signal, and count by its weight."""
         filtered = self(signal.measured, signal.used) * self.deviation
@@ -130,6 +158,15 @@ class Whitener:
         """The filter for these residuals: the one with the smallest output."""
         tried = [cls._with_pole(residual, used, pole) for pole in (POLES if summed else (0.0,))]
         return min(tried, key=lambda whitener: whitener.deviation)
+
+    @classmethod
+    def of_spectrum(cls, density: Floats) -> Whitener:
+        """The filter for noise with this power spectral density at SPECTRUM, that of the change of another noise."""
+        pole = POLES[-1]
+        rough = density / np.abs(1.0 - pole * np.exp(-2j * np.pi * SPECTRUM)) ** 2
+        covariance = np.cos(2.0 * np.pi * np.outer(np.arange(ORDER + 1), SPECTRUM)) @ rough / len(SPECTRUM)
+        model = np.concatenate([[1.0], -solve_toeplitz(covariance[:-1], covariance[1:])])
+        return cls(pole, model, float(np.sqrt(model @ covariance)))
 
     @classmethod
     def _with_pole(cls, residual: Floats, used: NDArray[np.bool_], pole: float) -> Whitener:
@@ -223,32 +260,61 @@ def fit(
     for _ in range(rounds):
         pairs = zip(signals, predict(values), strict=True)
         whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
-        problem = _Problem(parameters, signals, predict, whiteners)
+        noise = {s.name: s.noise(values) for s in signals if s.noise is not None}
+        if gained == inf and rounds > 1:  # the residuals are errors of the model, and say nothing of the noise
+            by_name = {s.name: s for s in signals}
+            whiteners |= {n: Whitener.of_spectrum(density).for_model(by_name[n]) for n, density in noise.items()}
+        problem = _Problem(parameters, signals, predict, whiteners, noise, gained < NEAR_OPTIMUM)
         if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
         values, gained = problem.solved(values, FINAL_TOLERANCE if gained < NEAR_OPTIMUM else PRELIMINARY_TOLERANCE)
-        if gained < DONE and others is None:
+        if gained < DONE and others is None and problem.near:
             break
     return problem.fit(values)
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """Least squares on filtered residuals, of parameters divided by their size."""
+    """Least squares on filtered residuals, of parameters divided by their size.
+
+    ``noise``: the known one, at the start. ``near`` an optimum, the residuals are mostly noise, and are divided by s;
+    before, when they are mostly errors of the model, the sum of squares that noise adds is subtracted instead: dividing
+    would make these errors smaller, too.
+    """
 
     parameters: Mapping[str, Parameter]
     signals: Sequence[Signal]
     predict: Predict
     whiteners: Mapping[str, Whitener]
+    noise: Mapping[str, Floats] = field(default_factory=dict)
+    near: bool = True
 
-    def filtered(self, signals: Sequence[Floats]) -> Floats:
-        pairs = zip(self.signals, signals, strict=True)
-        return np.concatenate([self.whiteners[s.name](y, s.used) for s, y in pairs])
+    def residuals(self, values: Values, predicted: Sequence[Floats]) -> list[Floats]:
+        """The filtered residuals, by signal."""
+        pairs = zip(self.signals, predicted, strict=True)
+        return [self.whiteners[s.name](s.measured - y, s.used) * self._share(s, values) for s, y in pairs]
 
     def residual(self, values: Values) -> Floats:
-        pairs = zip(self.signals, self.predict(values), strict=True)
-        return self.filtered([s.measured - y for s, y in pairs])
+        return np.concatenate(self.residuals(values, self.predict(values)))
+
+    def _share(self, signal: Signal, values: Values) -> float:
+        """1/s: the residuals with the noise at the start, as a share of those with the noise by these values."""
+        return 1.0 / sqrt(max(1.0 + self._more_noise(signal, values), LEAST_SHARE)) if self.near else 1.0
+
+    def _more_noise(self, signal: Signal, values: Values) -> float:
+        """The mean square that known noise adds to a filtered residual, less that at the start."""
+        if signal.noise is None or signal.name not in self.noise:
+            return 0.0
+        change = signal.noise(values) - self.noise[signal.name]
+        return float(np.mean(change / self.whiteners[signal.name].spectrum()))
+
+    def _less_noise(self, values: Values) -> Floats:
+        """By signal, a residual whose square, but for a constant, is minus the sum of squares that noise adds."""
+        if self.near:
+            return np.empty(0)
+        rest = [(s.used.sum(), MOST_NOISE - SURE_NOISE * self._more_noise(s, values)) for s in self.signals]
+        return np.array([sqrt(number * max(share, 0.0)) for number, share in rest])
 
     def cost(self, values: Values) -> float:
         """Sum of squares, prior knowledge included."""
@@ -263,7 +329,7 @@ class _Problem:
     def penalised(self, values: Values) -> Floats:
         """The residuals, then the distances from prior knowledge in standard deviations."""
         prior = [(p.start - p.value_in(values, name)) / p.prior for name, p in self.known_before.items()]
-        return np.concatenate([self.residual(values), prior])
+        return np.concatenate([self.residual(values), prior, self._less_noise(values)])
 
     def conflict(self, values: Values) -> float:
         """Birge ratio of the prior knowledge, at least 1."""
@@ -278,24 +344,37 @@ class _Problem:
         rows = np.zeros((len(self.known_before), len(names)))
         for row, (name, p) in zip(rows, self.known_before.items(), strict=True):
             row[names.index(name)] = -p.size / p.prior
-        return np.vstack([self.jacobian(values), rows])
+        noise = np.zeros((len(before := self._less_noise(values)), len(names)))
+        for column, (name, p) in zip(noise.T, self.parameters.items(), strict=True):
+            column[:] = (self._less_noise(self._moved(values, name, p, h := self._step(values, name, p))) - before) / h
+        return np.vstack([self.jacobian(values), rows, noise])
+
+    @staticmethod
+    def _step(values: Values, name: str, p: Parameter) -> float:
+        """Of the scaled parameter, within its bounds."""
+        return STEP if p.value_in(values, name) + STEP * p.size <= p.upper else -STEP
+
+    @staticmethod
+    def _moved(values: Values, name: str, p: Parameter, step: float) -> Values:
+        moving = p.slope or name
+        return {**values, moving: values.get(moving, 0.0) + step * p.size}
 
     def jacobian(self, values: Values) -> Floats:
         """float64[samples, parameters]"""
         base, columns = self.predict(values), []
+        white = self.residuals(values, base)
+        before = [self._share(s, values) for s in self.signals]
         for name, p in self.parameters.items():
-            h = STEP if p.value_in(values, name) + STEP * p.size <= p.upper else -STEP
-            moving = p.slope or name
-            moved = self.predict({**values, moving: values.get(moving, 0.0) + h * p.size})
-            signals = zip(self.signals, moved, base, strict=True)
-            columns.append(np.concatenate([self._slope(signal, a, b, h) for signal, a, b in signals]))
+            h, parts = self._step(values, name, p), []
+            there = self._moved(values, name, p, h)
+            for s, now, then, r, share in zip(self.signals, base, self.predict(there), white, before, strict=True):
+                if then is now:  # the model predicts the same signal as before
+                    parts.append(np.zeros(len(now)))
+                    continue
+                slope = self.whiteners[s.name]((now - then) / h, s.used) * share
+                parts.append(slope + r * ((self._share(s, there) / share - 1.0) / h))
+            columns.append(np.concatenate(parts))
         return np.array(columns).T
-
-    def _slope(self, signal: Signal, moved: Floats, base: Floats, h: float) -> Floats:
-        """The derivative of the filtered residual; 0 where the model predicts the same signal as before."""
-        if moved is base:
-            return np.zeros(len(base))
-        return self.whiteners[signal.name]((base - moved) / h, signal.used)
 
     def solved(self, values: Values, tolerance: float) -> tuple[dict[str, float], float]:
         """The parameters with the least sum of squares, within their bounds, and the reduction of this sum.

@@ -54,12 +54,8 @@ SMOOTH_PRESSURE = 0.003
 As short as noise allows: at 1 kHz it passes 94 % of 80 Hz (8 ms: 65 %). What it lacks of the flow into a hose appears
 as a slower valve.
 """
-SMOOTHED_AGAIN, NOISIER = 2, 5.0
-"""How often what it lacks is added (99.9 % of 100 Hz and 96 % of 200 Hz then pass) where the volume by the position is
-this many times noisier than the volume that the pressure compresses.
-
-Otherwise a fit would be best with oil that is not compressed, by which it gets rid of the noise of the pressure.
-"""
+SMOOTHED_AGAIN = 2
+"""How often what it lacks is added: 99.9 % of 100 Hz and 96 % of 200 Hz then pass."""
 TAPS, KAISER = 16, 6.0
 """Half the length, in ticks, and the shape of the window of the filter that shifts a signal by a part of a tick."""
 
@@ -118,9 +114,9 @@ class CorrectedChannels:
     smoothed one, to first order.
     """
 
-    def __init__(self, recording: Recording, pressures: Iterable[str], again: int) -> None:
+    def __init__(self, recording: Recording, pressures: Iterable[str]) -> None:
         self._recording, ticks = recording, round(SMOOTH_PRESSURE / recording.dt)
-        self._smooth = {name: smoothed(recording.channels[name], ticks, again) for name in pressures}
+        self._smooth = {name: smoothed(recording.channels[name], ticks) for name in pressures}
         self._shifted = functools.lru_cache(maxsize=2 * len(self._smooth))(self._shifted_now)
 
     def less(self, errors: Values) -> Mapping[str, Floats]:
@@ -156,15 +152,32 @@ def ahead(signal: Floats, ticks: float) -> Floats:
     return np.convolve(padded[: len(signal) + 2 * TAPS], taps / taps.sum(), "valid")
 
 
-def smoothed(signal: Floats, ticks: int, again: int = 0) -> Floats:
+def smoothed(signal: Floats, ticks: int) -> Floats:
     """The mean of a signal, weighted by a Hann window of this number of ticks.
 
-    What it lacks is smoothed, too, and added, ``again`` times: the window alone has a response of H, then it is
-    1 - (1 - H)^(1 + again) (twicing: Tukey, Exploratory Data Analysis, 1977, ch. 16).
+    What it lacks is smoothed, too, and added, SMOOTHED_AGAIN times (twicing: Tukey, Exploratory Data Analysis, 1977,
+    ch. 16).
     """
-    window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
+    window = _hann(ticks)
     total, lacking = np.zeros(len(signal)), signal
-    for _ in range(1 + again):
-        mean = np.convolve(np.pad(lacking, len(window) // 2, mode="edge"), window / window.sum(), "valid")
+    for _ in range(1 + SMOOTHED_AGAIN):
+        mean = np.convolve(np.pad(lacking, len(window) // 2, mode="edge"), window, "valid")
         total, lacking = total + mean, lacking - mean
     return total
+
+
+def response(ticks: int, frequency: Floats) -> Floats:
+    """The part of a signal that `smoothed` passes, by the frequency in cycles per tick.
+
+    >>> response(3, np.array([0.0, 0.5])).round(3)
+    array([1., 0.])
+    """
+    window = _hann(ticks)
+    place = np.arange(len(window)) - len(window) // 2
+    lacks = 1.0 - np.cos(2.0 * np.pi * np.outer(frequency, place)) @ window
+    return np.asarray(1.0 - lacks ** (1 + SMOOTHED_AGAIN))
+
+
+def _hann(ticks: int) -> Floats:
+    window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
+    return np.asarray(window / window.sum())

@@ -42,7 +42,10 @@ def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording])
     values |= {"delay p_A": 0.7e-3, "more delay p_A": 0.2e-3, "gain p_A": 1e-3}
     modelled = zip(experiment.signals, experiment.predict(values), strict=True)
     whiteners = {s.name: Whitener.of(s.measured - y, s.used, s.summed) for s, y in modelled}
-    problem = _Problem(parameters, experiment.signals, experiment.predict, whiteners)
+    softer = {**values, "elasticity A": 0.9}
+    noise = {s.name: s.noise(softer) for s in experiment.signals if s.noise is not None}
+    problem = _Problem(parameters, experiment.signals, experiment.predict, whiteners, noise)
+    assert noise
     J = problem.penalised_jacobian(values)
     for column, (name, p) in zip(J.T, parameters.items(), strict=True):
         moving, h = p.slope or name, STEP * p.size

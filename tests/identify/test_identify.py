@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from identification_coverage import changed_rig, compared
 from lift_bench import LEAKAGE, both, delays, hard, lift, of_valves
 from rig_bench import bench_rig
 
@@ -20,6 +21,7 @@ from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.toml import copied
 
 pytestmark = pytest.mark.slow
 
@@ -136,3 +138,23 @@ def test_a_log_of_normal_operation_identifies_the_valve(tmp_path: Path) -> None:
 def test_identify_refuses_to_move_a_rig_with_hardware() -> None:
     with pytest.raises(HilserverError, match="is not simulated"):
         recorded_sequence(bench_rig(), ["main"], 10.0, 0.5)
+
+
+def test_an_accurate_position_beside_noisy_pressures_does_not_make_the_oil_stiffer() -> None:
+    """A position sensor of 15 µm, and all unknown properties: what is identified is as true as it is stated to be.
+
+    Plain least squares found oil with a quarter of its compliance, by which the noise of the pressures disappeared, and
+    then neither flow coefficients nor spool.
+    """
+    rig = changed_rig("lift", 2)
+    sources = copied(rig.sources)
+    sources["rig"]["devices"]["rig"]["sensors"]["x"]["noise"] = 1.5e-5
+    rig = assemble(sources, rig.file, rig.library)
+    recording = recorded_sequence(rig, ["B"], 30.0, 0.6, end_stops=False)
+    found = identify_valve(rig, recording, "B")
+    assert not found.left_out
+    assert 0.6 < found.values["elasticity B"] < 1.4
+    results = {each.name: each for each in compared(rig, found)}
+    for name in ("-90° frequency", "damping", "flow P to port, full command", "flow port to T, full command"):
+        assert abs(results[name].error) < 0.06 * results[name].true, name
+        assert abs(results[name].error) < 3.5 * results[name].deviation, name
