@@ -64,6 +64,8 @@ SPECTRUM: Floats = (np.arange(128, dtype=np.float64) + 0.5) / 256.0
 """Frequencies in cycles per tick at which power spectral densities are compared."""
 LEAST_SHARE = 0.1
 """Smallest s², with parameters by which nearly all noise would disappear."""
+LARGEST_SHARE = 1.2
+"""Largest share of the residuals, at a frequency, that known noise may be: their spectrum is an estimate."""
 MOST_NOISE = 20.0
 """Noise, as a multiple of that of the residuals, up to which its sum of squares is subtracted."""
 SURE_NOISE = 0.95
@@ -303,11 +305,15 @@ class _Problem:
         return 1.0 / sqrt(max(1.0 + self._more_noise(signal, values), LEAST_SHARE)) if self.near else 1.0
 
     def _more_noise(self, signal: Signal, values: Values) -> float:
-        """The mean square that known noise adds to a filtered residual, less that at the start."""
+        """The mean square that known noise adds to a filtered residual, less that at the start.
+
+        Noise that the residuals do not show is none: pulsation that the model explains looks like it.
+        """
         if signal.noise is None or signal.name not in self.noise:
             return 0.0
-        change = signal.noise(values) - self.noise[signal.name]
-        return float(np.mean(change / self.whiteners[signal.name].spectrum()))
+        before, residual = self.noise[signal.name], self.whiteners[signal.name].spectrum()
+        share = np.minimum(before / residual, LARGEST_SHARE)
+        return float(np.mean((signal.noise(values) / before - 1.0) * share))
 
     def _less_noise(self, values: Values) -> Floats:
         """By signal, a residual whose square, but for a constant, is minus the sum of squares that noise adds."""

@@ -53,7 +53,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Motion:
+class RodMotion:
     """The moved mass, kg; friction by speed (m/s), N; and by how much the rod yields against the mass, m/N."""
 
     mass: Estimate
@@ -86,7 +86,7 @@ def rod_of(cylinder: CylinderSettings, recording: Recording, pressures: Mapping[
     return Rod(x, _smoothed(x, width, dt, 1), noise, np.asarray(force), used, dt)
 
 
-def motion_of(rod: Rod) -> Motion | None:
+def motion_of(rod: Rod) -> RodMotion | None:
     """The motion of a rod; None where the recording does not show the mass."""
     found = [motion for width in WIDTHS if (motion := _motion(rod, width)) is not None]
     if not found:
@@ -99,7 +99,7 @@ def motion_of(rod: Rod) -> Motion | None:
     return replace(best, mass=replace(best.mass, deviation=deviation))
 
 
-def _motion(rod: Rod, width: float) -> Motion | None:
+def _motion(rod: Rod, width: float) -> RodMotion | None:
     """With a Gaussian of this width, s."""
     dt, ticks = rod.dt, _evaluated(rod, width)
     if len(ticks) < PARTS:
@@ -132,7 +132,7 @@ def _motion(rod: Rod, width: float) -> Motion | None:
         return None
     deviations = sqrt(PARTS - 1.0) * np.std(without, axis=0)
     mass, yielding, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
-    return Motion(mass, dict(zip(speeds.tolist(), friction, strict=True)), yielding)
+    return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), yielding)
 
 
 def _evaluated(rod: Rod, width: float) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hilserver.identify.motion import Motion, motion_of, rod_of
+from hilserver.identify.motion import RodMotion, motion_of, rod_of
 from hilserver.identify.recorded import Noise, Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings
@@ -69,7 +69,7 @@ def recording_of(x: Floats, pressure: Floats) -> Recording:
     return Recording("test", DT, {}, {"x": x, "p": pressure}, known, {"x": Noise(NOISE, 0.01 * NOISE)})
 
 
-def found_in(recording: Recording) -> Motion | None:
+def found_in(recording: Recording) -> RodMotion | None:
     return motion_of(rod_of(CYLINDER, recording, {"A": recording.channels["p"]}))
 
 

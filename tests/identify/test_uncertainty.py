@@ -9,7 +9,7 @@ import pytest
 from identification_coverage import Finding, changed_rig, compared
 
 from hilserver.fidelity.changes import si
-from hilserver.identify.fit import FINEST, SPECTRUM, Parameter, Signal, Values, fit
+from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Parameter, Signal, Values, fit
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import ACCURACY, uniform, unseen_delay
 from hilserver.identify.machine import machine_findings
@@ -69,23 +69,35 @@ def test_noise_of_what_a_parameter_multiplies_does_not_make_it_smaller(known: bo
     By total least squares (Golub & Van Loan, SIAM J. Numer. Anal. 17 (1980) 883) the gain is 2, within 4 deviations,
     which are less than 5 %.
     """
-    random, noise, rough = np.random.default_rng(4), 1.0, 0.2
+    found = of_change(1.0, 1.0 if known else 0.0)
+    if known:
+        assert found.deviations["gain"] < 0.05 * 2.0
+        assert found.values["gain"] == pytest.approx(2.0, abs=4.0 * found.deviations["gain"])
+    else:
+        assert found.values["gain"] < 0.2 * 2.0 + 0.1
+
+
+def test_noise_that_the_residuals_do_not_show_is_none() -> None:
+    """Twice the true noise is stated (as pulsation that the model explains would): the gain is within 20 %."""
+    found = of_change(0.4, 2.0)
+    assert found.values["gain"] == pytest.approx(2.0, rel=0.2)
+
+
+def of_change(noise: float, stated: float) -> FitResult:
+    """y = 2·x as changes per tick; x is seen with noise, of which ``stated`` times as much is known."""
+    random, rough = np.random.default_rng(4), 0.2
     x = np.cumsum(random.normal(size=5 * TICKS)) * 0.7
     seen = x + noise * random.normal(size=len(x))
     y = 2.0 * np.diff(x) + np.diff(rough * random.normal(size=len(x)))
 
     def spectrum(values: Values) -> Floats:
-        return np.asarray(4.0 * np.sin(np.pi * SPECTRUM) ** 2 * ((values["gain"] * noise) ** 2 + rough**2))
+        strength = (values["gain"] * noise * stated) ** 2 + rough**2
+        return np.asarray(4.0 * np.sin(np.pi * SPECTRUM) ** 2 * strength)
 
     used = np.ones(len(y), dtype=np.bool_)
-    signal = Signal("y", y, used, summed=True, noise=spectrum if known else None)
+    signal = Signal("y", y, used, summed=True, noise=spectrum if stated > 0.0 else None)
     gain = Parameter(1.5, -9.0, 9.0, 1.0, inf)
-    found = fit({"gain": gain}, [signal], lambda v: [v["gain"] * np.diff(seen)], {"gain": gain.start})
-    if known:
-        assert found.deviations["gain"] < 0.05 * 2.0
-        assert found.values["gain"] == pytest.approx(2.0, abs=4.0 * found.deviations["gain"])
-    else:
-        assert found.values["gain"] < 1.6
+    return fit({"gain": gain}, [signal], lambda v: [v["gain"] * np.diff(seen)], {"gain": gain.start})
 
 
 def _slope(J: Floats, r: Floats) -> tuple[Floats, Floats]:
