@@ -125,7 +125,11 @@ class Chamber:
 
     def in_hoses(self, values: Values) -> float:
         """The oil in hoses, m³."""
-        return values.get(f"hose {self.port}", self.stated_hose) * self.dead
+        return self._hose(values) * self.dead
+
+    def _hose(self, values: Values) -> float:
+        """The same as a fraction of the stated dead volume."""
+        return values.get(f"hose {self.port}", self.stated_hose)
 
     def _oil(self, swept: Floats, values: Values) -> Floats:
         """The oil, m³."""
@@ -230,20 +234,25 @@ class Chamber:
         ``volume``: that of the valve by its model, on which the drop of the restriction depends.
         """
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
-        oil_before, at_port = self.before(values), self._compressed(now.p, values)
-        before = values.get(f"hose {self.port}", self.stated_hose) * now.hose + oil_before * at_port
-        share = (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        at_port = self._compressed(now.p, values)
+        before, share = self._through(volume, now, values, at_port)
         at_piston = self._compressed(_less_drop(now.p, own, share), values) if own != 0.0 else at_port
-        behind = (self._oil(now.swept, values) - oil_before) * at_piston
+        behind = (self._oil(now.swept, values) - self.before(values)) * at_piston
         past = now.past - self.dt * (own + other * self._other_share**2) * share * np.abs(share)
         return np.asarray(now.volume - now.stated + before + behind + values["piston_leakage"] * past)
 
     def at_piston(self, volume: Floats, now: ChamberSignals, values: Values) -> Floats:
         """The pressure at the piston, at the ticks."""
-        before = values.get(f"hose {self.port}", self.stated_hose) * now.hose
-        before = before + self.before(values) * self._compressed(now.p, values)
-        share = (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        _, share = self._through(volume, now, values, self._compressed(now.p, values))
         return _less_drop(now.p, values.get(f"restriction {self.port}", 0.0), share)
+
+    def _through(self, volume: Floats, now: ChamberSignals, values: Values, at_port: Floats) -> tuple[Floats, Floats]:
+        """The volume before the restriction, m³ per tick, and the flow through it as a share of that of ROD_SPEED.
+
+        ``at_port``: by how much 1 m³ of oil becomes smaller per tick at the pressure of the port.
+        """
+        before = self._hose(values) * now.hose + self.before(values) * at_port
+        return before, (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
 
 
 def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) -> tuple[Floats, Floats]:

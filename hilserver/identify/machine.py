@@ -243,14 +243,14 @@ def _motion(
     motion = motion_of(rod_of(settings, recording, pressures))
     if motion is None:
         return
-    mass, yielding = motion.mass, motion.yielding
+    mass, softness = motion.mass, motion.compliance
     yield IdentifiedValue("moved mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
     for speed, force in motion.friction.items():
         deviation = hypot(force.deviation, MODEL_ERROR * force.value, unknown_drop * speed**2)
         yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", force.value, deviation, None, "N")
-    if yielding.value > SIGNIFICANT * yielding.deviation:
-        k = 1.0 / yielding.value
-        deviation = hypot(yielding.deviation * k**2, MODEL_ERROR * k)
+    if softness.value > SIGNIFICANT * softness.deviation:
+        k = 1.0 / softness.value
+        deviation = hypot(softness.deviation * k**2, MODEL_ERROR * k)
         yield IdentifiedValue("spring between rod and mass", "", k, deviation, None, "N/m")
 
 

@@ -54,11 +54,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RodMotion:
-    """The moved mass, kg; friction by speed (m/s), N; and by how much the rod yields against the mass, m/N."""
+    """The moved mass, kg; friction by speed (m/s), N; and the compliance of the spring between rod and mass, m/N."""
 
     mass: Estimate
     friction: Mapping[float, Estimate]
-    yielding: Estimate
+    compliance: Estimate
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ def _motion(rod: Rod, width: float) -> RodMotion | None:
     if not (np.all(np.isfinite(without)) and np.all(np.isfinite(values))):
         return None
     deviations = sqrt(PARTS - 1.0) * np.std(without, axis=0)
-    mass, yielding, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
-    return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), yielding)
+    mass, compliance, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
+    return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), compliance)
 
 
 def _evaluated(rod: Rod, width: float) -> NDArray[np.int64]:

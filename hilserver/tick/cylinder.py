@@ -5,11 +5,11 @@ r"""The bridge's model of the machine: a cylinder, the mass it moves, and a forc
    \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F - 2\sqrt{k m}\,v, \quad \dot F = k v
 
 C is the capacitance of a chamber (volume divided by effective bulk modulus, and the walls of hoses, which stiffen with
-pressure as in :mod:`hilserver.components.hose`), :math:`Q_l = c_l\,(p_A - p_B)` what leaks
-past the piston. F contains load, gravity and friction; k is the stiffness of what the piston presses against, with the
-damping at which it does not oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is the flow
-that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from the
-measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
+pressure as in :mod:`hilserver.components.hose`), :math:`Q_l = c_l\,(p_A - p_B)` what leaks past the piston. F contains
+load, gravity and friction; k is the stiffness of what the piston presses against, with the damping at which it does not
+oscillate alone, and 0 if nothing holds it (:mod:`hilserver.tick.contact`). Q is the flow that the real valve should
+pass plus a bias. F and bias are random walks that a Kalman filter estimates from the measured pressures, position and
+flows. So a flow is estimated without a flow sensor, and the present pressures are
 known although their sensors have delays.
 
 Behind a restriction between a port, where the pressure is measured, and the piston, the pressure is

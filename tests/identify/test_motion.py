@@ -84,9 +84,9 @@ def test_mass_friction_and_spring_are_found(stiffness: float) -> None:
     for speed, force in found.friction.items():
         assert force.value == pytest.approx(COULOMB + VISCOUS * speed, rel=0.1), speed
     if stiffness < np.inf:
-        assert 1.0 / found.yielding.value == pytest.approx(stiffness, rel=0.15)
+        assert 1.0 / found.compliance.value == pytest.approx(stiffness, rel=0.15)
     else:
-        assert abs(found.yielding.value) < 0.1 / 5e6
+        assert abs(found.compliance.value) < 0.1 / 5e6
 
 
 def test_the_interval_of_the_mass_holds_the_truth() -> None:
