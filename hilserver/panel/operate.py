@@ -2,146 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from html import escape
-from typing import Any
 
-from nicegui import background_tasks, ui
+from nicegui import ui
 
-from hilserver.errors import HilserverError
 from hilserver.panel.automation import AutomationView
+from hilserver.panel.inputs import InputsView
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.schematic import SchematicView
-from hilserver.panel.view import Page
+from hilserver.panel.view import HOLD_OFF, Page
 from hilserver.protocol import commands, published
 from hilserver.web.display import in_practice, percent
 from hilserver.web.style import heading
-
-HOLD_OFF = 1.0
-"""Seconds during which an input that a user has just moved does not follow the server."""
-SEEN = 0.6
-"""Part of ``hold_to_run`` after which a browser that does not answer counts as lost; the rest is for the command."""
-
-
-class InputsView:
-    """Operator inputs as sliders, and the work cycle."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self._sliders: dict[str, tuple[ui.slider, ui.label]] = {}
-        self._moved: dict[str, float] = {}
-        self._sending: set[str] = set()
-        self._rest: dict[str, float] = {}
-        self._held: dict[str, asyncio.Task[None]] = {}
-        """Hold-to-run inputs whose slider is held, and what renews their values."""
-        with ui.column().classes("card w-full gap-2"):
-            heading("Operator inputs")
-            self._box = ui.column().classes("w-full gap-2")
-            with ui.row().classes("w-full gap-2"):
-                start = ui.button("Start work cycle", icon="autorenew", on_click=lambda: self._cycle("start"))
-                stop = ui.button("Stop work cycle", on_click=lambda: self._cycle("stop"))
-                self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
-        page.each_round(self._follow, "Operate")
-
-    async def _cycle(self, action: Any) -> None:
-        await self.page.command(commands.Cycle(action=action))
-
-    def _follow(self) -> None:
-        description, state = self.page.connection.description, self.page.connection.state
-        if description is not None and list(self._sliders) != list(description.inputs):
-            self._build(description.inputs)
-        running = state is not None and state.mode == "RUNNING" and self.page.may_command
-        for button in self._buttons:
-            button.set_enabled(running)
-        for name, (slider, shown) in self._sliders.items():
-            slider.set_enabled(running)
-            value = state.target.get(f"input.{name}") if state is not None else None
-            if value is not None and time.monotonic() - self._moved.get(name, 0.0) > HOLD_OFF:
-                if abs(float(slider.value or 0.0) - value) > 1e-3:
-                    slider.set_value(round(value, 4))
-                shown.set_text(f"{value:.3g}")
-
-    def _build(self, inputs: Mapping[str, published.InputDescription]) -> None:
-        self._box.clear()
-        self._sliders.clear()
-        with self._box:
-            for name, info in inputs.items():
-                with ui.row().classes("w-full items-baseline no-wrap"):
-                    ui.label(name).classes("font-semibold").tooltip(info.description or name)
-                    ui.label(f"{info.minimum:g} … {info.maximum:g} {info.unit}").classes("text-xs text-slate-500 grow")
-                    shown = ui.label("–").classes("font-semibold")
-                step = (info.maximum - info.minimum) / 200
-                with ui.row().classes("w-full items-center no-wrap gap-3"):
-                    slider = ui.slider(min=info.minimum, max=info.maximum, step=step, value=0.0)
-                    slider.props(f"aria-label='{escape(name)}'").classes("grow")
-                    slider.on("update:model-value", lambda e, name=name: self._move(name, e.args), throttle=0.1)
-                    if info.hold_to_run is not None:
-                        self._rest[name] = info.initial
-                        slider.on("pan", lambda e, name=name: self._hold(name, e.args == "start"))
-                        slider.tooltip(
-                            "Hold: the value is kept while you hold the slider. Release: it returns to rest."
-                        )
-                    centre = min(max(0.0, info.minimum), info.maximum)
-                    ui.button(
-                        icon="filter_center_focus", on_click=lambda name=name, v=centre: self._move(name, v)
-                    ).props(f"flat dense round size=sm aria-label='to {centre:g}'").tooltip(f"to {centre:g}")
-                self._sliders[name] = slider, shown
-
-    async def _hold(self, name: str, held: bool) -> None:
-        """A hold-to-run input's slider is held, or was released."""
-        if held:
-            self._held[name] = background_tasks.create(self._keep(name), name=f"hold {name}")
-        else:
-            self._held.pop(name, None)
-            await self._move(name, self._rest[name])
-
-    async def _keep(self, name: str) -> None:
-        """Renew the value of a held slider as long as the browser shows this page; then release it.
-
-        The server waits for ``hold_to_run`` after the last value. Hence this does not only stop when the browser is
-        lost: it sends the value at rest, so that the input is there within ``hold_to_run`` of the loss. It waits for
-        nothing that the browser does, and continues when the page is discarded.
-        """
-        page, slider = self.page, self._sliders[name][0]
-        while self._held.get(name) is asyncio.current_task():
-            description = page.connection.description
-            info = description.inputs.get(name) if description is not None else None
-            if info is None or info.hold_to_run is None:
-                break
-            seen = page.is_seen(SEEN * info.hold_to_run)
-            if name not in self._sending or not seen:
-                value = float(slider.value) if seen else self._rest[name]
-                with suppress(HilserverError):
-                    await page.connection.send(commands.SetInput(input=name, value=value))
-            if not seen:
-                break
-            await asyncio.sleep(info.hold_to_run / 8)
-        if self._held.get(name) is asyncio.current_task():
-            del self._held[name]
-
-    async def _move(self, name: str, value: Any) -> None:
-        """Send the slider's value; while an answer is pending, only the latest value is kept."""
-        slider, shown = self._sliders[name]
-        self._moved[name] = time.monotonic()
-        if slider.value != value:
-            slider.set_value(value)
-        shown.set_text(f"{value:.3g}")
-        if name in self._sending:
-            return
-        self._sending.add(name)
-        try:
-            sent = None
-            while sent != slider.value:
-                sent = slider.value
-                answer = await self.page.command(commands.SetInput(input=name, value=float(sent)))
-                if answer is None or not answer.ok:
-                    break
-        finally:
-            self._sending.discard(name)
 
 
 def learned_text(learned: Mapping[str, published.LearnedValue]) -> str:
@@ -245,10 +119,10 @@ class JogControl:
 
     def follow(self, manual: bool) -> None:
         """Visible if the valve is driven by hand, enabled while the rig is running."""
-        state = self.page.connection.state
         self._row.visible = manual and self._limit > 0.0
+        self._ended = self._ended and self.page.may_operate  # a disabled button reports no release
         for button in self._buttons:
-            button.set_enabled(self.page.may_command and state is not None and state.mode == "RUNNING")
+            button.set_enabled(self.page.may_operate)
 
     def _button(self, icon: str, sign: float) -> ui.button:
         button = ui.button(icon=icon).props(f"outline aria-label='jog {'+' if sign > 0 else '-'}'").classes("hold")

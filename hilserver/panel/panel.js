@@ -156,17 +156,36 @@ window.panel = (() => {
     drawn.setOptionOfPage({ legend: { show: false } });
   }
 
-  // Emits true repeatedly while a button is held, and false when it is released for whatever reason.
+  // Emits true repeatedly while a button is held, and false when it is released.
   function hold(event, emit) {
-    const button = event.currentTarget;
-    button.setPointerCapture(event.pointerId);
     emit(true);
     const again = setInterval(() => emit(true), 150);
-    const end = () => {
+    whenReleased(event, () => {
       clearInterval(again);
       emit(false);
-    };
-    button.addEventListener("lostpointercapture", end, { once: true });
+    });
+  }
+
+  // Emits true when a slider is taken, with the pointer or with a key that moves it, and false when it is released.
+  function grip(event, emit) {
+    const moves = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown"];
+    if (event.type === "keydown" && (event.repeat || !moves.includes(event.key))) return;
+    emit(true);
+    whenReleased(event, () => emit(false));
+  }
+
+  // Calls an action once when what has been pressed here is released, for whatever reason.
+  function whenReleased(event, action) {
+    const element = event.currentTarget;
+    const ends = event.type === "keydown" ? ["keyup", "focusout"] : ["lostpointercapture"];
+    const once = new AbortController();
+    if (event.type !== "keydown") element.setPointerCapture(event.pointerId);
+    for (const end of ends)
+      element.addEventListener(end, (released) => {
+        if (end === "lostpointercapture" && released.target !== element) return; // of a part that had it before
+        once.abort();
+        action();
+      }, { signal: once.signal });
   }
 
   // A click on a name above a chart hides its line, a second click shows it again.
@@ -195,5 +214,5 @@ window.panel = (() => {
     performance.clearMeasures();
   }, 10_000);
 
-  return { update, unzoom, save, hold, charts };
+  return { update, unzoom, save, hold, grip, charts };
 })();

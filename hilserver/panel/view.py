@@ -28,6 +28,9 @@ LONGEST_SILENCE = 0.1
 PATIENCE = 10.0
 """Seconds allowed for a browser to accept a message; until then it is sent no other one."""
 
+HOLD_OFF = 1.0
+"""Seconds during which what a user has just moved or chosen does not follow the server."""
+
 Action = Callable[[], None]
 
 
@@ -116,6 +119,12 @@ class Page:
     def may_command(self) -> bool:
         """Whether this user may send commands, and the server is online."""
         return self.connection.online and self.connection.role == "operator"
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether this user may move inputs and valves: the rig is running, too."""
+        state = self.connection.state
+        return self.may_command and state is not None and state.mode == "RUNNING"
 
     async def command(self, command: Command, *, quiet: bool = False) -> Answer | None:
         """Send a command; a refusal is shown with its reason. Returns None if no answer came."""

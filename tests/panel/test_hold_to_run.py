@@ -1,4 +1,4 @@
-"""A hold-to-run input returns to rest when the browser of the person who holds it is killed or closed."""
+"""A hold-to-run input keeps its value while its slider is held, and returns to rest when it is not held any more."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, chromium, served
-from playwright.sync_api import Browser, Page, expect
+from panel_bench import CHROMIUM, NEVER_STUCK, WITHIN, chromium, served
+from playwright.sync_api import Browser, Locator, Page, expect
 from service_harness import Server
 
 from hilserver.client import Client, connect
@@ -29,11 +29,6 @@ STATED = 12.0
 seconds: the panel gives a browser up after 0.6 of it.
 """
 
-SLOWLY = 0.06
-"""Where the joystick is held. The load does not reach its end stop: there it stands still while the virtual valve
-passes oil, and a computer that stalls may then let its sensor look stuck.
-"""
-
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -46,6 +41,7 @@ def browser() -> Iterator[Browser]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     changes = {
         "max_age": 'max_age = "60 s"',
+        **NEVER_STUCK,
         "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "60 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
         "[inputs.joystick]": f'[inputs.joystick]\nhold_to_run = "{STATED:g} s"',
@@ -77,22 +73,40 @@ def command_line(process: Path) -> str:
         return ""
 
 
+@pytest.fixture
+def rig(server: Server) -> Iterator[Client]:
+    with connect(server.name, f"127.0.0.1:{server.port}", within=60.0) as rig:
+        run(rig)
+        yield rig
+
+
+@pytest.fixture
+def page(tmp_path: Path, server: Server, rig: Client, browser: Browser) -> Iterator[Page]:
+    with served(tmp_path, server.port, server, "--open") as url:
+        context = browser.new_context(viewport={"width": 1400, "height": 1000}, has_touch=True)
+        context.set_default_timeout(WITHIN)
+        yield opened(context.new_page(), url)
+        context.close()
+
+
+def opened(page: Page, url: str) -> Page:
+    page.goto(url)
+    expect(page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"\d bar"), timeout=WITHIN)
+    expect(slider(page)).not_to_have_attribute("aria-disabled", "true")
+    return page
+
+
 @pytest.mark.parametrize("end", [closed, killed])
 def test_the_input_is_at_rest_within_the_stated_time(
-    tmp_path: Path, server: Server, browser: Browser, end: Callable[[Page, str], None]
+    tmp_path: Path, server: Server, rig: Client, browser: Browser, end: Callable[[Page, str], None]
 ) -> None:
     tag = f"--test-of-hold-to-run={uuid4().hex}"
     options = ["--no-sandbox", "--disable-gpu", tag]
-    with (
-        served(tmp_path, server.port, server, "--open") as url,
-        connect(server.name, f"127.0.0.1:{server.port}", within=60.0) as rig,
-    ):
+    with served(tmp_path, server.port, server, "--open") as url:
         mine = browser.browser_type.launch(executable_path=CHROMIUM, args=options)
         page = mine.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(WITHIN)
-        page.goto(url)
-        expect(page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"\d bar"), timeout=WITHIN)
-        run(rig)
+        opened(page, url)
         assert any(is_kept(page, rig) for _ in range(3)), "it is held"
         end(page, tag)
         ended = time.monotonic()
@@ -101,6 +115,68 @@ def test_the_input_is_at_rest_within_the_stated_time(
         assert time.monotonic() - ended < STATED
         assert (rig.state.mode, rig.state.fault) == ("RUNNING", None), "the rig runs on, with its input at rest"
         mine.close()
+
+
+def test_a_press_without_a_movement_holds(page: Page, rig: Client) -> None:
+    """The slider jumps to where it is pressed, and moves no further."""
+    assert any(is_kept(page, rig, steps=0) for _ in range(3)), "it is held"
+    released = time.monotonic()
+    page.mouse.up()
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+    assert time.monotonic() - released < STATED, "before the server would have let it go"
+
+
+def test_a_finger_holds(page: Page, rig: Client) -> None:
+    touch, place = page.context.new_cdp_session(page), position(page, 0.0)
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": place[0], "y": place[1]}]})
+    for step in range(1, 6):
+        at = [{"x": place[0] + 10 * step, "y": place[1]}]
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": at})
+    rig.wait(lambda state: state.target["input.joystick"] > 0.1, 60.0)
+    page.wait_for_timeout(1000 * 1.2 * STATED)
+    assert rig.state.target["input.joystick"] > 0.1
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+
+
+def test_a_key_holds(page: Page, rig: Client) -> None:
+    slider(page).locator(".q-slider__track-container").focus()
+    page.keyboard.down("ArrowRight")
+    for _ in range(20):
+        page.keyboard.down("ArrowRight")  # as the keyboard repeats it
+    rig.wait(lambda state: state.target["input.joystick"] > 0.1, 60.0)
+    page.wait_for_timeout(1000 * 1.2 * STATED)
+    assert rig.state.target["input.joystick"] > 0.1
+    page.keyboard.up("ArrowRight")
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+
+
+def test_a_slider_that_was_released_while_the_rig_stood_moves_nothing(page: Page, rig: Client) -> None:
+    """Its release is not reported, since a slider of a rig that stands is disabled."""
+    hold(page, 0.5)
+    rig.wait(lambda state: state.target["input.joystick"] > 0.4, 60.0)
+    rig.stop()
+    rig.wait(lambda state: state.mode == "ARMED", 60.0)
+    expect(slider(page)).to_have_attribute("aria-disabled", "true")
+    page.mouse.up()
+    run(rig)
+    until = time.monotonic() + STATED / 2
+    while time.monotonic() < until:
+        assert rig.state.target["input.joystick"] == 0.0
+        time.sleep(0.05)
+
+
+def test_what_the_server_reports_late_moves_no_slider_that_is_held(page: Page, rig: Client, server: Server) -> None:
+    hold(page, 0.2)
+    rig.wait(lambda state: state.target["input.joystick"] > 0.1, 60.0)
+    server.kill("supervisor", number=signal.SIGSTOP)
+    x, y = position(page, 0.8)
+    page.mouse.move(x, y, steps=5)
+    page.wait_for_timeout(3000)
+    server.kill("supervisor", number=signal.SIGCONT)
+    rig.wait(lambda state: state.target["input.joystick"] > 0.7, 60.0)
+    page.mouse.up()
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
 
 
 def run(rig: Client) -> None:
@@ -115,20 +191,30 @@ def run(rig: Client) -> None:
     rig.wait(lambda state: state.mode == "RUNNING", 60.0)
 
 
-def is_kept(page: Page, rig: Client) -> bool:
+def slider(page: Page) -> Locator:
+    return page.get_by_role("slider", name="joystick")
+
+
+def is_kept(page: Page, rig: Client, steps: int = 5) -> bool:
     """Whether the joystick stays where it is held; not if a busy machine stands still for so long that it is lost."""
     page.mouse.up()
-    hold(page, SLOWLY)
-    rig.wait(lambda state: state.target["input.joystick"] > 0.5 * SLOWLY, 60.0)
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+    hold(page, 0.5, steps)
+    rig.wait(lambda state: state.target["input.joystick"] > 0.4, 60.0)
     page.wait_for_timeout(1000 * 1.2 * STATED)
-    return rig.state.target["input.joystick"] > 0.5 * SLOWLY
+    return rig.state.target["input.joystick"] > 0.4
 
 
-def hold(page: Page, value: float) -> None:
+def hold(page: Page, value: float, steps: int = 5) -> None:
     """Take the joystick's slider and move it there, -1 ... 1, without letting it go."""
-    box = page.get_by_role("slider", name="joystick").bounding_box()
-    assert box is not None
-    y = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + 0.5 * box["width"], y)
+    page.mouse.move(*position(page, 0.0 if steps else value))
     page.mouse.down()
-    page.mouse.move(box["x"] + (0.5 + value / 2) * box["width"], y, steps=5)
+    if steps:
+        page.mouse.move(*position(page, value), steps=steps)
+
+
+def position(page: Page, value: float) -> tuple[float, float]:
+    """Where the slider is at this value, in pixels."""
+    box = slider(page).bounding_box()
+    assert box is not None
+    return box["x"] + (0.5 + value / 2) * box["width"], box["y"] + box["height"] / 2
