@@ -316,7 +316,10 @@ class _Evaluation:
         return found
 
     def _measured_start(self, record: CircuitRows, row: int, coupled: ReferenceSimulation) -> dict[str, float]:
-        """Pressures of the ports, measured positions and their speeds, at the beginning of a row."""
+        """Pressures of the ports, measured positions and their speeds, at the beginning of a row.
+
+        What hangs on a rod moves with it.
+        """
         s, positions = self.settings, self._positions()
         known: dict[str, float] = {}
         for port in s.ports:
@@ -327,6 +330,10 @@ class _Evaluation:
                 known[f"{node}.x"] = float(self._measured(record, slice(row - 1, row), positions[name])[0])
             if name in s.cylinders:
                 known[f"{node}.v"] = float(record.columns[f"cylinder.{name}.v"][row])
+        for node, (rod, distance) in coupled.machine.hanging().items():
+            if f"{rod}.x" in known and f"{node}.x" not in known:
+                known[f"{node}.x"] = known[f"{rod}.x"] + distance
+                known[f"{node}.v"] = known.get(f"{rod}.v", 0.0)
         return {name: value for name, value in known.items() if np.isfinite(value)}
 
 

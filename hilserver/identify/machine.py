@@ -38,7 +38,7 @@ from hilserver.units import BAR, L_MIN, shown_unit
 INFORMED = 0.5
 """A value is identified where its deviation is at most this fraction of the one that was assumed beforehand."""
 MODEL_ERROR = 0.05
-"""Standard deviation of friction and of the spring between rod and mass by errors of their model, as a fraction."""
+"""Standard deviation of friction and of the spring between rod and load by errors of their model, as a fraction."""
 LEVELS = (10.0, 50.0, 90.0)
 """Percentiles of the positions and pressures of a recording at which compliances are compared."""
 MIN_AIR = 1e-5
@@ -227,7 +227,7 @@ def cylinder_findings(results: Sequence[Identified], recording: Recording, name:
 def _motion(
     chambers: Mapping[str, IdentifiedChamber], settings: CylinderSettings, recording: Recording
 ) -> Iterator[IdentifiedValue]:
-    """The moved mass, and what the rig file has no key for: friction, and a spring between rod and mass.
+    """The moved mass, and what the rig file has no key for: friction, and a spring between rod and load.
 
     At a port whose valve was not identified, the drop of a restriction counts as friction.
     """
@@ -243,15 +243,15 @@ def _motion(
     motion = motion_of(rod_of(settings, recording, pressures))
     if motion is None:
         return
-    mass, softness = motion.mass, motion.compliance
+    mass, softness, rod = motion.mass, motion.compliance, settings.mass_of_rod()
     yield IdentifiedValue("moved mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
     for speed, force in motion.friction.items():
         deviation = hypot(force.deviation, MODEL_ERROR * force.value, unknown_drop * speed**2)
         yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", force.value, deviation, None, "N")
-    if softness.value > SIGNIFICANT * softness.deviation:
-        k = 1.0 / softness.value
-        deviation = hypot(softness.deviation * k**2, MODEL_ERROR * k)
-        yield IdentifiedValue("spring between rod and mass", "", k, deviation, None, "N/m")
+    if softness.value > SIGNIFICANT * softness.deviation and rod < mass.value:
+        k = (1.0 - rod / mass.value) ** 2 / softness.value
+        deviation = k * hypot(softness.deviation / softness.value, MODEL_ERROR)
+        yield IdentifiedValue("spring between rod and load", "", k, deviation, None, "N/m")
 
 
 def _oil(

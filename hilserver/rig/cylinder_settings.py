@@ -12,6 +12,8 @@ from hilserver.components.orifice import FlowAtDrop
 from hilserver.rig.references import PortName, PositionChannel
 from hilserver.units import HoseModulus, LeakageCoefficient, Length, Mass, Modulus, Number, Volume
 
+STEEL = 7850.0
+"""Density, kg/m³."""
 BRAIDED = 2e5
 """B_hc of a braided hose, Pa^0.5 (:mod:`hilserver.components.hose`)."""
 
@@ -89,6 +91,11 @@ class CylinderSettings(Datasheet):
                     "and can't be larger"
                 )
         return self
+
+    def mass_of_rod(self) -> float:
+        """Mass of piston and rod, kg, if they are of steel and of usual length."""
+        rod = 0.25 * pi * self.rod_diameter**2 * (self.stroke + 2.0 * self.bore)
+        return STEEL * (rod + 0.25 * pi * self.bore**3)
 
     def areas(self) -> tuple[float, float]:
         """Piston areas at A and B, m²."""

@@ -79,11 +79,12 @@ class Machine:
         return tuple(port for port in rig.settings.ports if port in nodes)
 
     def at_share(self, share: float) -> dict[str, float]:
-        """The values that put every cylinder at this fraction of its stroke.
+        """The values that put every cylinder at this fraction of its stroke, with what hangs on it.
 
         A mechanism whose cylinders can't get there together stays at its initial position.
         """
         moved = {node: share * stroke for node, stroke in self.strokes().items()}
+        moved |= {node: moved[rod] + distance for node, (rod, distance) in self.hanging().items()}
         values = {f"{node}.x": x for node, x in moved.items()}
         for placed in self.circuit.mechanisms:
             given = {actuator: moved[node] for actuator, node in placed.nodes.items() if node in moved}
@@ -92,6 +93,21 @@ class Machine:
             with contextlib.suppress(ConfigurationError):
                 values |= placed.values_at(tables(placed.mechanism.started_at(given)))
         return values
+
+    def hanging(self) -> dict[str, tuple[str, float]]:
+        """Nodes that hang on rods by springs, each with the rod and the distance from it at the start, m."""
+        kinds = [(placed.component.type_name, placed.ports) for placed in self.circuit.placed]
+        held = {ports["rod"] for kind, ports in kinds if kind == "velocity_source"}
+        springs = [(ports["rod"], ports["base"]) for kind, ports in kinds if kind == "spring"]
+        start = {node: s.position for node, s in self.circuit.starts.items()}
+        carriers = {rod: rod for rod in self.strokes()}
+        for _ in springs:  # one may hang on another
+            for one, other in [*springs, *((base, rod) for rod, base in springs)]:
+                if one in carriers and other not in held:
+                    carriers.setdefault(other, carriers[one])
+        return {
+            node: (rod, start.get(node, 0.0) - start.get(rod, 0.0)) for node, rod in carriers.items() if node != rod
+        }
 
     def strokes(self) -> dict[str, float]:
         """Stroke, m, by the node that moves with a cylinder's rod."""
