@@ -22,6 +22,7 @@ from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
 from hilserver.rig.hold import ticks_between_samples
+from hilserver.rig.input_settings import InputSettings
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.outputs import DrivenOutput
 from hilserver.rig.scale import Curve
@@ -78,15 +79,15 @@ class RowLayout:
     circuit_space: int
     starts: Mapping[str, int]
     """First column of each section, by the fields of `hilserver.tick.plan.Layout`; the circuit's values come last."""
-    pasts: tuple[int, int]
-    """Ticks that are remembered of each valve's command, and of each cylinder's state."""
+    lengths: tuple[int, int, int]
+    """Ticks that are stored: of each valve's command and each cylinder's state those past, of each input the next."""
     outputs: tuple[DrivenOutput, ...]
     """The outputs in use, in the order of the sections ``confirmed`` and ``confirmed_age``."""
 
     def places(self) -> Line:
         """The layout as the plan holds it."""
-        valve_past, cylinder_past = self.pasts
-        lengths = {"valve_past_ticks": valve_past, "cylinder_past_ticks": cylinder_past}
+        keys = ("valve_past_ticks", "cylinder_past_ticks", "input_ahead_ticks")
+        lengths = dict(zip(keys, self.lengths, strict=True))
         return {**self.starts, "circuit": len(self.names), "circuit_space": self.circuit_space, **lengths}
 
     @property
@@ -200,8 +201,9 @@ def row_layout(
     limits = _limit_lines(settings, list(settings.channels), outputs)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
-    pasts = past_lengths(settings, rates)
-    sections = _sections(settings, raw, limits, outputs, pasts)
+    latest = max((_ticks_of(s, settings) for s in settings.inputs.values()), default=0)
+    lengths = (*past_lengths(settings, rates), latest + 1 if latest > 0 else 0)
+    sections = _sections(settings, raw, limits, outputs, lengths)
     names, starts = list(RowHeader.names()), {}
     for section, columns in sections.items():
         starts[section] = len(names)
@@ -217,7 +219,7 @@ def row_layout(
         raw,
         CIRCUIT_SPACE,
         starts,
-        pasts,
+        lengths,
         outputs,
     )
 
@@ -227,7 +229,7 @@ def _sections(
     raw: tuple[str, ...],
     limits: Iterable[str],
     outputs: tuple[DrivenOutput, ...],
-    pasts: tuple[int, int],
+    lengths: tuple[int, int, int],
 ) -> dict[str, list[str]]:
     """The names of the row's columns behind its header, by section."""
     names: dict[str, Iterable[str]] = {
@@ -244,9 +246,18 @@ def _sections(
         "reactions": [str(number) for number in range(settings.loop.reactions)],
         "playouts": [str(number) for number in range(settings.loop.playouts)],
     }
-    valve_past, cylinder_past = pasts
-    ticks = {"valve_past": range(1, valve_past + 1), "cylinder_past": range(cylinder_past)}
+    valve_past, cylinder_past, ahead = lengths
+    ticks = {
+        "valve_past": range(1, valve_past + 1),
+        "cylinder_past": range(cylinder_past),
+        "input_ahead": range(1, ahead + 1),
+    }
     return {name: s.columns(names[s.owner], ticks.get(name, (0,))) for name, s in SECTIONS.items()}
+
+
+def _ticks_of(settings: InputSettings, rig: RigSettings) -> int:
+    """Delay of an input in ticks, rounded."""
+    return round(settings.delay * rig.loop.rate)
 
 
 def build_plan(
@@ -270,7 +281,10 @@ def build_plan(
         "curve": _curve_lines(settings),
         "limit": list(_limit_lines(settings, channels, layout.outputs).values()),
         "end": _end_lines(settings, channels),
-        "input": [{"initial": s.initial, "low": s.range[0], "high": s.range[1]} for s in settings.inputs.values()],
+        "input": [
+            {"initial": s.initial, "low": s.range[0], "high": s.range[1], "delay": _ticks_of(s, settings)}
+            for s in settings.inputs.values()
+        ],
         "port": port_lines(settings, first),
         "valve": [valve_line(v, settings, rates, first) for v in settings.valves.values()],
         "output": _output_lines(settings, rates),

@@ -12,6 +12,7 @@ from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.input_settings import InputSettings
 from hilserver.rig.references import (
     DeviceName,
     FlowChannel,
@@ -92,29 +93,6 @@ class LoopSettings(Datasheet):
     compiled_circuit: StrictBool = Field(
         default=True, description="compile a circuit for itself after 20 s (needs LLVM): its ticks take less time"
     )
-
-
-class InputSettings(Datasheet):
-    """A signal of the operator or of the work cycle."""
-
-    description: str = Field(default="", description="free text")
-    range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="allowed values")
-    initial: Number = Field(default=0.0, description="value while the rig is not RUNNING")
-    hold_to_run: Time | None = Field(
-        default=None,
-        examples=["0.5 s"],
-        ge=0.2,
-        le=60,
-        description="the value returns to initial unless set_input renews it within this time; default: it stays",
-    )
-
-    @model_validator(mode="after")
-    def _initial_in_range(self) -> InputSettings:
-        if self.range[0] >= self.range[1]:
-            raise ValueError("range: the first value must be below the second")
-        if not self.range[0] <= self.initial <= self.range[1]:
-            raise ValueError(f"initial {self.initial:g} is outside the range {self.range[0]:g} … {self.range[1]:g}")
-        return self
 
 
 class Dither(Datasheet):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from hilserver.protocol.commands import Command, SetInput
 from hilserver.protocol.published import Answer
-from hilserver.rig.settings import InputSettings
+from hilserver.rig.input_settings import InputSettings
 
 
 class HeldInputs:

@@ -1,7 +1,8 @@
 """Part of the look-ahead: the operator inputs over the next ticks.
 
-Inputs that the work cycle or a playout moves are known in advance, because the loop itself will move them. All others
-are extrapolated smoothly: nobody knows what an operator will do.
+Inputs that the work cycle or a playout moves are known in advance, because the loop itself will move them. So are
+inputs with a ``delay``, for as long. Beyond that they are extrapolated smoothly: nobody knows what an operator will do.
+A work cycle that stands for an operator (``foreseen = false``) is known as far as what an operator sets.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.codes import PlayoutState
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import between, is_playing
-from hilserver.tick.row import PlayoutMemory, header, playout_memory, trend
+from hilserver.tick.row import PlayoutMemory, ahead_of_input, header, playout_memory, trend
 from hilserver.tick.signals import cycle_value, is_driven
 
 
@@ -23,9 +24,11 @@ def foresee_inputs(plan: Plan, row: Floats, ticks: int, ahead: Floats) -> None:
     """Write the inputs over so many ticks, from the present one on, into ``ahead``: (inputs, longest look-ahead)."""
     each = ahead.shape[0] // max(plan.input.shape[0], 1)
     for i in range(plan.input.shape[0]):
-        extrapolate(plan, row, i, ticks, ahead[i * each :])
-        if header(row).cycle_time >= 0.0 and plan.loop[0].cycle_foreseen > 0 and is_driven(plan.cycle, i):
-            foresee_cycle(plan, row, i, ticks, ahead[i * each :])
+        known = foresee_delayed(plan, row, i, ticks, ahead[i * each :])
+        if header(row).cycle_time >= 0.0 and is_driven(plan.cycle, i):
+            known = ticks if plan.loop[0].cycle_foreseen > 0 else min(plan.input[i].delay + 1, ticks)
+            foresee_cycle(plan, row, i, known, ahead[i * each :])
+        extrapolate(plan, row, i, known, ticks, ahead[i * each :])
         for k in range(plan.loop[0].playouts):
             p = playout_memory(plan, row, k)
             if p.input == i and is_playing(p) and p.state != PlayoutState.WAITING:
@@ -33,11 +36,22 @@ def foresee_inputs(plan: Plan, row: Floats, ticks: int, ahead: Floats) -> None:
 
 
 @compilable
-def extrapolate(plan: Plan, row: Floats, i: int, ticks: int, ahead: Floats) -> None:
-    """Input ``i`` as it has moved."""
-    now, t = row[plan.layout[0].input + i], trend(plan, row, i)
-    for tick in range(ticks):
-        value = now + tick * t.slope + 0.5 * tick * (tick + 1) * t.bend
+def foresee_delayed(plan: Plan, row: Floats, i: int, ticks: int, ahead: Floats) -> int:
+    """Input ``i`` now and in the ticks in which it is known because it is delayed; returns for how many it is."""
+    known = min(trend(plan, row, i).known + 1, ticks)
+    ahead[0] = row[plan.layout[0].input + i]
+    for tick in range(1, known):
+        ahead[tick] = ahead_of_input(plan.layout[0], row, i)[tick - 1]
+    return known
+
+
+@compilable
+def extrapolate(plan: Plan, row: Floats, i: int, known: int, ticks: int, ahead: Floats) -> None:
+    """Input ``i`` beyond the first ticks, in which it is known, as it has moved."""
+    t = trend(plan, row, i)
+    for tick in range(known, ticks):
+        on = tick - known + 1
+        value = ahead[known - 1] + on * t.slope + 0.5 * on * (on + 1) * t.bend
         ahead[tick] = clip(value, plan.input[i].low, plan.input[i].high)
 
 

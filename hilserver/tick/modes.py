@@ -10,6 +10,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES, follows, needs_flow_sensor, prepare_strategy
 from hilserver.tick.bridge.strategies import set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
+from hilserver.tick.inputs import set_by_operator
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.playout import end_playouts, forget_responses
 from hilserver.tick.reactions import command_reaction, end_ramps, forget_circuit, has_ended
@@ -161,7 +162,7 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> ResultCod
     if not (0.0 <= number < plan.input.shape[0] and isfinite(value)):
         return ResultCode.BAD_VALUE
     i = int(number)
-    row[plan.layout[0].input + i] = clip(value, plan.input[i].low, plan.input[i].high)
+    set_by_operator(plan, row, i, clip(value, plan.input[i].low, plan.input[i].high))
     end_ramps(plan, row, i)
     end_playouts(plan, row, i)
     return ResultCode.DONE

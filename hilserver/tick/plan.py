@@ -79,12 +79,14 @@ class Layout(Struct):
     cylinder: int = value("", "cylinders: one record each")
     valve_past: int = value("", "the valves' last commands")
     cylinder_past: int = value("", "the cylinders' last states")
+    input_ahead: int = value("", "the inputs' next values")
     reaction: int = value("", "reactions: one record each")
     playout: int = value("", "playouts: one record each")
     circuit: int = value("", "values of the virtual circuit")
     circuit_space: int = value("", "columns that the circuit may take")
     valve_past_ticks: int = value("", "number of ticks for which a valve's commands are stored")
     cylinder_past_ticks: int = value("", "number of ticks for which a cylinder's states are stored")
+    input_ahead_ticks: int = value("", "number of ticks for which an input's next values are stored")
 
 
 class ChannelRecord(Struct):
@@ -146,6 +148,7 @@ class InputRecord(Struct):
     initial: float = value("", "value while the rig is not RUNNING")
     low: float = value("", "lower end of its range")
     high: float = value("", "upper end of its range")
+    delay: int = value("ticks", "after which a value that is set acts")
 
 
 class PortRecord(Struct):

@@ -14,6 +14,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
+from hilserver.tick.inputs import move_to
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import CommandRecord, PlayoutMemory, header, playout_memory
 
@@ -142,7 +143,7 @@ def play(plan: Plan, row: Floats) -> None:
                 p.state = p.outcome
         d_sin, d_cos = between(p.from_sin, p.drive_sin, share), between(p.from_cos, p.drive_cos, share)
         entry, value = plan.input[p.input], between(p.from_mean, p.drive_mean, share) + d_sin * s + d_cos * c
-        row[plan.layout[0].input + p.input] = clip(value, entry.low, entry.high)
+        move_to(plan, row, p.input, clip(value, entry.low, entry.high))
 
 
 @compilable

@@ -12,6 +12,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, CommandKind, FaultCode, Mode, Reacting, ReactionState, ResultCode
+from hilserver.tick.inputs import move_to
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import command_playout, end_playouts
 from hilserver.tick.row import CommandRecord, ReactionMemory, header, playout_memory, reaction_memory
@@ -210,10 +211,8 @@ def move_input(plan: Plan, row: Floats, r: ReactionMemory, elapsed: float) -> No
     """Move the input to the reaction's value, within its range."""
     place, entry = plan.layout[0].input + r.input, plan.input[r.input]
     target = clip(r.target, entry.low, entry.high)
-    if r.rate > 0.0:
-        row[place] += clip(target - row[place], -r.rate * elapsed, r.rate * elapsed)
-    else:
-        row[place] = target
+    way = target - row[place]
+    move_to(plan, row, r.input, row[place] + clip(way, -r.rate * elapsed, r.rate * elapsed) if r.rate > 0.0 else target)
     if row[place] == target:
         r.state = after_firing(r)
 

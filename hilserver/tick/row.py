@@ -51,13 +51,14 @@ INPUTS = ("tick", "utc", "missed", "heartbeat_age", "wake_error", *TIMES, "devic
 
 
 class InputTrend(Struct):
-    """The motion of an operator input, and its extrapolation over the next ticks."""
+    """The motion of an operator input, and its extrapolation beyond the last value that is known."""
 
-    last: float = value("", "the input in the previous tick")
+    last: float = value("", "that value in the previous tick")
     step: float = value("", "its last change per tick")
     step_before: float = value("", "the previous change")
     slope: float = value("", "change per tick that may be extrapolated")
     bend: float = value("", "change of that slope per tick")
+    known: int = value("ticks", "for which its next values are known, because an operator's are delayed")
 
 
 class ReadingState(Struct):
@@ -268,14 +269,8 @@ HEADER_CELLS, MESSAGE_CELLS = RowHeader.cells(), CommandRecord.cells()
 REACTION_CELLS, PLAYOUT_CELLS = ReactionMemory.cells(), PlayoutMemory.cells()
 LEARNED = 5
 """Number of values that are learned of a valve: delay, gains, null, overlap."""
-LEARNING_CELLS = LearningState.cells()
-VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS, READING_CELLS = (
-    ValveState.cells(),
-    CylinderState.cells(),
-    InputTrend.cells(),
-    PortState.cells(),
-    ReadingState.cells(),
-)
+LEARNING_CELLS, VALVE_CELLS, CYLINDER_CELLS = LearningState.cells(), ValveState.cells(), CylinderState.cells()
+TREND_CELLS, PORT_CELLS, READING_CELLS = InputTrend.cells(), PortState.cells(), ReadingState.cells()
 CYLINDER_PAST = ("p_A", "p_B", "x", "flow_A", "flow_B")
 """The stored past states of a cylinder."""
 
@@ -347,6 +342,13 @@ def cylinder_copy(row: Floats, c: int) -> int:
 
 
 @gives_arrays
+def ahead_of_input(layout: Layout, row: Floats, i: int) -> Floats:
+    """An operator input's values in the next ticks, the nearest first; none if no input is delayed."""
+    n = layout.input_ahead_ticks
+    return row[layout.input_ahead + i * n : layout.input_ahead + (i + 1) * n]
+
+
+@gives_arrays
 def past_of_valve(layout: Layout, row: Floats, i: int) -> Floats:
     """A valve's commands of the last ticks, the newest first."""
     n = layout.valve_past_ticks
@@ -414,6 +416,7 @@ def _one(owner: str, name: str, unit: str, description: str) -> Section:
     return Section(owner, "<field>.*", {name: Field(unit, description)})
 
 
+_AHEAD = {"ahead": Field("", "operator input in k ticks, where it is delayed")}
 _PAST = {"command": Field("", "command of k ticks ago")}
 _PASTS = {
     name: field._replace(description=f"{field.description}, k ticks ago")
@@ -444,16 +447,12 @@ SECTIONS = {
     "valve": _records("valves", "valve.*.<field>", ValveState),
     "learning": _records("valves", "valve.*.<field>", LearningState),
     "output": _one("outputs", "output", "raw", "raw value of an output other than a valve"),
-    "output_off": _one(
-        "outputs",
-        "output_off",
-        "s",
-        "time since the mode in which it is on has ended; infinite before the first time",
-    ),
+    "output_off": _one("outputs", "output_off", "s", "time since its mode has ended; infinite before the first time"),
     "port": _records("ports", "<field>.*", PortState),
     "cylinder": _records("cylinders", "cylinder.*.<field>", CylinderState),
     "valve_past": Section("valves", "valve.*.<field>_<k>", _PAST),
     "cylinder_past": Section("cylinders", "cylinder.*.<field>_<k>", _PASTS),
+    "input_ahead": Section("inputs", "input_<field>_<k>.*", _AHEAD),
     "reaction": _records("reactions", "reaction.*.<field>", ReactionMemory),
     "playout": _records("playouts", "playout.*.<field>", PlayoutMemory),
 }

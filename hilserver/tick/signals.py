@@ -8,6 +8,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Action, Characteristic, Mode, Shape, Watched
+from hilserver.tick.inputs import last_known, move_to, take_delayed
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
 from hilserver.tick.playout import play
 from hilserver.tick.readings import note_jump, watched_reading
@@ -117,17 +118,20 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
 @compilable
 def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
     """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; otherwise as last
-    set."""
+    set, a delay ago."""
     head = header(row)
-    first, ends = plan.layout[0].input, False
+    first, ends, ticks = plan.layout[0].input, False, max(int(elapsed / plan.loop[0].dt + 0.5), 1)
+    for i in range(plan.input.shape[0]):
+        take_delayed(plan, row, i, ticks)
     if head.mode != Mode.RUNNING:
         head.cycle_time = -1.0
         for i in range(plan.input.shape[0]):
-            row[first + i] = plan.input[i].initial
+            move_to(plan, row, i, plan.input[i].initial)
     elif head.cycle_time >= 0.0:
         t, length = head.cycle_time, plan.loop[0].cycle_length
         for i in range(plan.input.shape[0]):
-            row[first + i] = cycle_value(plan.cycle, i, t, row[first + i])
+            if is_driven(plan.cycle, i):
+                move_to(plan, row, i, cycle_value(plan.cycle, i, t, row[first + i]))
         t += elapsed
         if t > length + 0.5 * elapsed:
             t = t - length if plan.loop[0].cycle_repeats > 0 else -1.0
@@ -148,7 +152,7 @@ def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
     has no slope.
     """
     for i in range(plan.input.shape[0]):
-        now, t = row[plan.layout[0].input + i], trend(plan, row, i)
+        now, t = last_known(plan, row, i), trend(plan, row, i)
         step = (now - t.last) * plan.loop[0].dt / elapsed
         bend, bend_before = step - t.step, t.step - t.step_before
         smooth = alike(step, t.step) or alike(bend, bend_before)

@@ -25,7 +25,8 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Arm, Command, SetInput, Start, Stop
 from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
-from hilserver.rig.settings import InputSettings, OperatorSettings
+from hilserver.rig.input_settings import InputSettings
+from hilserver.rig.settings import OperatorSettings
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.live import run_live
 from hilserver.sequences.model import load_sequence
