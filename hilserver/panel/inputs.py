@@ -27,6 +27,7 @@ class InputsView:
     def __init__(self, page: Page) -> None:
         self.page = page
         self._inputs: dict[str, InputControl] = {}
+        self._described: Mapping[str, InputDescription] = {}
         with ui.column().classes("card w-full gap-2"):
             heading("Operator inputs")
             self._box = ui.column().classes("w-full gap-2")
@@ -41,7 +42,8 @@ class InputsView:
 
     def _follow(self) -> None:
         description = self.page.connection.description
-        if description is not None and list(self._inputs) != list(description.inputs):
+        if description is not None and self._described != description.inputs:
+            self._described = description.inputs
             self._build(description.inputs)
         for button in self._buttons:
             button.set_enabled(self.page.may_operate)
@@ -68,7 +70,7 @@ class InputControl:
         self._wanted = info.initial
         self._moved_at = 0.0
         self._sending = False
-        centre = min(max(0.0, info.minimum), info.maximum)
+        centre = min(max(0.0, info.minimum), info.maximum) if info.hold_to_run is None else info.initial
         with ui.row().classes("w-full items-baseline no-wrap"):
             ui.label(name).classes("font-semibold").tooltip(info.description or name)
             ui.label(f"{info.minimum:g} … {info.maximum:g} {info.unit}").classes("text-xs text-slate-500 grow")
@@ -106,9 +108,7 @@ class InputControl:
             sent = None
             while sent != self._wanted:
                 sent = self._wanted
-                answer = await self.page.command(commands.SetInput(input=self._name, value=sent))
-                if answer is None or not answer.ok:
-                    break
+                await self.page.command(commands.SetInput(input=self._name, value=sent))
         finally:
             self._sending = False
 
@@ -172,13 +172,12 @@ class HoldToRunControl(InputControl):
         nothing that the browser does, and continues when the page is discarded.
         """
         while self._held is asyncio.current_task() and self.page.may_operate:
-            seen = self.page.is_seen(SEEN * self._hold_to_run)
+            if not (seen := self.page.is_seen(SEEN * self._hold_to_run)):
+                self.release()
             if not seen or not self._sending:
                 value = self._wanted if seen else self._info.initial
                 with suppress(HilserverError):
                     await self.page.connection.send(commands.SetInput(input=self._name, value=value))
-            if not seen:
-                break
             await asyncio.sleep(self._hold_to_run / 8)
         if self._held is asyncio.current_task():
             self.release()

@@ -120,25 +120,30 @@ class JogControl:
     def follow(self, manual: bool) -> None:
         """Visible if the valve is driven by hand, enabled while the rig is running."""
         self._row.visible = manual and self._limit > 0.0
-        self._ended = self._ended and self.page.may_operate  # a disabled button reports no release
+        self._ended = self._ended or not self.page.may_operate  # until it is pressed again
         for button in self._buttons:
             button.set_enabled(self.page.may_operate)
 
     def _button(self, icon: str, sign: float) -> ui.button:
         button = ui.button(icon=icon).props(f"outline aria-label='jog {'+' if sign > 0 else '-'}'").classes("hold")
-        button.on("pointerdown", lambda e: self._jog(sign * bool(e.args)), js_handler="(e) => panel.hold(e, emit)")
+        button.on("pointerdown", lambda e: self._jog(sign, e.args), js_handler="(e) => panel.hold(e, emit)")
         return button.tooltip("Hold: the valve moves by this fraction of its range. Release: it goes to null.")
 
     def _show_size(self) -> None:
         self._shown.set_text(f"jog {100 * self._size.value:.1f} %")
 
-    async def _jog(self, sign: float) -> None:
-        if sign == 0.0:
+    async def _jog(self, sign: float, what: str) -> None:
+        """The button is pressed, held or released. A refusal, or a rig that stops, ends it until the next press."""
+        if what == "release":
+            self._ended = True
+            await self.page.command(commands.Jog(valve=self._valve, command=0.0), quiet=True)
+            return
+        if what == "press":
             self._ended = False
         if not self._ended:
-            answer = await self.page.command(commands.Jog(valve=self._valve, command=sign * float(self._size.value)))
-            refused = answer is None or not answer.ok
-            self._ended = refused and sign != 0.0  # reported once; cleared when the button is released
+            command = sign * float(self._size.value)
+            answer = await self.page.command(commands.Jog(valve=self._valve, command=command))
+            self._ended = self._ended or answer is None or not answer.ok
 
 
 class MeasuredView:

@@ -156,36 +156,41 @@ window.panel = (() => {
     drawn.setOptionOfPage({ legend: { show: false } });
   }
 
-  // Emits true repeatedly while a button is held, and false when it is released.
+  // Emits "press" when a button is pressed, "held" repeatedly while it is, and "release".
   function hold(event, emit) {
-    emit(true);
-    const again = setInterval(() => emit(true), 150);
+    if (event.button) return; // not the main one: a menu may swallow its release
+    emit("press");
+    const again = setInterval(() => emit("held"), 150);
     whenReleased(event, () => {
       clearInterval(again);
-      emit(false);
+      emit("release");
     });
   }
 
   // Emits true when a slider is taken, with the pointer or with a key that moves it, and false when it is released.
   function grip(event, emit) {
     const moves = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown"];
-    if (event.type === "keydown" && (event.repeat || !moves.includes(event.key))) return;
+    if (event.type === "keydown" ? event.repeat || !moves.includes(event.key) : event.button) return;
     emit(true);
     whenReleased(event, () => emit(false));
   }
 
-  // Calls an action once when what has been pressed here is released, for whatever reason.
+  // Calls an action once when what has been pressed here is released, for whatever reason; also where the element or
+  // the window is hidden meanwhile.
   function whenReleased(event, action) {
-    const element = event.currentTarget;
-    const ends = event.type === "keydown" ? ["keyup", "focusout"] : ["lostpointercapture"];
+    const byKey = event.type === "keydown";
     const once = new AbortController();
-    if (event.type !== "keydown") element.setPointerCapture(event.pointerId);
-    for (const end of ends)
-      element.addEventListener(end, (released) => {
-        if (end === "lostpointercapture" && released.target !== element) return; // of a part that had it before
+    const mine = (ended) => (byKey ? ended.key === event.key : ended.pointerId === event.pointerId);
+    const listen = (target, type, counts) =>
+      target.addEventListener(type, (ended) => {
+        if (!counts(ended)) return;
         once.abort();
         action();
-      }, { signal: once.signal });
+      }, { capture: true, signal: once.signal });
+    for (const type of byKey ? ["keyup"] : ["pointerup", "pointercancel"]) listen(window, type, mine);
+    listen(window, "blur", (ended) => ended.target === window);
+    if (byKey) listen(event.currentTarget, "focusout", () => true);
+    else event.currentTarget.setPointerCapture(event.pointerId); // also outside of the window
   }
 
   // A click on a name above a chart hides its line, a second click shows it again.

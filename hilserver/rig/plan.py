@@ -202,7 +202,7 @@ def row_layout(
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
     latest = max((_ticks_of(s, settings) for s in settings.inputs.values()), default=0)
-    lengths = (*past_lengths(settings, rates), latest + 1 if latest > 0 else 0)
+    lengths = (*past_lengths(settings, rates), latest)
     sections = _sections(settings, raw, limits, outputs, lengths)
     names, starts = list(RowHeader.names()), {}
     for section, columns in sections.items():
@@ -256,8 +256,8 @@ def _sections(
 
 
 def _ticks_of(settings: InputSettings, rig: RigSettings) -> int:
-    """Delay of an input in ticks, rounded."""
-    return round(settings.delay * rig.loop.rate)
+    """Delay of an input in ticks, rounded; at least one, if there is one."""
+    return max(round(settings.delay * rig.loop.rate), int(settings.delay > 0.0))
 
 
 def build_plan(

@@ -28,7 +28,8 @@ class HeldInputs:
             timer.cancel()
         if settings.hold_to_run is not None and command.value != settings.initial:
             loop = asyncio.get_running_loop()
-            self._timers[command.input] = loop.call_later(settings.hold_to_run, self._release, command.input)
+            until = settings.hold_to_run - settings.delay  # so that it is at rest within hold_to_run
+            self._timers[command.input] = loop.call_later(until, self._release, command.input)
 
     def _release(self, name: str) -> None:
         del self._timers[name]

@@ -84,7 +84,6 @@ class Machine:
         A mechanism whose cylinders can't get there together stays at its initial position.
         """
         moved = {node: share * stroke for node, stroke in self.strokes().items()}
-        moved |= {node: moved[rod] + distance for node, (rod, distance) in self.hanging().items()}
         values = {f"{node}.x": x for node, x in moved.items()}
         for placed in self.circuit.mechanisms:
             given = {actuator: moved[node] for actuator, node in placed.nodes.items() if node in moved}
@@ -92,21 +91,28 @@ class Machine:
                 del values[f"{placed.nodes[actuator]}.x"]
             with contextlib.suppress(ConfigurationError):
                 values |= placed.values_at(tables(placed.mechanism.started_at(given)))
-        return values
+        hanging = self.hanging().items()
+        return values | {
+            f"{node}.x": values[f"{rod}.x"] + distance for node, (rod, distance) in hanging if f"{rod}.x" in values
+        }
 
     def hanging(self) -> dict[str, tuple[str, float]]:
         """Nodes that hang on rods by springs, each with the rod and the distance from it at the start, m."""
         kinds = [(placed.component.type_name, placed.ports) for placed in self.circuit.placed]
-        held = {ports["rod"] for kind, ports in kinds if kind == "velocity_source"}
+        held = {ports["rod"] for kind, ports in kinds if kind in ("velocity_source", "position_source")}
         springs = [(ports["rod"], ports["base"]) for kind, ports in kinds if kind == "spring"]
-        start = {node: s.position for node, s in self.circuit.starts.items()}
+        start = {f"{node}.x": s.position for node, s in self.circuit.starts.items()}
+        for placed in self.circuit.mechanisms:
+            start |= placed.values_at(tables(placed.mechanism))
         carriers = {rod: rod for rod in self.strokes()}
         for _ in springs:  # one may hang on another
             for one, other in [*springs, *((base, rod) for rod, base in springs)]:
                 if one in carriers and other not in held:
                     carriers.setdefault(other, carriers[one])
         return {
-            node: (rod, start.get(node, 0.0) - start.get(rod, 0.0)) for node, rod in carriers.items() if node != rod
+            node: (rod, start.get(f"{node}.x", 0.0) - start.get(f"{rod}.x", 0.0))
+            for node, rod in carriers.items()
+            if node != rod
         }
 
     def strokes(self) -> dict[str, float]:

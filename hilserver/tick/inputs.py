@@ -13,24 +13,26 @@ from hilserver.tick.row import ahead_of_input, trend
 
 
 @compilable
-def set_by_operator(plan: Plan, row: Floats, i: int, value: float) -> None:
-    """Input ``i`` takes this value a delay from now."""
-    if plan.input[i].delay > 0:
-        ahead_of_input(plan.layout[0], row, i)[plan.input[i].delay] = value
-    else:
-        row[plan.layout[0].input + i] = value
+def take_delayed(plan: Plan, row: Floats, elapsed: float) -> None:
+    """The inputs take the values that were set a delay ago; ``elapsed``: time since the last tick, s."""
+    ticks = max(int(elapsed / plan.loop[0].dt + 0.5), 1)
+    for i in range(plan.input.shape[0]):
+        delay = plan.input[i].delay
+        if delay > 0:
+            ahead = ahead_of_input(plan.layout[0], row, i)
+            row[plan.layout[0].input + i] = ahead[min(ticks, delay) - 1]
+            for k in range(delay):
+                ahead[k] = ahead[min(k + ticks, delay - 1)]
+            trend(plan, row, i).known = delay
 
 
 @compilable
-def take_delayed(plan: Plan, row: Floats, i: int, ticks: int) -> None:
-    """Input ``i`` takes the value that was set a delay ago; ``ticks``: since the last time."""
-    delay = plan.input[i].delay
-    if delay > 0:
-        ahead, t = ahead_of_input(plan.layout[0], row, i), trend(plan, row, i)
-        row[plan.layout[0].input + i] = ahead[min(ticks - 1, delay)]
-        for k in range(delay + 1):
-            ahead[k] = ahead[min(k + ticks, delay)]
-        t.known = min(t.known + ticks, delay)
+def set_by_operator(plan: Plan, row: Floats, i: int, value: float) -> None:
+    """Input ``i`` takes this value a delay from now."""
+    if plan.input[i].delay > 0:
+        ahead_of_input(plan.layout[0], row, i)[plan.input[i].delay - 1] = value
+    else:
+        row[plan.layout[0].input + i] = value
 
 
 @compilable
@@ -40,10 +42,3 @@ def move_to(plan: Plan, row: Floats, i: int, value: float) -> None:
     if plan.input[i].delay > 0:
         ahead_of_input(plan.layout[0], row, i)[:] = value
         trend(plan, row, i).known = 0
-
-
-@compilable
-def last_known(plan: Plan, row: Floats, i: int) -> float:
-    """The last value of input ``i`` that is known: that of now, or of a time in the future."""
-    known = trend(plan, row, i).known
-    return float(ahead_of_input(plan.layout[0], row, i)[known - 1] if known > 0 else row[plan.layout[0].input + i])

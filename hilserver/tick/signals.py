@@ -8,12 +8,12 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Action, Characteristic, Mode, Shape, Watched
-from hilserver.tick.inputs import last_known, move_to, take_delayed
+from hilserver.tick.inputs import move_to
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
 from hilserver.tick.playout import play
 from hilserver.tick.readings import note_jump, watched_reading
 from hilserver.tick.records import RecordTable
-from hilserver.tick.row import InputTrend, header, reading_state, trend
+from hilserver.tick.row import InputTrend, ahead_of_input, header, reading_state, trend
 
 
 @compilable
@@ -118,11 +118,9 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
 @compilable
 def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
     """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; otherwise as last
-    set, a delay ago."""
+    set."""
     head = header(row)
-    first, ends, ticks = plan.layout[0].input, False, max(int(elapsed / plan.loop[0].dt + 0.5), 1)
-    for i in range(plan.input.shape[0]):
-        take_delayed(plan, row, i, ticks)
+    first, ends = plan.layout[0].input, False
     if head.mode != Mode.RUNNING:
         head.cycle_time = -1.0
         for i in range(plan.input.shape[0]):
@@ -159,6 +157,24 @@ def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
         t.slope = step if smooth else 0.0
         t.bend = least(bend, bend_before) if smooth else 0.0
         t.last, t.step_before, t.step = now, t.step, step
+
+
+@compilable
+def last_known(plan: Plan, row: Floats, i: int) -> float:
+    """The last value of input ``i`` that is known: that of now, or of a time in the future.
+
+    A work cycle that stands for an operator is known as far ahead as what an operator sets.
+    """
+    known, delay, loop = trend(plan, row, i).known, plan.input[i].delay, plan.loop[0]
+    if known > 0:
+        return float(ahead_of_input(plan.layout[0], row, i)[known - 1])
+    now, t = row[plan.layout[0].input + i], header(row).cycle_time
+    if delay == 0 or t < 0.0 or not is_driven(plan.cycle, i):
+        return float(now)
+    t += (delay - 1) * loop.dt
+    if t > loop.cycle_length + 0.5 * loop.dt:
+        t = t - loop.cycle_length if loop.cycle_repeats > 0 else loop.cycle_length
+    return cycle_value(plan.cycle, i, t, now)
 
 
 @compilable

@@ -10,6 +10,7 @@ from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
 from hilserver.tick.circuit import run_circuit, watch_circuit
 from hilserver.tick.estimator import follow_machine
+from hilserver.tick.inputs import take_delayed
 from hilserver.tick.modes import take_command, watch
 from hilserver.tick.outputs import drive_valves, set_outputs
 from hilserver.tick.plan import plan_on
@@ -31,6 +32,7 @@ def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, com
     scale_channels(plan, row, elapsed)
     note_readings(plan, row, elapsed)
     action = check_limits(plan, row, elapsed)
+    take_delayed(plan, row, elapsed)
     take_command(plan, row, command, action)
     watch(plan, row, action)
     action = react(plan, row, elapsed, action)

@@ -126,6 +126,28 @@ def test_a_press_without_a_movement_holds(page: Page, rig: Client) -> None:
     assert time.monotonic() - released < STATED, "before the server would have let it go"
 
 
+def test_the_other_button_of_the_mouse_does_not_hold(page: Page, rig: Client) -> None:
+    """A menu of the browser may swallow its release."""
+    page.mouse.move(*position(page, 0.5))
+    page.mouse.down(button="right")
+    page.wait_for_timeout(1500)
+    assert rig.state.target["input.joystick"] == 0.0
+    expect(slider(page)).to_have_attribute("aria-valuenow", "0")
+    page.mouse.up(button="right")
+
+
+def test_a_slider_that_is_hidden_meanwhile_is_released(page: Page, rig: Client) -> None:
+    """Held with the mouse, and the tab changed with a finger."""
+    hold(page, 0.5)
+    rig.wait(lambda state: state.target["input.joystick"] > 0.4, 60.0)
+    page.evaluate("document.querySelectorAll('.q-tab')[1].click()")
+    expect(slider(page)).to_be_hidden()
+    released = time.monotonic()
+    page.mouse.up()
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+    assert time.monotonic() - released < STATED, "before the server would have let it go"
+
+
 def test_a_finger_holds(page: Page, rig: Client) -> None:
     touch, place = page.context.new_cdp_session(page), position(page, 0.0)
     touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": place[0], "y": place[1]}]})

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from component_bench import program
 from lift_bench import lift
+from rig_bench import merged
 
 from hilserver.circuit.analysis import Analysis
+from hilserver.circuit.library import standard_library
+from hilserver.mechanics.tables import tables
 from hilserver.rig.build import Rig
 from hilserver.simulation.machine import Machine, machine_alone, machine_of_device
+from hilserver.toml import read_toml
 
+CONFIG = Path(__file__).parents[2] / "config"
 STIFFNESS, MASS, START = 5e6, 390.0, 0.25
 """N/m; kg of the load; m, where the rod of the lift starts."""
 RELAXED = -9.81 * MASS / STIFFNESS
@@ -49,3 +56,22 @@ def test_moved_it_is_as_much_at_rest_as_at_the_start() -> None:
     analysis.advance(1, 1e-4)
     for node in ("load", "absorber"):  # a spring that is stretched by 0.5 m would move the load at 0.6 m/s
         assert abs(analysis.values[place(f"{node}.v")]) < 1e-4
+
+
+def test_what_hangs_on_the_rod_of_a_mechanism_moves_with_it() -> None:
+    """Its rod has no start in the circuit file: it starts where the mechanism does."""
+    file = CONFIG / "circuits" / "boom_machine.toml"
+    parts = {
+        "absorber": {"type": "load_mass", "ports": {"rod": "absorber"}, "mass": "10 kg"},
+        "its_spring": {"type": "spring", "stiffness": "1e5 N/m", "ports": {"rod": "rod", "base": "absorber"}},
+    }
+    start = Machine.read(read_toml(file), standard_library(), "", str(file)).hanging()
+    assert start == {}
+    table = merged(read_toml(file), {"components": parts, "nodes": {"absorber": {"position": "0.3 m"}}})
+    machine = Machine.read(table, standard_library(), "", str(file))
+    ((rod, distance),) = machine.hanging().values()
+    x = next(placed.values_at(tables(placed.mechanism))["rod.x"] for placed in machine.circuit.mechanisms)
+    assert (rod, distance) == ("rod", pytest.approx(0.3 - x))
+    moved = machine.at_share(0.9)
+    assert moved["absorber.x"] - moved["rod.x"] == pytest.approx(distance)
+    assert machine.at_share(50.0) == {}

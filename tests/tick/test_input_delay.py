@@ -64,7 +64,6 @@ def test_two_inputs_have_delays_of_their_own() -> None:
 
 def test_it_is_foreseen_as_far_as_it_is_set_and_extrapolated_beyond() -> None:
     machine, random = bench(Mode.RUNNING, inputs=DELAYED), np.random.default_rng(3)
-    machine.record("mode", DELAY)
     guesses, values = [], []
     for value in random.uniform(-1.0, 1.0, 60):
         values.append(set_to(machine, value) if value > -0.3 else machine.record("input.flow", 1)[0])
@@ -81,14 +80,13 @@ def test_whatever_moves_it_and_whenever_ticks_are_missed_it_is_as_in_a_queue() -
     cycle = {"inputs": {"flow": {"points": [["0 s", 0.2], ["9 ms", 0.9]]}}}
     machine = bench(Mode.RUNNING, inputs=DELAYED, cycle=cycle, loop={"max_missed": 20})
     random = np.random.default_rng(7)
-    queue, now, left, seen = deque([0.0] * (DELAY + 1)), 0.0, -1, set()
+    queue, now, left, seen = deque([0.0] * DELAY), 0.0, -1, set()
     for _ in range(3000):
         machine.missed = int(random.choice([0, 0, 0, 1, 3, 8]))
         ticks, choice = machine.missed + 1, random.random()
         if choice < 0.3:
             value = float(random.uniform(-1.0, 1.0))
             assert machine.tick(CommandKind.SET_INPUT, 0, value) == ResultCode.DONE
-            queue[-1] = value
         elif choice < 0.33:
             assert machine.tick(CommandKind.CYCLE, 1) == ResultCode.DONE
             left = 1
@@ -96,13 +94,36 @@ def test_whatever_moves_it_and_whenever_ticks_are_missed_it_is_as_in_a_queue() -
             machine.tick()
         for _ in range(ticks):
             now = queue.popleft()
-            queue.append(queue[-1] if queue else now)
+            queue.append(queue[-1])
+        if choice < 0.3:
+            queue[-1] = value
         if left >= 0:  # the cycle's shape is not the subject here
             now, left = machine["input.flow"], 0 if machine["cycle_time"] >= 0.0 else -1
-            queue = deque([now] * (DELAY + 1))
+            queue = deque([now] * DELAY)
         assert machine["input.flow"] == now
         seen.add("cycle" if left >= 0 else "set" if choice < 0.3 else "")
     assert seen == {"cycle", "set", ""}
+
+
+def test_a_cycle_that_stands_for_an_operator_is_known_as_far_as_one() -> None:
+    """The same values, by a cycle and by commands that are given as much earlier as the delay."""
+    points = [["0 s", 0.0], ["20 ms", 0.2], ["40 ms", 0.8], ["60 ms", 0.0]]
+    cycle = {"inputs": {"flow": {"points": points}}, "foreseen": False}
+    by_cycle, by_hand = bench(Mode.RUNNING, inputs=DELAYED, cycle=cycle), bench(Mode.RUNNING, inputs=DELAYED)
+    values = np.interp(np.arange(80.0), [0.0, 20.0, 40.0, 60.0], [0.0, 0.2, 0.8, 0.0])
+    for k in range(DELAY):
+        set_to(by_hand, values[k])
+    assert by_cycle.tick(CommandKind.CYCLE, 1) == ResultCode.DONE
+    for k in range(60):
+        assert set_to(by_hand, values[k + DELAY]) == pytest.approx(by_cycle["input.flow"], abs=1e-12)
+        if k >= 3:  # the cycle began with a motion that it did not have before
+            assert foreseen(by_cycle) == pytest.approx(foreseen(by_hand), abs=1e-12), k
+        by_cycle.tick()
+
+
+def test_a_delay_below_a_tick_is_one_tick() -> None:
+    plan = bench(Mode.SAFE, inputs={"flow": {"range": [-1, 1], "delay": "0.1 ms"}}).rig.plan
+    assert plan.input[0].delay == 1
 
 
 def test_a_reaction_acts_at_once_and_what_was_set_before_does_not_act_after_it() -> None:
@@ -118,9 +139,7 @@ def test_a_ramp_of_a_reaction_is_extrapolated_and_not_taken_for_known() -> None:
     machine = reacting(inputs=DELAYED)
     arm(machine, Reacting.SET, value=1.0, ramp=0.1)
     run(machine, [70] * 20, "input.flow")
-    ahead = foreseen(machine)
-    assert np.diff(ahead[1:]) == pytest.approx(0.01)
-    assert ahead[0] == machine["input.flow"]
+    assert foreseen(machine) == pytest.approx(machine["input.flow"] + 0.01 * np.arange(AHEAD))
 
 
 def test_the_end_of_the_run_does_not_wait_for_it() -> None:
