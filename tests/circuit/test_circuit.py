@@ -361,7 +361,7 @@ def test_a_changed_kernel_or_what_it_reads_and_calls_is_compiled_again(kernels: 
     ("module", "constant", "other"),
     [
         ("end_stop", "AT_THE_STOP", 0.004),
-        ("row", "TREND_CELLS", 6),
+        ("row", "TREND_CELLS", 7),
         ("plan", "_valve", records_in(ValveState)),
         ("modes", "Mode", IntEnum("Mode", {"SAFE": 0})),
     ],

@@ -71,7 +71,8 @@ def test_what_hangs_on_the_rod_of_a_mechanism_moves_with_it() -> None:
     machine = Machine.read(table, standard_library(), "", str(file))
     ((rod, distance),) = machine.hanging().values()
     x = next(placed.values_at(tables(placed.mechanism))["rod.x"] for placed in machine.circuit.mechanisms)
-    assert (rod, distance) == ("rod", pytest.approx(0.3 - x))
+    assert rod == "rod"
+    assert distance == pytest.approx(0.3 - x)
     moved = machine.at_share(0.9)
     assert moved["absorber.x"] - moved["rod.x"] == pytest.approx(distance)
     assert machine.at_share(50.0) == {}

@@ -140,7 +140,7 @@ def test_a_plan_is_its_block() -> None:
 
 
 def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
-    with pytest.raises(ValueError, match="InputRecord: fields without a value, or values without a field: high"):
+    with pytest.raises(ValueError, match="InputRecord: fields without a value, or values without a field: delay, high"):
         table_of(plan_module.InputRecord, [{"initial": 0.0, "low": -1.0}])
     with pytest.raises(KeyError, match="loop"):
         make_plan({}, np.empty((0, 0)))
@@ -148,7 +148,8 @@ def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
 
 def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
     """Each in the order of the reference, and every line of the reference is there for a reason."""
-    rig = bench_rig({"outputs": {}, "loop": {"reactions": 1, "playouts": 1}})
+    delayed = {"flow": {"range": [-1, 1], "delay": "2 ms"}}
+    rig = bench_rig({"outputs": {}, "loop": {"reactions": 1, "playouts": 1}, "inputs": delayed})
     patterns = [name for name, _ in column_reference()]
     kinds = [next(p for p in patterns if matches(name, p)) for name in rig.layout.names]
     places = [patterns.index(kind) for kind in kinds]
