@@ -38,6 +38,7 @@ PARTS = {
     "scale_channels": "scaling",
     "note_readings": "limits",
     "check_limits": "limits",
+    "take_delayed": "inputs",
     "take_command": "commands and modes",
     "watch": "commands and modes",
     "react": "reactions",

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from panel_bench import CHROMIUM, NEVER_STUCK, WITHIN, chromium, served
+from panel_bench import CHROMIUM, STANDING, WITHIN, chromium, served
 from playwright.sync_api import Browser, Locator, Page, expect
 from service_harness import Server
 
@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     changes = {
         "max_age": 'max_age = "60 s"',
-        **NEVER_STUCK,
+        **STANDING,
         "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "60 s"',
         "embedded =": 'embedded = true\ntelemetry_batch = "500 ms"',
         "[inputs.joystick]": f'[inputs.joystick]\nhold_to_run = "{STATED:g} s"',

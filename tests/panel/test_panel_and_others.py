@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from panel_bench import CHROMIUM, NEVER_STUCK, WITHIN, becomes_active, chromium, printed_address, served
+from panel_bench import CHROMIUM, STANDING, WITHIN, becomes_active, chromium, printed_address, served
 from playwright.sync_api import Browser, Page, expect
 from service_harness import Server
 
@@ -117,7 +117,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_shown(relief: Page, other: 
 def attended(folder: Path) -> Iterator[Server]:
     """A rig without accounts that requires its operator, with a hold-to-run input."""
     changes = {
-        **NEVER_STUCK,
+        **STANDING,
         "max_missed": "max_missed = 5000",
         "max_age": 'max_age = "5 s"',
         "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "5 s"',

@@ -37,12 +37,9 @@ WITHIN = 120_000
 """Milliseconds in which the browser must show something: a shared machine has slow moments."""
 RACE = re.compile(r"ERROR: +Traceback.*?LocalProtocolError: Event CloseConnection.*?CancelledError", re.S)
 """What uvicorn writes when it is told to end while a browser closes its connection."""
-NEVER_STUCK = {
-    "x = { device": 'x = { device = "rig", source = "x", scale = { raw = [0, 10], value = ["0 mm", "1000 mm"] }, '
-    'watch = { stuck = "off" } }'
-}
-"""A change of the demo's rig for tests that hold its joystick until the load is at its end stop. There it stands still
-while the virtual valve passes oil, and a computer that stalls may then let its sensor look stuck.
+STANDING = {"strategy =": 'strategy = "manual"'}
+"""A change of the demo's rig for tests that hold its joystick: the machine stands. Else it would soon be at its end stop,
+where a computer that stalls lets the sensor of the position look stuck, and disturbs the virtual circuit.
 """
 PASSWORDS = {"anna": "operator's", "wall": "viewer's", "server": "server's"}
 
