@@ -38,8 +38,8 @@ WITHIN = 120_000
 RACE = re.compile(r"ERROR: +Traceback.*?LocalProtocolError: Event CloseConnection.*?CancelledError", re.S)
 """What uvicorn writes when it is told to end while a browser closes its connection."""
 STANDING = {"strategy =": 'strategy = "manual"'}
-"""A change of the demo's rig for tests that hold its joystick: the machine stands. Else it would soon be at its end stop,
-where a computer that stalls lets the sensor of the position look stuck, and disturbs the virtual circuit.
+"""A change of the demo's rig for tests that hold its joystick: the machine stands. Else it would soon be at its end
+stop, where a computer that stalls lets the sensor of the position look stuck, and disturbs the virtual circuit.
 """
 PASSWORDS = {"anna": "operator's", "wall": "viewer's", "server": "server's"}
 
