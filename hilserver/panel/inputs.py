@@ -89,7 +89,7 @@ class InputControl:
         state = self.page.connection.state
         value = state.target.get(f"input.{self._name}") if state is not None else None
         if value is not None and time.monotonic() - self._moved_at > HOLD_OFF:
-            self._show(value if abs(float(self._slider.value or 0.0) - value) > 1e-3 else self._slider.value, value)
+            self._show(value)
 
     def release(self) -> None:
         """Nobody holds the slider any more."""
@@ -100,7 +100,7 @@ class InputControl:
 
     async def _move(self, value: float) -> None:
         self._moved_at, self._wanted = time.monotonic(), value
-        self._show(value, value)
+        self._show(value)
         if self._sending:
             return
         self._sending = True
@@ -112,9 +112,9 @@ class InputControl:
         finally:
             self._sending = False
 
-    def _show(self, place: float, value: float) -> None:
-        if self._slider.value != place:
-            self._slider.set_value(round(place, 4))
+    def _show(self, value: float) -> None:
+        if abs(float(self._slider.value or 0.0) - value) > 1e-3:
+            self._slider.set_value(round(value, 4))
         self._shown.set_text(f"{value:.3g}")
 
 
@@ -148,7 +148,7 @@ class HoldToRunControl(InputControl):
         """Stop renewing the value; the slider shows rest."""
         if self._held is not None:
             self._held = None
-            self._show(self._info.initial, self._info.initial)
+            self._show(self._info.initial)
 
     async def _grip(self, held: bool) -> None:
         if held and self._held is None:
@@ -162,7 +162,7 @@ class HoldToRunControl(InputControl):
         if self._held is not None:
             await self._move(value)
         else:
-            self._show(self._info.initial, self._info.initial)
+            self._show(self._info.initial)
 
     async def _keep(self) -> None:
         """Renew the value of the held slider as long as the browser shows this page; then release it.
