@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from html import escape
 from typing import Any
@@ -62,6 +62,12 @@ class InputsView:
             }  # fmt: skip
 
 
+class FreeSlider(ui.slider):
+    """A slider that moves in the browser; one of NiceGUI moves when the server has answered, and back if it is late."""
+
+    LOOPBACK = False
+
+
 class InputControl:
     """The slider of an input. While an answer of the server is pending, only the latest value is kept."""
 
@@ -77,10 +83,10 @@ class InputControl:
             self._shown = ui.label("–").classes("font-semibold")
         with ui.row().classes("w-full items-center no-wrap gap-3"):
             step = (info.maximum - info.minimum) / 200
-            self._slider = ui.slider(min=info.minimum, max=info.maximum, step=step, value=0.0)
+            self._slider = FreeSlider(min=info.minimum, max=info.maximum, step=step, value=0.0)
             self._slider.props(f"aria-label='{escape(name)}'").classes("grow")
             self._slider.on("update:model-value", lambda e: self._dragged(float(e.args)), throttle=0.1)
-            button = ui.button(icon="filter_center_focus", on_click=lambda: self._move(centre))
+            button = ui.button(icon="filter_center_focus", on_click=lambda: self._to(centre))
             button.props(f"flat dense round size=sm aria-label='to {centre:g}'").tooltip(f"to {centre:g}")
 
     def follow(self) -> None:
@@ -94,13 +100,26 @@ class InputControl:
     def release(self) -> None:
         """Nobody holds the slider any more."""
 
-    async def _dragged(self, value: float) -> None:
-        """The user has moved the slider there."""
-        await self._move(value)
-
-    async def _move(self, value: float) -> None:
-        self._moved_at, self._wanted = time.monotonic(), value
+    async def _to(self, value: float) -> None:
+        """A button: the slider moves there, too."""
         self._show(value)
+        await self._send(value)
+
+    def _dragged(self, value: float) -> Awaitable[None] | None:
+        """The user has moved the slider there.
+
+        It may be further by now. Hence it is not set: that would move it back under the user's hand, and the next key
+        would count from there.
+        """
+        return self._send(value)
+
+    def _send(self, value: float) -> Awaitable[None]:
+        """Send this value next; awaited, the latest one has been sent."""
+        self._moved_at, self._wanted = time.monotonic(), value
+        self._tell(value)
+        return self._send_latest()
+
+    async def _send_latest(self) -> None:
         if self._sending:
             return
         self._sending = True
@@ -115,6 +134,9 @@ class InputControl:
     def _show(self, value: float) -> None:
         if abs(float(self._slider.value or 0.0) - value) > 1e-3:
             self._slider.set_value(round(value, 4))
+        self._tell(value)
+
+    def _tell(self, value: float) -> None:
         self._shown.set_text(f"{value:.3g}")
 
 
@@ -150,19 +172,20 @@ class HoldToRunControl(InputControl):
             self._held = None
             self._show(self._info.initial)
 
-    async def _grip(self, held: bool) -> None:
+    def _grip(self, held: bool) -> Awaitable[None] | None:
         if held and self._held is None:
             self._wanted = float(self._slider.value)
             self._held = background_tasks.create(self._keep(), name=f"hold {self._name}")
         elif not held and self._held is not None:
             self.release()
-            await self._move(self._info.initial)
+            return self._send(self._info.initial)
+        return None
 
-    async def _dragged(self, value: float) -> None:
+    def _dragged(self, value: float) -> Awaitable[None] | None:
         if self._held is not None:
-            await self._move(value)
-        else:
-            self._show(self._info.initial)
+            return self._send(value)
+        self._show(self._info.initial)
+        return None
 
     async def _keep(self) -> None:
         """Renew the value of the held slider as long as the browser shows this page; then release it.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from nicegui import ui
 
 from hilserver.panel.automation import AutomationView
-from hilserver.panel.inputs import InputsView
+from hilserver.panel.inputs import FreeSlider, InputsView
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.schematic import SchematicView
@@ -112,7 +112,7 @@ class JogControl:
         with ui.row().classes("w-full items-center no-wrap gap-3 jog") as self._row:
             self._buttons = [self._button("remove", -1.0), self._button("add", 1.0)]
             low, high = 0.1 * limit, limit
-            self._size = ui.slider(min=low, max=high, step=low, value=0.5 * limit).props("aria-label='jog'")
+            self._size = FreeSlider(min=low, max=high, step=low, value=0.5 * limit).props("aria-label='jog'")
             self._shown = ui.label().classes("text-sm whitespace-nowrap")
             self._size.on_value_change(self._show_size)
         self._show_size()

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from panel_bench import CHROMIUM, STANDING, WITHIN, chromium, served
+from panel_bench import CHROMIUM, STANDING, WITHIN, chromium, launched, served
 from playwright.sync_api import Browser, Locator, Page, expect
 from service_harness import Server
 
@@ -158,15 +158,33 @@ def test_a_finger_holds(page: Page, rig: Client) -> None:
 
 
 def test_a_key_holds(page: Page, rig: Client) -> None:
-    slider(page).locator(".q-slider__track-container").focus()
-    page.keyboard.down("ArrowRight")
-    for _ in range(20):
-        page.keyboard.down("ArrowRight")  # as the keyboard repeats it
-    rig.wait(lambda state: state.target["input.joystick"] > 0.1, 60.0)
+    press_right(page, 20)
+    rig.wait(lambda state: state.target["input.joystick"] == pytest.approx(0.2), 60.0)
     page.wait_for_timeout(1000 * 1.2 * STATED)
-    assert rig.state.target["input.joystick"] > 0.1
+    assert rig.state.target["input.joystick"] == pytest.approx(0.2)
     page.keyboard.up("ArrowRight")
     rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+
+
+def test_no_key_is_lost_if_the_panel_is_late(tmp_path: Path, server: Server, rig: Client, browser: Browser) -> None:
+    """The slider moves in the browser, and what the panel says later does not move it back."""
+    process, port = launched(tmp_path, server.port, server, "--open")
+    try:
+        page = opened(browser.new_page(), f"http://127.0.0.1:{port}")
+        press_right(page, 5)
+        process.send_signal(signal.SIGSTOP)
+        press_right(page, 15)
+        expect(slider(page)).to_have_attribute("aria-valuenow", "0.2")
+        process.send_signal(signal.SIGCONT)
+        press_right(page, 10)
+        expect(slider(page)).to_have_attribute("aria-valuenow", "0.3")
+        rig.wait(lambda state: state.target["input.joystick"] == pytest.approx(0.3), 60.0)
+        page.keyboard.up("ArrowRight")
+        rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+        page.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_slider_that_was_released_while_the_rig_stood_moves_nothing(page: Page, rig: Client) -> None:
@@ -220,6 +238,13 @@ def is_kept(page: Page, rig: Client, steps: int = 5) -> bool:
     rig.wait(lambda state: state.target["input.joystick"] > 0.4, 60.0)
     page.wait_for_timeout(1000 * 1.2 * STATED)
     return rig.state.target["input.joystick"] > 0.4
+
+
+def press_right(page: Page, times: int) -> None:
+    """The key is held down, and the keyboard repeats it."""
+    slider(page).locator(".q-slider__track-container").focus()
+    for _ in range(times):
+        page.keyboard.down("ArrowRight")
 
 
 def hold(page: Page, value: float, steps: int = 5) -> None:
