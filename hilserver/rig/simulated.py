@@ -119,7 +119,7 @@ def build_plant(
         _sensor(settings.sensors[name], place(settings.sensors[name].of, f"sensors.{name}.of"), dt) for name in names[0]
     ]
     actuators = [
-        _actuator(settings.actuators[name], place(settings.actuators[name].to, f"actuators.{name}.to"), dt)
+        _actuator(settings.actuators[name], place(settings.actuators[name].to, f"actuators.{name}.to"), settings, dt)
         for name in names[1]
     ]
     if problems:
@@ -178,13 +178,14 @@ def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:
     }
 
 
-def _actuator(a: Any, target: int, dt: float) -> dict[str, Any]:
-    """The fields of an actuator's record."""
+def _actuator(a: Any, target: int, settings: Any, dt: float) -> dict[str, Any]:
+    """The fields of an actuator's record; ``settings``: the driver's."""
     gain = 2.0 / (a.raw[1] - a.raw[0])
     return {
         "target": target,
         "gain": gain,
         "value_zero": -1.0 - gain * a.raw[0],
         "safe": a.safe,
+        "watchdog": int(settings.watchdog / dt + 1e-9),
         "delay": round(a.delay / dt),
     }

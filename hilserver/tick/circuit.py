@@ -5,13 +5,13 @@ The functions that call the integrator are linked to a component library (:mod:`
 
 from __future__ import annotations
 
-from math import ceil, isfinite
+from math import ceil
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, carry_voids, clip_states, load
 from hilserver.circuit.integrators import advance_with
 from hilserver.circuit.linearisation import CHAMBER_CELLS
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
-from hilserver.tick.codes import FaultCode
+from hilserver.tick.codes import ABSURD, FaultCode
 from hilserver.tick.look_ahead import (
     bind,
     calls_of,
@@ -32,7 +32,7 @@ from hilserver.tick.look_ahead import (
 from hilserver.tick.modes import trip
 from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.row import CYLINDER_CELLS
-from hilserver.tick.volumes import count_volumes
+from hilserver.tick.volumes import count_volumes, is_gap, lose_volumes
 
 
 def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
@@ -75,16 +75,18 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
                 overwrite(circuit, copy)
                 hand_over(plan, ix, work, circuit[:n])
                 count_volumes(plan, ix, row, circuit[:n], plan.loop[0].dt)
+    if is_gap(plan, elapsed):
+        lose_volumes(plan, ix, row, circuit[:n])
 
 
 def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
-    """Reset a circuit whose values are no longer finite to its initial values, and trip."""
+    """Reset a circuit whose values are absurd or no longer finite to its initial values, and trip."""
     start, n = plan.layout[0].circuit, int(ix[N_VALUES])
     z = row[start : start + n]
-    total = 0.0
+    sane = 0
     for i in range(n):
-        total += z[i]
-    if not isfinite(total):
+        sane += abs(z[i]) < ABSURD
+    if sane < n:
         load(ix, val, z)
         for i in range(start + n, start + plan.layout[0].circuit_space):
             row[i] = 0.0

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
+ABSURD = 1e12
+"""A larger value, in SI units, is none of a circuit or machine: 1e12 Pa are 10 million bar."""
+
 
 class Mode(IntEnum):
     """The state of the server; FAULT is latched until it is reset.
@@ -36,7 +39,7 @@ class FaultCode(Explained):
 
     NONE = 0, ""
     MISSED = 1, "more ticks in a row were missed than loop.max_missed allows"
-    DIVERGED = 2, "the virtual circuit diverged (a value was not finite); it was reset to its initial values"
+    DIVERGED = 2, "the virtual circuit diverged (a value was absurd or not finite); it was reset to its initial values"
     SUPERVISOR = 3, "the supervisor's heartbeat stopped"
     DEVICE = 4, "a device could not be read or written"
     ESTOP = 5, "tripped by the operator (command trip)"

@@ -31,6 +31,7 @@ from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
+from hilserver.tick.codes import ABSURD
 from hilserver.tick.plan import (
     GAINS,
     GRID,
@@ -216,11 +217,24 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylind
 
 
 @compilable
+def start_cylinder_again(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
+    """Start once more ``elapsed`` s after the last estimate. What is not finite is as it was.
+
+    The volumes go on: what has entered in between follows from position and pressures.
+    """
+    before_A, before_B, before_x, volume_A, volume_B = k.p_A, k.p_B, k.x, k.volume_A, k.volume_B
+    p_A, p_B = p_A if isfinite(p_A) else before_A, p_B if isfinite(p_B) else before_B
+    start_cylinder(p_A, p_B, x if isfinite(x) else before_x, k, m)
+    k.volume_A, k.volume_B = volume_A, volume_B
+    add_volumes(before_A, before_B, before_x, k, m, elapsed)
+
+
+@compilable
 def is_known(k: CylinderState) -> bool:
-    """Whether the cylinder's estimate has started and is finite."""
+    """Whether the cylinder's estimate has started, and is neither absurd nor infinite."""
     known, cells = 0, cells_of(k)
     for i in range(cells.shape[0]):
-        known += isfinite(cells[i])
+        known += abs(cells[i]) < ABSURD
     return bool(known == cells.shape[0])
 
 

@@ -1,6 +1,7 @@
 """The machine between ticks: spools and cylinders, simulated from the commands and corrected by the sensors.
 
-Compiled into the tick. ``elapsed`` is the time since the last tick, in which the last command was held.
+Compiled into the tick. ``elapsed`` is the time since the last tick, in which the last command was held. After a gap
+(`is_gap`) the estimate starts again from the samples.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from math import isfinite
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
+from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import compensates
-from hilserver.tick.bridge.learning import note_volume, reset_nonfinite_learning, slopes_of_edges
+from hilserver.tick.bridge.learning import forget_volumes, note_volume, reset_nonfinite_learning, slopes_of_edges
 from hilserver.tick.contact import note_stiffness
 from hilserver.tick.cylinder import (
     add_volumes,
@@ -28,6 +30,7 @@ from hilserver.tick.cylinder import (
     note_flows,
     remember,
     start_cylinder,
+    start_cylinder_again,
     taken_now,
     volume_into,
 )
@@ -56,7 +59,7 @@ from hilserver.tick.row import (
     valve_state,
 )
 from hilserver.tick.valve import command_at, delay_of, move_spool, note_command, reset_nonfinite, valve_flow
-from hilserver.tick.volumes import balance_volumes, shift_pressure
+from hilserver.tick.volumes import balance_volumes, is_gap, shift_pressure
 
 TREND_TIME = 5e-3
 """s: filter of the trend of a port's pressure."""
@@ -79,19 +82,13 @@ SPOOL_ERROR_TIME = 0.02
 def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> None:
     """Advance spools and cylinders to this tick, correct them by its samples, pass port pressures to the circuit."""
     dt = plan.loop[0].dt
-    ticks = max(int(elapsed / dt + 0.5), 1)
-    h = dt / SUBSTEPS_OF_MACHINE
     for i in range(plan.valve.shape[0]):
         reset_nonfinite(valve_state(plan, row, i), plan.valve[i])
         reset_nonfinite_learning(valve_state(plan, row, i), learning_state(plan, row, i))
-        past = past_of_valve(plan.layout[0], row, i)
-        for _ in range(min(ticks - 1, past.shape[0])):  # missed ticks, in which the last command was held
-            note_command(past[0], past)
-    for tick in range(ticks):
-        for sub in range(SUBSTEPS_OF_MACHINE):
-            move_machine(plan, row, work, h, -(ticks - tick) * dt + (sub + 0.5) * h)
-        for c in range(plan.cylinder.shape[0]):
-            note_cylinder(plan, row, c)
+    if is_gap(plan, elapsed):
+        start_again(plan, row, elapsed)
+    else:
+        move_on(plan, row, work, max(int(elapsed / dt + 0.5), 1))
     for c in range(plan.cylinder.shape[0]):
         correct(plan, row, work, c)
         note_stiffness(cylinder_state(plan, row, c), plan.cylinder[c], elapsed, dt)
@@ -102,6 +99,40 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
         balance_volumes(plan, row, i, elapsed)
     for i in range(plan.valve.shape[0]):
         shift_pressure(plan, row, i)
+
+
+@compilable
+def move_on(plan: Plan, row: Floats, work: Floats, ticks: int) -> None:
+    """Simulate the machine over these ticks; in all but the first, which were missed, the last command was held."""
+    dt = plan.loop[0].dt
+    h = dt / SUBSTEPS_OF_MACHINE
+    for i in range(plan.valve.shape[0]):
+        past = past_of_valve(plan.layout[0], row, i)
+        for _ in range(min(ticks - 1, past.shape[0])):
+            note_command(past[0], past)
+    for tick in range(ticks):
+        for sub in range(SUBSTEPS_OF_MACHINE):
+            move_machine(plan, row, work, h, -(ticks - tick) * dt + (sub + 0.5) * h)
+        for c in range(plan.cylinder.shape[0]):
+            note_cylinder(plan, row, c)
+
+
+@compilable
+def start_again(plan: Plan, row: Floats, elapsed: float) -> None:
+    """After a gap: the valves are in their safe positions, and the cylinders are as measured, at rest."""
+    for i in range(plan.valve.shape[0]):
+        b, v, past = valve_state(plan, row, i), plan.valve[i], past_of_valve(plan.layout[0], row, i)
+        b.spool, b.spool_speed = clip(v.safe_value + b.null, -1.0, 1.0), 0.0
+        for _ in range(past.shape[0]):
+            note_command(v.safe_value, past)
+        forget_volumes(learning_state(plan, row, i))
+    for c in range(plan.cylinder.shape[0]):
+        k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
+        if is_known(k):
+            p_A, p_B = sample_of(row, m.sensor_A, k.p_A), sample_of(row, m.sensor_B, k.p_B)
+            start_cylinder_again(p_A, p_B, sample_of(row, m.sensor_x, k.x), k, m, elapsed)
+            for _ in range(past.shape[1]):
+                remember(past, k)
 
 
 @compilable
@@ -305,7 +336,8 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     else:
         b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
     slopes = slopes_of_edges(b.spool, p, p_S, p_T, b, v)
-    note_volume(expected_before, volume_before, slopes, b, learning_state(plan, row, i), elapsed)
+    if not is_gap(plan, elapsed):
+        note_volume(expected_before, volume_before, slopes, b, learning_state(plan, row, i), elapsed)
     if v.other_port >= 0:
         p_other = port_state(plan, row, v.other_port).port
         b.flow_other = valve_flow(-b.spool, p_other, p_S, p_T, b, v)

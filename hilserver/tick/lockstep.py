@@ -9,7 +9,7 @@ from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.tick.codes import ResultCode
 from hilserver.tick.plan import plan_on
-from hilserver.tick.plant import PlantArrays, move, sample
+from hilserver.tick.plant import PlantArrays, move, sample, watch_commands
 from hilserver.tick.row import MESSAGE_CELLS, header
 from hilserver.tick.tick import tick
 
@@ -54,7 +54,7 @@ def run_bridged(
     Of a row, only the columns ``kept`` are stored, unless there are none.
     ``given[k, j]`` goes into column ``inputs[j]`` of tick k (including the tick's number). ``command`` is taken in the
     first tick, and others that wait behind it later, see `next_command`. During a missed tick the devices continue with
-    their last command, and their sensors sample.
+    their last command, until their watchdogs act, and their sensors sample.
     """
     plan, head = plan_on(block), header(row)
     dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
@@ -67,8 +67,9 @@ def run_bridged(
         take(row, inputs, given, k)
         for number in range(len(devices)):
             device = attached_at(devices, number)
-            for _ in range(head.missed):
+            for late in range(head.missed):
                 sample(device.plant, device.raw)  # the delay of a sensor goes on
+                watch_commands(device.plant, device.command, late + 1)
                 move(device.plant, device.command, dt)
             sample(device.plant, device.raw)
             for i in range(device.slots.shape[0]):

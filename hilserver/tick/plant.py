@@ -54,6 +54,14 @@ def sample(plant: PlantArrays, raw: Floats) -> None:
     plant.taken[0] = k + 1
 
 
+def watch_commands(plant: PlantArrays, commands: Floats, ticks: int) -> None:
+    """The device's watchdog: its safe values in place of commands that are as old as this."""
+    actuators = actuators_on(plant.actuator)
+    for i in range(actuators.shape[0]):
+        if ticks > actuators[i].watchdog:
+            commands[i] = actuators[i].safe
+
+
 def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
     """Advance the plant by one tick with these raw commands."""
     actuators = actuators_on(plant.actuator)

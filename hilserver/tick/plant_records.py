@@ -27,6 +27,7 @@ class ActuatorRecord(Struct):
     gain: float = value("", "value per unit of the raw command")
     value_zero: float = value("", "value at raw command 0")
     safe: float = value("", "raw command in the safe state")
+    watchdog: int = value("ticks", "time without a command after which it goes there")
     delay: int = value("ticks", "transport delay")
 
 

@@ -16,6 +16,9 @@ from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
+from hilserver.rig.simulated import plant_circuit
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick.codes import CommandKind
 from hilserver.toml import read_toml
 
 FILE = Path(__file__).parents[2] / "config" / "rigs" / "lift.toml"
@@ -109,3 +112,19 @@ def errors_of(rig: Rig) -> dict[str, float]:
     assert trip_in(record, rig) is None
     segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
     return {name: deviation.nrmse for name, deviation in segment.deviations.items()}
+
+
+def start(run: LockstepRun) -> None:
+    """From the first sample to RUNNING, without the work cycle."""
+    run.run(1)
+    run.command(CommandKind.ARM)
+    run.command(CommandKind.START)
+    run.run(2)
+    assert run.mode == "RUNNING"
+
+
+def true_value(run: LockstepRun, name: str) -> Floats:
+    """A value of the simulated rig at the end of every tick."""
+    tables = run.rig.sources["devices"]["rig"]
+    names = plant_circuit(tables["machine"], tables["drive"], run.rig.library).names
+    return run.true_values("rig")[:, list(names).index(name)]

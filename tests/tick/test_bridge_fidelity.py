@@ -6,7 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lift_bench import LEAKAGE, SMALL, both, delays, hard, lift, of_valves, ratio, sines, true_valves
+from lift_bench import (
+    LEAKAGE,
+    SMALL,
+    both,
+    delays,
+    hard,
+    lift,
+    of_valves,
+    ratio,
+    sines,
+    start,
+    true_value,
+    true_valves,
+)
 from lowering_bench import late
 
 from hilserver.errors import ConfigurationError
@@ -15,28 +28,11 @@ from hilserver.fidelity.strategies import compare
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
-from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Saturation
 
 pytestmark = pytest.mark.slow
-
-
-def start(run: LockstepRun) -> None:
-    """From the first sample to RUNNING, without the work cycle."""
-    run.run(1)
-    run.command(CommandKind.ARM)
-    run.command(CommandKind.START)
-    run.run(2)
-    assert run.mode == "RUNNING"
-
-
-def true_value(run: LockstepRun, name: str) -> Floats:
-    """A value of the simulated rig at the end of every tick."""
-    tables = run.rig.sources["devices"]["rig"]
-    names = plant_circuit(tables["machine"], tables["drive"], run.rig.library).names
-    return run.true_values("rig")[:, list(names).index(name)]
 
 
 def deviations(rig: Rig, *strategies: str) -> dict[str, SegmentResult]:
@@ -82,8 +78,8 @@ def test_sines_from_2_to_20_hz(case: str, phase: float, amplitude: float) -> Non
     cycle, spans = sines(frequencies)
     result = deviations(lift(both(SMALL, cycle, hard() if case == "hard" else {})), "feedback", "inverse_static")
     for name, segment in result.items():
-        for (start, end), f in zip(spans, frequencies, strict=True):
-            got = ratio(segment.actual["flow A"][start:end], segment.reference["flow A"][start:end], f)
+        for (begin, end), f in zip(spans, frequencies, strict=True):
+            got = ratio(segment.actual["flow A"][begin:end], segment.reference["flow A"][begin:end], f)
             if name == "feedback":
                 assert abs(np.degrees(np.angle(got))) < phase
                 assert abs(got) == pytest.approx(1.0, abs=amplitude)

@@ -100,6 +100,13 @@ def note_volume(
 
 
 @compilable
+def forget_volumes(seen: LearningState) -> None:
+    """Begin anew with the filtered terms."""
+    seen.unexplained = seen.flow_change = seen.passed_PA = seen.passed_AT = 0.0
+    seen.passed_by_null = seen.passed_by_overlap = 0.0
+
+
+@compilable
 def learn(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, elapsed: float) -> None:
     """Correct what is learned of a valve, within its ranges, unless it has to be held."""
     b.learning = state_of_learning(b, seen, v)
