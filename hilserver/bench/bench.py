@@ -154,6 +154,10 @@ class BenchReport:
         return {"machine": machine(), "rig": self.rig, "unit": "us per tick", **tables, "notes": [*self.notes]}
 
 
+RESOLUTION = 0.1
+"""µs: shorter parts are differences of longer times, and their ratios say nothing."""
+
+
 @dataclass(frozen=True)
 class Change:
     """A figure before and now; ``unit``: µs (less is better) or Hz (more is better)."""
@@ -165,8 +169,10 @@ class Change:
 
     @property
     def slower(self) -> float:
-        """How many times slower it is now than before."""
-        return self.new / self.old if self.unit == "µs" else self.old / self.new
+        """How many times slower it is now than before; what is shorter than `RESOLUTION` counts as that."""
+        if self.unit == "Hz":
+            return self.old / self.new
+        return max(self.new, RESOLUTION) / max(self.old, RESOLUTION)
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:

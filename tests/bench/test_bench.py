@@ -330,7 +330,7 @@ def test_a_report_is_compared_and_what_is_slower_fails(
     demo, old = ROOT / "config/rigs/demo.toml", figures(1e-6)
     old["components"][0]["per_tick"] = 1e6
     (tmp_path / "old.json").write_text(json.dumps(old))
-    assert bench(demo, "--compare", tmp_path / "old.json", "--tolerance", "9900", monkeypatch=monkeypatch) == 1
+    assert bench(demo, "--compare", tmp_path / "old.json", "--tolerance", "100", monkeypatch=monkeypatch) == 1
     said = capsys.readouterr()
     for text in ("part: circuit", "component: relief_valve"):
         assert text in said.out

@@ -149,6 +149,13 @@ def test_comparison_finds_every_figure_and_its_direction() -> None:
     assert slower["server at 1000 Hz: work"] == 1.0
 
 
+def test_the_ratio_of_times_that_are_hardly_measurable_counts_for_nothing() -> None:
+    """Parts are differences of times: on a busy machine, 0.0007 µs before, and 0.09 µs now."""
+    assert Change("part: outputs", "µs", 0.0007, 0.09).slower == 1.0
+    assert Change("part: outputs", "µs", 0.0007, 0.3).slower == pytest.approx(3.0)
+    assert Change("part: outputs", "µs", 0.4, 0.0007).slower == pytest.approx(0.25)
+
+
 def test_figures_in_one_report_only_are_not_compared() -> None:
     assert [change.what for change in compare({"parts": figures()["parts"]}, figures())] == ["part: circuit"]
 
