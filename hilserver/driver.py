@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -148,6 +149,14 @@ class Driver(ABC):
     def acknowledges(cls, config: Any) -> bool:
         """Whether a device so configured confirms its outputs; if not, they count as confirmed once they are sent."""
         return True
+
+    @classmethod
+    def safe_after(cls, config: Any, output: str) -> float:
+        """Time without a command after which a device so configured sets an output to its safe value, s.
+
+        By default that of the worker of a slow driver, and infinity for others: they have no watchdog.
+        """
+        return float(config.watchdog) if isinstance(config, SlowDriverConfig) else inf
 
     def holds(self, values: Floats) -> Bools | None:
         """Per output, whether the device has confirmed that it has this raw value; asked right after ``write``.

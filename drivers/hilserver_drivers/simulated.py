@@ -78,6 +78,11 @@ class SimulatedRig(PlantDriver):
         actuators = [ChannelInfo(name, "V", f"simulated command {a.to}") for name, a in config.actuators.items()]
         return sensors, actuators
 
+    @classmethod
+    def safe_after(cls, config: SimulatedRigConfig, output: str) -> float:
+        """The time of its watchdog."""
+        return float(config.watchdog)
+
     def open(self) -> None:
         """Nothing to connect: the plant is provided."""
 

@@ -83,8 +83,9 @@ class InputControl:
             self._shown = ui.label("–").classes("font-semibold")
         with ui.row().classes("w-full items-center no-wrap gap-3"):
             step = (info.maximum - info.minimum) / 200
-            self._slider = FreeSlider(min=info.minimum, max=info.maximum, step=step, value=0.0)
-            self._slider.props(f"aria-label='{escape(name)}'").classes("grow")
+            with ui.element("div").classes("grow") as self._box:
+                self._slider = FreeSlider(min=info.minimum, max=info.maximum, step=step, value=0.0)
+            self._slider.props(f"aria-label='{escape(name)}'")
             self._slider.on("update:model-value", lambda e: self._dragged(float(e.args)), throttle=0.1)
             button = ui.button(icon="filter_center_focus", on_click=lambda: self._to(centre))
             button.props(f"flat dense round size=sm aria-label='to {centre:g}'").tooltip(f"to {centre:g}")
@@ -152,15 +153,12 @@ class HoldToRunControl(InputControl):
         self._hold_to_run = hold_to_run
         self._held: asyncio.Task[None] | None = None
         """Renews the value while the slider is held."""
-        for press in ("pointerdown", "keydown.capture"):
-            self._slider.on(press, lambda e: self._grip(bool(e.args)), js_handler="(e) => panel.grip(e, emit)")
+        for press in ("pointerdown", "keydown.capture"):  # of the box: a disabled slider would not report its release
+            self._box.on(press, lambda e: self._grip(bool(e.args)), js_handler="(e) => panel.grip(e, emit)")
         self._slider.tooltip("Hold: the value is kept while you hold the slider. Release: it returns to rest.")
 
     def follow(self) -> None:
-        """Show the server's value unless the slider is held; a rig that does not run takes it out of the hand.
-
-        A disabled slider reports no release.
-        """
+        """Show the server's value unless the slider is held; a rig that does not run takes it out of the hand."""
         if not self.page.may_operate:
             self.release()
         if self._held is None:
@@ -173,12 +171,14 @@ class HoldToRunControl(InputControl):
             self._show(self._info.initial)
 
     def _grip(self, held: bool) -> Awaitable[None] | None:
-        if held and self._held is None:
+        if held and self._held is None and self.page.may_operate:
             self._wanted = float(self._slider.value)
             self._held = background_tasks.create(self._keep(), name=f"hold {self._name}")
         elif not held and self._held is not None:
             self.release()
             return self._send(self._info.initial)
+        elif not held:
+            self._slider.update()  # taken out of the hand before: in the browser, it has moved on with that
         return None
 
     def _dragged(self, value: float) -> Awaitable[None] | None:

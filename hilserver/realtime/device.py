@@ -163,17 +163,25 @@ class SimulatedDevice:
         samples, command = row[1 : memory.applied.start], row[memory.applied]
         move = self._program.move.bound(self._plant, command, self._dt)
         sample = self._program.sample.bound(self._plant, samples)
-        command[:] = self._safe
+        command[:], sent = self._safe, -np.inf
         while clock.wait():
-            for _ in range(min(clock.missed, 1000) + 1):  # under the command that held until now
+            now = time.monotonic()
+            for late in reversed(range(min(clock.missed, 1000) + 1)):  # under the command that held until now
+                if self._is_too_old(now - late * self._period - sent):
+                    command[:] = self._safe
                 move()
                 sample()
-            silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
+            sent = got[0] if memory.commands.latest(got) >= 0 else -np.inf
+            silence = time.monotonic() - sent
             if self._is_over(silence):
                 return
-            command[:] = got[1:] if silence * self._speed <= self._watchdog else self._safe
+            command[:] = self._safe if self._is_too_old(silence) else got[1:]
             row[0] = time.monotonic()
             memory.readings.publish(row)
+
+    def _is_too_old(self, silence: float) -> bool:
+        """Whether the watchdog has acted after so many seconds of the clock without a command."""
+        return silence * self._speed > self._watchdog
 
     def _is_over(self, silence: float) -> bool:
         if self._stopping:

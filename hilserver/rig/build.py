@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
 from hilserver.toml import is_there, parse_with_tolerances, read_toml
 
+CLOSING = 5e-3
+"""s from the time of a watchdog until a valve hardly passes anything: half of them are faster."""
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
 
@@ -321,9 +324,17 @@ def assemble(
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
-    plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
+    plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid, _longest_gap(settings, devices))
     parts = (tuple(devices), library, layout, plan, packed, sources, arrays, circuits, calibrations)
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
+
+
+def _longest_gap(settings: RigSettings, devices: Iterable[Device]) -> float:
+    """Time without a tick after which the first valve has been closed by its device, s; infinite without a watchdog."""
+    known = {device.name: device for device in devices}
+    valves = [v for v in settings.valves.values() if v.device in known]
+    times = (known[v.device].driver.safe_after(known[v.device].config, v.output) for v in valves)
+    return min(times, default=inf) + CLOSING
 
 
 def beside(file: Path, name: object) -> str:

@@ -267,15 +267,16 @@ def build_plan(
     layout: RowLayout,
     rates: Mapping[str, float],
     fluid: Fluid,
+    longest_gap: float,
 ) -> Plan:
     """The plan of a run.
 
     ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s; ``fluid``: the
-    machine's oil.
+    machine's oil; ``longest_gap``: time without a tick after which devices have closed the valves, s.
     """
     channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
     lines: dict[str, list[Line]] = {
-        "loop": [_loop_line(settings, cycle)],
+        "loop": [_loop_line(settings, cycle, longest_gap)],
         "layout": [layout.places()],
         "channel": _channel_lines(settings, slots, rates),
         "curve": _curve_lines(settings),
@@ -295,11 +296,12 @@ def build_plan(
     return make_plan(lines, kalman_table(settings, plan, rates)) if len(plan.cylinder) else plan
 
 
-def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
+def _loop_line(settings: RigSettings, cycle: CycleSettings | None, longest_gap: float) -> Line:
     loop = settings.loop
     line: Line = {
         "dt": 1.0 / loop.rate,
         "max_missed": loop.max_missed,
+        "longest_gap": longest_gap,
         "heartbeat_timeout": loop.heartbeat_timeout,
         "cycle_length": cycle.duration if cycle is not None else 0.0,
         "cycle_repeats": cycle is not None and cycle.repeat,

@@ -30,9 +30,10 @@ from hilserver.tick.look_ahead import (
     ticks_of,
 )
 from hilserver.tick.modes import trip
-from hilserver.tick.plan import Plan, plan_on
-from hilserver.tick.row import CYLINDER_CELLS
-from hilserver.tick.volumes import count_volumes, is_gap, lose_volumes
+from hilserver.tick.plan import Plan, is_gap, plan_on
+from hilserver.tick.row import CYLINDER_CELLS, valve_state
+from hilserver.tick.valve import reset_volumes
+from hilserver.tick.volumes import count_volumes, lose_volumes
 
 
 def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
@@ -80,7 +81,10 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
 
 
 def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
-    """Reset a circuit whose values are absurd or no longer finite to its initial values, and trip."""
+    """Reset a circuit whose values are absurd or no longer finite to its initial values, and trip.
+
+    What it has passed meanwhile is absurd, too, and so are the volumes at the valves.
+    """
     start, n = plan.layout[0].circuit, int(ix[N_VALUES])
     z = row[start : start + n]
     sane = 0
@@ -90,6 +94,8 @@ def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
         load(ix, val, z)
         for i in range(start + n, start + plan.layout[0].circuit_space):
             row[i] = 0.0
+        for i in range(plan.valve.shape[0]):
+            reset_volumes(valve_state(plan, row, i))
         trip(row, FaultCode.DIVERGED)
 
 

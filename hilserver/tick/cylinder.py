@@ -209,24 +209,28 @@ def volume_into(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
 
 @compilable
 def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
-    """Start at rest and in equilibrium with the measured pressures."""
+    """Start at rest and in equilibrium with the measured pressures; after a gap, the volumes go on."""
+    volume_A, volume_B = (k.volume_A, k.volume_B) if is_waiting(k) else (0.0, 0.0)
     cells_of(k)[:] = 0.0
+    k.volume_A, k.volume_B = volume_A, volume_B
     k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
     k.F = m.area_A * p_A - m.area_B * p_B
     k.slow_x, k.slow_F, k.slow_pressed, k.free_F = k.x, k.F, k.F, k.F
 
 
 @compilable
-def start_cylinder_again(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
-    """Start once more ``elapsed`` s after the last estimate. What is not finite is as it was.
+def wait_for_samples(age: float, k: CylinderState) -> None:
+    """After a gap: the state is unknown until samples are younger than ``age`` s, which the caller lets grow with time.
 
-    The volumes go on: what has entered in between follows from position and pressures.
+    Volumes stay as they are.
     """
-    before_A, before_B, before_x, volume_A, volume_B = k.p_A, k.p_B, k.x, k.volume_A, k.volume_B
-    p_A, p_B = p_A if isfinite(p_A) else before_A, p_B if isfinite(p_B) else before_B
-    start_cylinder(p_A, p_B, x if isfinite(x) else before_x, k, m)
-    k.volume_A, k.volume_B = volume_A, volume_B
-    add_volumes(before_A, before_B, before_x, k, m, elapsed)
+    k.v, k.waits = nan, age
+
+
+@compilable
+def is_waiting(k: CylinderState) -> bool:
+    """Whether the estimate waits for samples after a gap."""
+    return bool(isfinite(k.waits) and k.waits != 0.0)
 
 
 @compilable

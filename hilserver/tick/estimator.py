@@ -25,14 +25,15 @@ from hilserver.tick.cylinder import (
     expected,
     interpolate_gains,
     is_known,
+    is_waiting,
     mean_flow,
     move_cylinder,
     note_flows,
     remember,
     start_cylinder,
-    start_cylinder_again,
     taken_now,
     volume_into,
+    wait_for_samples,
 )
 from hilserver.tick.plan import (
     DEVIATION_A,
@@ -43,6 +44,7 @@ from hilserver.tick.plan import (
     SUBSTEPS_OF_MACHINE,
     CylinderRecord,
     Plan,
+    is_gap,
 )
 from hilserver.tick.readings import note_difference
 from hilserver.tick.row import (
@@ -59,7 +61,7 @@ from hilserver.tick.row import (
     valve_state,
 )
 from hilserver.tick.valve import command_at, delay_of, move_spool, note_command, reset_nonfinite, valve_flow
-from hilserver.tick.volumes import balance_volumes, is_gap, shift_pressure
+from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
 """s: filter of the trend of a port's pressure."""
@@ -86,11 +88,11 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
         reset_nonfinite(valve_state(plan, row, i), plan.valve[i])
         reset_nonfinite_learning(valve_state(plan, row, i), learning_state(plan, row, i))
     if is_gap(plan, elapsed):
-        start_again(plan, row, elapsed)
+        start_again(plan, row)
     else:
         move_on(plan, row, work, max(int(elapsed / dt + 0.5), 1))
     for c in range(plan.cylinder.shape[0]):
-        correct(plan, row, work, c)
+        correct(plan, row, work, c, elapsed)
         note_stiffness(cylinder_state(plan, row, c), plan.cylinder[c], elapsed, dt)
     for i in range(plan.port.shape[0]):
         see_pressure(plan, row, i, elapsed)
@@ -118,8 +120,8 @@ def move_on(plan: Plan, row: Floats, work: Floats, ticks: int) -> None:
 
 
 @compilable
-def start_again(plan: Plan, row: Floats, elapsed: float) -> None:
-    """After a gap: the valves are in their safe positions, and the cylinders are as measured, at rest."""
+def start_again(plan: Plan, row: Floats) -> None:
+    """After a gap: the valves are in their safe positions, and the cylinders wait for samples taken since."""
     for i in range(plan.valve.shape[0]):
         b, v, past = valve_state(plan, row, i), plan.valve[i], past_of_valve(plan.layout[0], row, i)
         b.spool, b.spool_speed = clip(v.safe_value + b.null, -1.0, 1.0), 0.0
@@ -127,12 +129,9 @@ def start_again(plan: Plan, row: Floats, elapsed: float) -> None:
             note_command(v.safe_value, past)
         forget_volumes(learning_state(plan, row, i))
     for c in range(plan.cylinder.shape[0]):
-        k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
-        if is_known(k):
-            p_A, p_B = sample_of(row, m.sensor_A, k.p_A), sample_of(row, m.sensor_B, k.p_B)
-            start_cylinder_again(p_A, p_B, sample_of(row, m.sensor_x, k.x), k, m, elapsed)
-            for _ in range(past.shape[1]):
-                remember(past, k)
+        k = cylinder_state(plan, row, c)
+        if is_known(k) or is_waiting(k):
+            wait_for_samples(-plan.loop[0].longest_gap, k)
 
 
 @compilable
@@ -202,8 +201,8 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
 
 
 @compilable
-def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
-    """Correct a cylinder's estimate by the samples of this tick; the first ones start it."""
+def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> None:
+    """Correct a cylinder's estimate by the samples of this tick; the first ones start it, also after a gap."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
     n, layout = plan.valve.shape[0], plan.layout[0]
     spools, innovation = work[:n], work[n : n + MEASUREMENTS]
@@ -215,7 +214,11 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     old_A, old_B = age_of(plan, row, m.sensor_A, m.age_A), age_of(plan, row, m.sensor_B, m.age_B)
     old_x = age_of(plan, row, m.sensor_x, m.age_x)
     if not is_known(k):
+        if is_waiting(k):
+            k.waits += elapsed
         if not isfinite(p_A + p_B + x + old_A + old_B + old_x):  # no sample yet
+            return
+        if is_waiting(k) and max(old_A, old_B, old_x) * plan.loop[0].dt >= k.waits:
             return
         start_cylinder(p_A, p_B, x, k, m)
         for _ in range(past.shape[1]):
@@ -327,7 +330,8 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         b.flow_estimated += k.bias_B if v.is_B else k.bias_A
         table = plan.kalman[c * LINES : (c + 1) * LINES]
         b.flow_deviation = deviation_of(DEVIATION_B if v.is_B else DEVIATION_A, table, k, m)
-        b.volume = volume_into(v.is_B, k, m)
+        if is_known(k):
+            b.volume = volume_into(v.is_B, k, m)
         note_end_stop(b, v, k, m, elapsed)
     elif v.column_Q >= 0:
         b.flow_estimated = row[v.column_Q]

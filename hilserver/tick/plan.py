@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Matrix, as_matrix
-from hilserver.numerics.compilable import gives_arrays
+from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
 from hilserver.tick.records import RecordTable, Struct, dtype_of, records_in, value
 
@@ -44,6 +44,7 @@ class LoopRecord(Struct):
 
     dt: float = value("s", "period of the loop")
     max_missed: float = value("", "largest number of consecutive missed ticks that are compensated; more cause a trip")
+    longest_gap: float = value("s", "time without a tick after which the devices' watchdogs have closed the valves")
     heartbeat_timeout: float = value("s", "largest age of the supervisor's heartbeat")
     cycle_length: float = value("s", "duration of the work cycle")
     cycle_repeats: int = value("", "1 if the work cycle restarts at its end")
@@ -340,6 +341,12 @@ def plan_on(block: Floats) -> Plan:
         _cycle(block, at[11], at[12]),
         as_matrix(block[at[12] : at[13]], n),
     )
+
+
+@compilable
+def is_gap(plan: Plan, elapsed: float) -> bool:
+    """Whether so many ticks were missed, in ``elapsed`` s, that the devices' watchdogs have closed the valves."""
+    return elapsed > max(plan.loop[0].longest_gap, 1.5 * plan.loop[0].dt)
 
 
 def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats) -> Plan:

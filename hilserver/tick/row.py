@@ -190,6 +190,7 @@ class CylinderState(Struct):
     moved: float = value("", "sum of the squares of recent movements, see hilserver.tick.contact")
     together: float = value("", "sum of the products of the piston's movements and the force of the pressures")
     taken_up: float = value("", "sum of their products with the part that the oil has taken up")
+    waits: float = value("s", "after a gap, greatest age of samples with which the estimate starts again; 0: it has")
 
 
 class ReactionMemory(Struct):

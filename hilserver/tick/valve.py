@@ -162,14 +162,18 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
     """Reset values that are no longer finite: the spool is assumed at its safe position."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
         b.spool, b.spool_speed = v.safe_value, 0.0
-    if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error) and isfinite(b.volume_lost)):
-        b.volume, b.volume_before, b.volume_error, b.volume_lost = 0.0, 0.0, 0.0, 0.0
-    if not (isfinite(b.volume_virtual) and isfinite(b.volume_virtual_before)):
-        b.volume_virtual, b.volume_virtual_before = 0.0, 0.0
-    if not isfinite(b.volume_ahead):
-        b.volume_ahead = 0.0
+    real, virtual = b.volume + b.volume_before, b.volume_virtual + b.volume_virtual_before
+    if not isfinite(real + virtual + b.volume_error + b.volume_lost + b.volume_ahead):
+        reset_volumes(b)
     if not isfinite(b.spool_error):
         b.spool_error = 0.0
+
+
+@compilable
+def reset_volumes(b: ValveState) -> None:
+    """Begin anew with the account of the volumes."""
+    b.volume = b.volume_before = b.volume_virtual = b.volume_virtual_before = 0.0
+    b.volume_error = b.volume_ahead = b.volume_lost = 0.0
 
 
 @compilable

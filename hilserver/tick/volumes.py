@@ -11,8 +11,8 @@ V_ahead is the recent part of the error (a high-pass filter): a lasting flow err
 pressure only by q·T/C.
 
 An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time,
-after a gap (`is_gap`), and under a strategy without feedback, which forgets the error. ``b`` is the valve's block of
-the row, ``v`` its line of the plan. Compiled into the tick.
+after a gap (`hilserver.tick.plan.is_gap`), and under a strategy without feedback, which forgets the error. ``b`` is the
+valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import MIN_PRESSURE, chamber_A, chamber_B, is_known
-from hilserver.tick.plan import Plan
+from hilserver.tick.plan import Plan, is_gap
 from hilserver.tick.row import ValveState, cylinder_state, header, port_state, valve_state
 
-LONGEST_GAP = 0.05
-"""s without a tick after which nobody knows where the valves were: the watchdogs of most devices have closed them."""
 LARGEST_ERROR = 0.03
 """s of nominal flow: the largest volume error that is kept."""
 FORGET_TIME = 0.15
@@ -92,12 +90,6 @@ def is_driving(plan: Plan, row: Floats, i: int) -> bool:
 
 
 @compilable
-def is_gap(plan: Plan, elapsed: float) -> bool:
-    """Whether more ticks were missed than the machine can be simulated over."""
-    return elapsed > max(LONGEST_GAP, 1.5 * plan.loop[0].dt)
-
-
-@compilable
 def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """Bring a valve's volume error up to this tick. What exceeds its bound is lost: there is no wind-up."""
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -113,8 +105,8 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     share = (1.0 - b.end_stop_share) * NO_DROP_TIME / (NO_DROP_TIME + b.no_drop_share * elapsed)
     if not compensates(b.strategy, Compensates.VOLUME_ERROR):
         share *= FORGET_TIME / (FORGET_TIME + elapsed)
-    if is_gap(plan, elapsed):
-        share = 0.0
+    if is_gap(plan, elapsed) or (v.cylinder >= 0 and not is_known(cylinder_state(plan, row, v.cylinder))):
+        share = 0.0  # nobody knows what the real valve has passed
     kept = share * clip(error, -bound, bound)
     b.volume_ahead = share * (b.volume_ahead + more) * AHEAD_TIME / (AHEAD_TIME + elapsed)
     b.volume_error = kept
@@ -126,6 +118,8 @@ def lose_volumes(plan: Plan, ix: Indices, row: Floats, z: Floats) -> None:
     """After the circuit's steps over a gap: what it has passed there, other than foreseen above, is lost as well."""
     for i in range(plan.valve.shape[0]):
         b = valve_state(plan, row, i)
+        if not is_driving(plan, row, i):
+            continue
         foreseen = b.volume_virtual_before + plan.loop[0].dt * flow_of(ix, z, plan.valve[i].port)
         b.volume_lost += b.volume_virtual - foreseen
         b.volume_virtual_before += b.volume_virtual - foreseen

@@ -195,6 +195,8 @@ def test_a_slider_that_was_released_while_the_rig_stood_moves_nothing(page: Page
     rig.wait(lambda state: state.mode == "ARMED", 60.0)
     expect(slider(page)).to_have_attribute("aria-disabled", "true")
     page.mouse.up()
+    page.wait_for_timeout(1500)
+    expect(slider(page)).to_have_attribute("aria-valuenow", "0")
     run(rig)
     samples = rig.record(STATED / 2, "input.joystick")
     assert len(samples) > 0

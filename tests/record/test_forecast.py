@@ -53,12 +53,12 @@ def test_the_rate_is_that_of_a_log(rig: Rig, tmp_path: Path, compression: str) -
 
 
 def test_what_is_kept_and_how_long_the_disk_lasts(rig: Rig) -> None:
-    """At 284 values of 8 bytes per tick of 1 ms: 2.27 MB/s, 8.18 GB per hour."""
-    assert len(rig.layout.names) + len(rig.packed.names) == 284
+    """At 285 values of 8 bytes per tick of 1 ms: 2.28 MB/s, 8.21 GB per hour."""
+    assert len(rig.layout.names) + len(rig.packed.names) == 285
     plain = functools.partial(told, rig, compression="none")
     assert plain() == {"log": "8.2 GB per hour, a new file every 7.3 min", "logs kept": "all (recording.keep)"}
     assert plain(max_duration="2 min")["log"].endswith("every 2 min")
-    free = 500e6 + 2.272e6 * 36000
+    free = 500e6 + 2.28e6 * 36000
     assert plain(free)["disk of the logs"] == "82 GB free in logs: full after 10 h"
     limits = {"gigabytes": 50, "files": 20, "age": "30 d"}
     kept = plain(free, folder="/data", keep=limits)
@@ -73,7 +73,7 @@ def test_what_is_kept_and_how_long_the_disk_lasts(rig: Rig) -> None:
 
 def test_the_size_of_a_compressed_log_is_an_estimate_below_a_bound(rig: Rig) -> None:
     """0.6 of 8.18 GB: 4.9 GB; a file of 1 GB lasts 734 s; 81.8 GB last 10 h at least, and 16.7 h as in the demo."""
-    free = 500e6 + 2.272e6 * 36000
+    free = 500e6 + 2.28e6 * 36000
     limits = {"gigabytes": 50, "age": "30 d"}
     found = told(rig, free, keep=limits)
     assert "about 4.9 GB per hour" in found["log"]

@@ -84,11 +84,24 @@ class SlowLift(Bench):
             self.ages[name] = 0.0 if served else self.ages[name] + DT
         self.raw.update(lost or {})
         self.tick(kind, first)
+        self.missed = 0
         if served:
             self._command[:] = self.row[self._outputs]
         self._moved()
         self.positions.append(float(self.plant.values[self._x]))
         self.turn += 1
+
+    def pause(self, ticks: int, watchdog: int) -> None:
+        """The loop and the device stand for these ticks; after ``watchdog`` of them, the valves are closed."""
+        for late in range(ticks):
+            if late >= watchdog:
+                self._command[:] = 0.0
+            self._not_sampled()
+            self._moved()
+            self.positions.append(float(self.plant.values[self._x]))
+        self.missed = ticks
+        for name in self.ages:
+            self.ages[name] += ticks * DT
 
     def start(self) -> None:
         """To RUNNING, once the first samples are there."""

@@ -74,6 +74,12 @@ class NiDaq(Driver):
         return inputs, outputs
 
     @classmethod
+    def safe_after(cls, config: NiConfig, output: str) -> float:
+        """The time-out of the device's own watchdog, if that monitors the output."""
+        watchdog = config.watchdog
+        return float(watchdog.timeout) if watchdog is not None and output in watchdog.outputs else math.inf
+
+    @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
         """The NI devices that are plugged in, with analog inputs and outputs, and digital lines."""
         system = local_system("NI-DAQmx")

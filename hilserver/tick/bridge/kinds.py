@@ -16,7 +16,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.strategies import flow_servo, inverse, jog
-from hilserver.tick.plan import Plan, ValveRecord
+from hilserver.tick.plan import Plan, ValveRecord, is_gap
 from hilserver.tick.row import ValveState, valve_state
 from hilserver.tick.stages import FARTHEST, Note, Stage, first_note
 
@@ -92,7 +92,8 @@ def flow_servo_command(
 ) -> float:
     """PID control of the measured flow."""
     b = valve_state(plan, row, valve)
-    return flow_servo(b.flow_virtual, b, plan.valve[valve], elapsed)
+    time = plan.loop[0].dt if is_gap(plan, elapsed) else elapsed  # in a gap it has controlled nothing
+    return flow_servo(b.flow_virtual, b, plan.valve[valve], time)
 
 
 @compilable
