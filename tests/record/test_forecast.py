@@ -59,14 +59,14 @@ def test_what_is_kept_and_how_long_the_disk_lasts(rig: Rig) -> None:
     assert plain() == {"log": "8.2 GB per hour, a new file every 7.3 min", "logs kept": "all (recording.keep)"}
     assert plain(max_duration="2 min")["log"].endswith("every 2 min")
     free = 500e6 + 2.28e6 * 36000
-    assert plain(free)["disk of the logs"] == "82 GB free in logs: full after 10 h"
+    assert plain(free)["disk of the logs"] == "83 GB free in logs: full after 10 h"
     limits = {"gigabytes": 50, "files": 20, "age": "30 d"}
     kept = plain(free, folder="/data", keep=limits)
     assert kept["logs kept"] == "50 GB: 6.1 h; 20 files: 2.4 h; 30 d: up to 5.9 TB"
     assert "keep.running" in kept["disk of the logs"]
     assert plain(free, keep={**limits, "running": False})["disk of the logs"].endswith("enough for all that is kept")
     too_much = plain(free, keep={"gigabytes": 100, "running": False})
-    assert too_much["disk of the logs"] == "82 GB free in logs: full after 10 h"
+    assert too_much["disk of the logs"] == "83 GB free in logs: full after 10 h"
     assert "nothing would be recorded" in plain(499e6)["disk of the logs"]
     assert plain(free, enabled=False) == {"log": "not recorded (recording.enabled)"}
 
