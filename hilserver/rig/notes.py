@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from math import inf
 
 from hilserver.circuit.model import RIG
 from hilserver.driver import Pace
@@ -36,6 +37,7 @@ def notes(rig: Rig) -> Iterator[str]:
                 f"devices.{device.name}: has outputs in use but no channel, so the loop can't detect its loss. Read "
                 "one of its channels, with an age limit."
             )
+    yield from _short_watchdogs(rig)
     yield from _rounded_delays(rig)
     yield from _unused(rig)
     yield from _unmatched_signals(rig)
@@ -54,6 +56,18 @@ def _age_limits(rig: Rig) -> Iterator[str]:
                 f"channels.{name}: its device is read every {period * 1e3:g} ms, but samples older than "
                 f"{line.upper * 1e3:g} ms violate a limit: allow {MIN_PERIODS:g} periods (max_age of a "
                 "limit, or loop.max_age)."
+            )
+
+
+def _short_watchdogs(rig: Rig) -> Iterator[str]:
+    """Devices that set an output to its safe value although the loop runs, or after a single missed tick."""
+    tick = 1.0 / rig.settings.loop.rate
+    for device in rig.devices:
+        shortest = min((device.driver.safe_after(device.config, output) for output in device.outputs), default=inf)
+        if shortest < 2.0 * tick:
+            yield (
+                f"devices.{device.name}.watchdog: {shortest * 1e3:g} ms are less than two ticks of {tick * 1e3:g} ms: "
+                "the device would set its safe values while the loop runs. Allow several ticks."
             )
 
 

@@ -210,7 +210,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     for i in range(n):
         spools[i] = valve_state(plan, row, i).spool
     p_A, p_B = sample_of(row, m.sensor_A, 0.0), sample_of(row, m.sensor_B, 0.0)
-    x = sample_of(row, m.sensor_x, 0.5 * m.stroke)
+    x = sample_of(row, m.sensor_x, k.x if is_waiting(k) else 0.5 * m.stroke)
     old_A, old_B = age_of(plan, row, m.sensor_A, m.age_A), age_of(plan, row, m.sensor_B, m.age_B)
     old_x = age_of(plan, row, m.sensor_x, m.age_x)
     if not is_known(k):

@@ -124,3 +124,14 @@ def test_a_simulated_delay_that_is_no_whole_number_of_ticks() -> None:
         "devices.rig.actuators.valve_A.delay: 1.6 ms is simulated as 2 ms: a simulated delay is a whole number of "
         "ticks, of 1 ms each.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "watchdog", "noted"), [(15, 50, True), (15, 140, False), (1000, 1, True), (1000, 2, False)]
+)
+def test_a_watchdog_that_acts_while_the_loop_runs(rate: int, watchdog: int, noted: bool) -> None:
+    rig = lift({"rig": {"loop": {"rate": f"{rate} Hz"}, "devices": {"rig": {"watchdog": f"{watchdog} ms"}}}})
+    found = [text for text in notes(rig) if "watchdog" in text]
+    assert len(found) == noted
+    for text in found:
+        assert text.startswith(f"devices.rig.watchdog: {watchdog} ms are less than two ticks of {1e3 / rate:g} ms: ")

@@ -102,6 +102,18 @@ def test_it_waits_for_samples_that_were_taken_since(joystick: float) -> None:
     assert abs(run["valve.A.command"]) < 0.8
 
 
+def test_without_a_position_sensor_the_position_is_as_before() -> None:
+    rig = lift({"rig": {"loop": {"max_missed": 5000}, "cylinders": {"lift": {"position": None}}}})
+    run = LockstepRun(rig)
+    start(run)
+    run.set_input("joystick", 0.5)
+    before = run.run(600)[-1, rig.layout.column("cylinder.lift.x")]
+    run.miss(749)
+    after = run.run(10)[:, rig.layout.column("cylinder.lift.x")]
+    assert before > 0.55, "it began in the middle"
+    assert after == pytest.approx(before, abs=0.01)
+
+
 def test_a_gap_begins_when_the_watchdog_has_acted() -> None:
     """Until then the last command is held, and the machine is simulated over the missed ticks."""
     run = paused(0.5, SLOW_WATCHDOG - 5)
