@@ -63,7 +63,7 @@ class InputsView:
 
 
 class FreeSlider(ui.slider):
-    """A slider that moves in the browser; one of NiceGUI moves when the server has answered, and back if it is late."""
+    """A slider that moves in the browser. NiceGUI's own waits for the server, and a late answer moves it back."""
 
     LOOPBACK = False
 
@@ -153,7 +153,7 @@ class HoldToRunControl(InputControl):
         self._hold_to_run = hold_to_run
         self._held: asyncio.Task[None] | None = None
         """Renews the value while the slider is held."""
-        for press in ("pointerdown", "keydown.capture"):  # of the box: a disabled slider would not report its release
+        for press in ("pointerdown", "keydown.capture"):  # of its box: NiceGUI ignores events of a disabled slider
             self._box.on(press, lambda e: self._grip(bool(e.args)), js_handler="(e) => panel.grip(e, emit)")
         self._slider.tooltip("Hold: the value is kept while you hold the slider. Release: it returns to rest.")
 
@@ -178,7 +178,7 @@ class HoldToRunControl(InputControl):
             self.release()
             return self._send(self._info.initial)
         elif not held:
-            self._slider.update()  # taken out of the hand before: in the browser, it has moved on with that
+            self._slider.update()  # released before, when the rig stopped; the browser may have moved it since
         return None
 
     def _dragged(self, value: float) -> Awaitable[None] | None:
