@@ -43,7 +43,7 @@ from hilserver.tick.plant import PlantArrays
 from hilserver.toml import is_there, parse_with_tolerances, read_toml
 
 CLOSING = 5e-3
-"""s from the time of a watchdog until a valve hardly passes anything: half of them are faster."""
+"""s that a valve is assumed to take to close after its watchdog has acted: some time constants at 80 Hz."""
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
 

@@ -53,7 +53,7 @@ def test_the_estimate_starts_again_from_the_samples(rig: Rig, joystick: float) -
 
 
 def test_the_virtual_circuit_goes_on_quietly(rig: Rig) -> None:
-    """The relief valve opens at 140 bar. With an estimate that was simulated on: 86 to 1700 bar."""
+    """The relief valve opens at 140 bar. With an estimate that was simulated on, the supply fell to 86 bar."""
     for joystick in (1.0, -1.0, 0.5, -0.2):
         for missed in (100, 749, 1500):
             _, rows = after_a_gap(rig, joystick, 400, missed)
