@@ -27,8 +27,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.codes import CommandKind, ResultCode
-from hilserver.tick.row import header
+from hilserver.tick.codes import CommandKind
 
 MIN_DROP = 1e5
 """Pa: minimum pressure for which the speed of the piston is calculated."""
@@ -329,7 +328,10 @@ def by_hand(rig: Rig, largest: float) -> Rig:
 
 
 class LockstepBench:
-    """A simulated rig under manual commands (see `by_hand`), tick by tick."""
+    """A simulated rig under manual commands (see `by_hand`), tick by tick.
+
+    Raises HilserverError if it does not start.
+    """
 
     reaction = 0.0
 
@@ -340,12 +342,7 @@ class LockstepBench:
         self._kept: list[dict[str, NDArray[Any]]] = []
         self._highest: dict[str, float] = {}
         self._commands: dict[str, float] = {}
-        self._keep(self._run.run(1))
-        for kind in (CommandKind.ARM, CommandKind.START):
-            self._run.command(kind)
-            self._keep(self._run.run(1))
-            if (result := int(header(self._run.row).result)) != ResultCode.DONE:
-                raise HilserverError(f"{rig.file}: the rig does not start: {ResultCode(result).text}.")
+        self._keep(self._run.arm_and_start())
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
         """Jog the valves for this number of seconds; jogs are renewed before they expire."""

@@ -270,6 +270,14 @@ class LockstepRun:
 
         Raises HilserverError with the reason if the rig does not start.
         """
+        rows = self.arm_and_start()
+        if self.rig.cycle is None:
+            return rows
+        self.command(CommandKind.CYCLE, 1.0)
+        return np.concatenate([rows, self._obeyed()])
+
+    def arm_and_start(self) -> Floats:
+        """The same without the work cycle. A supply that is not there yet is waited for."""
         self.command(CommandKind.ARM)
         rows = [self.run(1, hold_commands=True)] + [self._obeyed() for _ in range(len(self._queue))]
         self.command(CommandKind.START)
@@ -279,9 +287,6 @@ class LockstepRun:
                 break
             self.command(CommandKind.START)
         self._require_done()
-        if self.rig.cycle is not None:
-            self.command(CommandKind.CYCLE, 1.0)
-            rows.append(self._obeyed())
         return np.concatenate(rows)
 
     def _obeyed(self) -> Floats:

@@ -18,7 +18,7 @@ from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.report import document, fragment, obsolete
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.sequence import LockstepBench, by_hand, recorded_sequence
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import copied
@@ -133,6 +133,12 @@ def test_a_log_of_normal_operation_identifies_the_valve(tmp_path: Path) -> None:
     found = identify_valve(rig, recording_of_log(rig, log), "A")
     for name in ("C_PA", "C_AT"):
         assert found.values[name] == pytest.approx(0.98, rel=0.01)
+
+
+def test_a_supply_whose_sensor_is_late_is_waited_for() -> None:
+    rig = lift(delays("5 ms", "1 ms"))
+    bench = LockstepBench(by_hand(rig, 0.6))
+    assert bench.now("p_S") == pytest.approx(210e5, rel=0.01)
 
 
 def test_identify_refuses_to_move_a_rig_with_hardware() -> None:
