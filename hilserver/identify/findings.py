@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, hypot, inf, isfinite, log10, pi, sqrt
 from typing import Literal
 
 from hilserver.identify.drift import trust_in
-from hilserver.identify.identification import Identified, Lateness
+from hilserver.identify.identification import SIGNIFICANT, Identified, Lateness
 from hilserver.identify.influences import OWN_DELAY, SPOOL, uniform, unseen_delay
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.rig.valves import time_constant
@@ -17,6 +18,10 @@ MAX_DIGITS = 5
 """After the decimal point."""
 TYPICAL_LEAKAGE_DROP = 70e5
 """Pa, at which leakage is stated where the rig file has none."""
+
+
+MIN_DELAY = 1e-4
+"""s: smallest correction of a sensor's delay."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,17 @@ def delay_and_deviation(found: Identified) -> tuple[float, float]:
 def lateness_deviation(lateness: Lateness, dt: float) -> float:
     """Standard deviation of the delay of a sensor: of what all have in common, and of its own, s."""
     return hypot(lateness.deviation, uniform(OWN_DELAY * dt))
+
+
+def own_delay(results: Sequence[Identified], channel: str) -> tuple[float, float]:
+    """By how much a sensor is later than the one that shows the flow, beyond what is stated, and its deviation, s.
+
+    0 where that is not significant.
+    """
+    key = f"delay {channel}"
+    known = [(each.fit.deviations[key], each.values[key]) for each in results if key in each.fit.deviations]
+    deviation, more = min(known, default=(inf, 0.0))
+    return (more if abs(more) > max(SIGNIFICANT * deviation, MIN_DELAY) else 0.0), deviation
 
 
 def _delay_and_sensors(found: Identified) -> tuple[float, float]:

@@ -7,17 +7,18 @@ later (:math:`\sigma_v`; :math:`s_i` is the deviation of the fit itself). What i
 .. math:: c = \frac{\sum_i w_i e_i}{1/\sigma_c^2 + \sum_i w_i}, \qquad w_i = \frac{1}{\sigma_v^2 + s_i^2}
 
 with the variance :math:`1/(1/\sigma_c^2 + \sum_i w_i)`. Source: Gelman et al., Bayesian Data Analysis, 3rd ed. 2013,
-ch. 2.5 (normal data with a normal prior).
+ch. 2.5 (normal data with a normal prior). No valve and no sensor is early: where the recording shows that one sensor is
+earlier than the others, these are later by at least that much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.findings import delay_and_deviation
+from hilserver.identify.findings import delay_and_deviation, own_delay
 from hilserver.identify.identification import Identified, Lateness
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
 from hilserver.rig.settings import RigSettings, ValveSettings
@@ -46,8 +47,8 @@ def with_lateness(results: Sequence[Identified]) -> list[Identified]:
         weights.append(1.0 / (valve**2 + own))
     precision = common**-2 + sum(weights)
     later = sum(w * e for w, e in zip(weights, excess, strict=True)) / precision
-    later = max(later, -_least(_channel_delays(found)))
-    later = min(later, _least(delay_and_deviation(each)[0] for each in found))
+    later = max(later, -min(_channel_delays(found), default=0.0))
+    later = min(later, max(min(delay_and_deviation(each)[0] for each in found), 0.0))
     if abs(later) < MIN_LATENESS:
         later = 0.0
     return [replace(each, lateness=Lateness(later, sqrt(1.0 / precision))) for each in found]
@@ -78,13 +79,9 @@ def _channels_of(settings: RigSettings, valve: ValveSettings) -> Iterator[str | 
     yield from (valve.supply, valve.tank, valve.flow, valve.spool, *(settings.ports[port] for port in ports))
 
 
-def _least(delays: Iterable[float]) -> float:
-    return max(min(delays, default=0.0), 0.0)
-
-
 def _channel_delays(results: Sequence[Identified]) -> list[float]:
-    """Stated delays of the channels on which the results depend."""
+    """Delays of the channels on which the results depend: the stated one, and what a sensor has beside the others."""
     channels = results[0].experiment.rig.settings.channels
     unknown = {name for each in results for name in each.experiment.sensors_of_unknown_delay()}
     names = {name for each in results for name in each.experiment.measured_channels()} - unknown
-    return [channels[name].delay for name in names]
+    return [channels[name].delay + own_delay(results, name)[0] for name in names]

@@ -24,7 +24,7 @@ from scipy.optimize import least_squares
 
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
-from hilserver.identify.findings import IdentifiedValue, lateness_deviation
+from hilserver.identify.findings import IdentifiedValue, lateness_deviation, own_delay
 from hilserver.identify.fit import Values
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, span, uniform
@@ -45,8 +45,6 @@ MIN_AIR = 1e-5
 """Smallest deviation that is stated of the share of air."""
 ROUNDING = 0.05
 """Largest error by rounding a value, as a fraction of its standard deviation."""
-MIN_DELAY = 1e-4
-"""s: smallest correction of a sensor's delay."""
 MIN_ZERO = 2e-4
 """Smallest correction of a sensor's zero, as a fraction of its range."""
 
@@ -362,11 +360,7 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
         zero, tared = recording.zeros[name], settings.tare.value if settings.tare is not None else 0.0
         if abs(zero.value) > MIN_ZERO * span(rig, name):
             yield IdentifiedValue("zero", "tare", tared + zero.value, zero.deviation, tared, *unit)
-    known = [(f.fit.deviations[key], f.values[key]) for f in results if (key := f"delay {name}") in f.fit.deviations]
-    deviation, more = min(known, default=(inf, 0.0))
-    lateness = results[0].lateness
-    if abs(more) <= max(SIGNIFICANT * deviation, MIN_DELAY):
-        more = 0.0
+    (more, deviation), lateness = own_delay(results, name), results[0].lateness
     if lateness is not None and not any(name in found.experiment.sensors_of_unknown_delay() for found in results):
         more, deviation = more + lateness.value, lateness_deviation(lateness, recording.dt)
     if more != 0.0:

@@ -26,14 +26,17 @@ STATED = 5e-3
 
 
 class Valve:
-    """A valve of which a recording showed this delay together with its sensors'."""
+    """A valve of which a recording showed this delay together with its sensors'; p_A is later by ``own``."""
 
-    def __init__(self, delay: float, stated: bool = True, known: bool = False, others: bool = False) -> None:
+    def __init__(
+        self, delay: float, stated: bool = True, known: bool = False, others: bool = False, own: float = 0.0
+    ) -> None:
         self.delay, self.lateness = delay, None
+        self.values, self.fit = {"delay p_A": own}, SimpleNamespace(deviations={"delay p_A": FITTED})
         settings = SimpleNamespace(delay=STATED, model_fields_set={"delay"} if stated else set())
         other = SimpleNamespace(port="B", other_port=None, supply="x", tank="p_T", flow=None, spool=None)
         rig = SimpleNamespace(
-            channels={"x": SimpleNamespace(delay=STATED)},
+            channels={"x": SimpleNamespace(delay=STATED), "p_A": SimpleNamespace(delay=STATED)},
             valves={"other": other} if others else {},
             cylinders={},
             ports={"B": "p_B"},
@@ -45,7 +48,7 @@ class Valve:
             valve="own",
             chambers=["A"],
             rig=SimpleNamespace(settings=rig),
-            measured_channels=lambda: ["x"],
+            measured_channels=lambda: ["x", "p_A"],
             sensors_of_unknown_delay=list,
         )
 
@@ -98,6 +101,15 @@ def test_no_delay_becomes_negative() -> None:
     found = assigned(*(Valve(STATED - 30e-3) for _ in range(4)))
     assert found is not None
     assert found.value == -STATED
+
+
+@pytest.mark.parametrize(("own", "common"), [(-7e-3, 2e-3), (-5.5e-3, 2e-3 / 3.0), (0.5e-3, 2e-3 / 3.0)])
+def test_no_sensor_is_early(own: float, common: float) -> None:
+    """p_A is earlier than x by more than it is stated to be late: x is late by the rest, whatever is usual."""
+    valves = [Valve(STATED + late, own=own) for late in (0.99e-3, 1.01e-3)]
+    found = assigned(*valves)
+    assert found is not None
+    assert found.value == pytest.approx(common, rel=0.02)
 
 
 @pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"others": True}])
