@@ -117,6 +117,9 @@ def _of_text(text: str, default: str | float | None) -> tuple[str | float, Toler
     before, mark, after = (part.strip() for part in text.partition(MARK))
     if not mark or not after:
         raise ValueError(f'{shown(text)} has no tolerance; write it like "40 l/min ± 5 %"')
+    if "%" in after and not after.endswith("%"):
+        unit = after.rpartition("%")[2].strip()
+        raise ValueError(f'{shown(text)}: a tolerance in % has no other unit; write it like "40 {unit} ± 5 %"')
     written = before if before else default
     if written is None:
         raise ValueError(f'{shown(text)} has no value; write it like "40 l/min ± 5 %"')
@@ -164,9 +167,9 @@ def _stepped(table: Mapping[str, Any], value: float, unit: str) -> Tolerance:
     if {"from", "to"} & table.keys() or table.get("distribution", STEPS) != STEPS:
         raise ValueError("steps are equally probable: they go without from, to and distribution")
     given = table[STEPS]
-    if not isinstance(given, list | tuple) or len(given) < 2:
+    steps = tuple(sorted({_like(each, unit, STEPS) for each in given})) if isinstance(given, list | tuple) else ()
+    if len(steps) < 2:
         raise ValueError(f'steps: {shown(given)} is not a list of two or more values such as ["25 Hz", "30 Hz"]')
-    steps = tuple(sorted({_like(each, unit, STEPS) for each in given}))
     return Tolerance(value, steps[0], steps[-1], unit, STEPS, steps)
 
 

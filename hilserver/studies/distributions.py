@@ -33,6 +33,18 @@ def quantiles(tolerance: Tolerance, shares: Floats) -> Floats:
     return np.asarray(np.clip(found, low, high), dtype=np.float64)
 
 
+def over_range(tolerance: Tolerance, shares: Floats) -> Floats:
+    """The values, SI, at these shares of the range, whatever the distribution; of steps the nearest in their order.
+
+    >>> over_range(Tolerance(2.0, 1.0, 5.0), np.array([0.0, 0.25, 1.0]))
+    array([1., 2., 5.])
+    """
+    if tolerance.steps:
+        places = np.rint(shares * (len(tolerance.steps) - 1)).astype(int)
+        return np.array([tolerance.steps[place] for place in places])
+    return np.asarray(tolerance.lower + shares * (tolerance.upper - tolerance.lower), dtype=np.float64)
+
+
 def levels(tolerance: Tolerance, number: int) -> Floats:
     """This number of values evenly over the range, both ends included; of steps all.
 

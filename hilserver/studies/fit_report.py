@@ -92,7 +92,8 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
     for key in result.without_influence:
         yield f"{key}: nothing that was measured depends on it."
     for group in result.inseparable:
-        yield f"{' and '.join(group)} can't be told apart: only a combination of them is known. Fix all but one."
+        names = f"{', '.join(group[:-1])} and {group[-1]}"
+        yield f"{names} can't be told apart: other values of them all fit as well. Fix one: the others follow."
     for one, other, correlation in result.alike():
         yield f"{one} and {other} are hardly told apart (correlation {correlation:.3f})."
     for each in result.free:

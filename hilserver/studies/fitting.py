@@ -43,8 +43,6 @@ FIRST_SAMPLE = 2.0
 """Standard deviation of the prior knowledge of an initial value, the first sample, as a multiple of the noise."""
 SINGULAR = 1e-6
 """Eigenvalue of the normalised J^T J, of a largest one of the order of 1, below which a combination is not known."""
-SHARE = 0.2
-"""Component of that combination from which a parameter belongs to it."""
 ALIKE = 0.95
 """Correlation from which two parameters are hardly told apart."""
 COVERAGE = 1.96
@@ -127,11 +125,12 @@ class FitOfCircuit:
         normal = self.found.normal[np.ix_(places, places)]
         norm = np.sqrt(np.diag(normal))
         eigenvalues, vectors = np.linalg.eigh(normal / np.outer(norm, norm))
-        groups = []
-        for value, vector in zip(eigenvalues, vectors.T, strict=True):
-            if value < SINGULAR:
-                groups.append(tuple(n for n, x in zip(names, vector, strict=True) if abs(x) > SHARE and n in self.keys))
-        return tuple(group for group in groups if len(group) > 1)
+        known = eigenvalues >= SINGULAR
+        variance = np.square(vectors[:, known]) @ (1.0 / eigenvalues[known])
+        # Those whose value hangs on the combination more than on all that is known, however little they act.
+        members = variance < np.square(vectors[:, ~known]).T / SINGULAR
+        groups = (tuple(n for n, one in zip(names, each, strict=True) if one and n in self.keys) for each in members)
+        return tuple(dict.fromkeys(group for group in groups if len(group) > 1))
 
     @cached_property
     def correlations(self) -> Floats:

@@ -11,7 +11,7 @@ from scipy.stats import qmc
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.distributions import levels, quantiles
+from hilserver.studies.distributions import levels, over_range, quantiles
 from hilserver.tolerances import Tolerance
 
 MORRIS_LEVELS = 4
@@ -35,8 +35,10 @@ def values_of_plan(
     """The values, SI, of all variants: a row for each, a column for each quantity."""
     if plan == "grid":
         return np.array(list(product(*(levels(each, number_of_levels) for each in tolerances))))
-    shares = shares_of_plan(plan, len(tolerances), samples, seed)
-    return np.column_stack([quantiles(each, shares[:, k]) for k, each in enumerate(tolerances)])
+    shares, value_at = shares_of_plan(plan, len(tolerances), samples, seed), quantiles
+    if plan == "morris":  # its effects are those of jumps over the range
+        value_at = over_range
+    return np.column_stack([value_at(each, shares[:, k]) for k, each in enumerate(tolerances)])
 
 
 def unit_problem(quantities: int) -> dict[str, Any]:
@@ -48,7 +50,6 @@ def unit_problem(quantities: int) -> dict[str, Any]:
 def salib() -> Any:
     """The library of plans and sensitivities. Raises HilserverError where it isn't installed."""
     try:
-        import SALib.analyze.morris
         import SALib.analyze.sobol
         import SALib.sample.morris
         import SALib.sample.sobol

@@ -7,7 +7,8 @@ r"""How much of a figure's variation is due to which quantity.
 - Other plans: Spearman's rank correlation.
 
 Sources: Saltelli et al., Comput. Phys. Commun. 181 (2010) 259; Jansen, Comput. Phys. Commun. 117 (1999) 35; Morris,
-Technometrics 33 (1991) 161; computed by SALib and SciPy.
+Technometrics 33 (1991) 161. SALib calculates the Sobol indices; its effects of a plan of Morris are those of equal
+jumps only.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.plans import MORRIS_LEVELS, salib, shares_of_plan, unit_problem
+from hilserver.studies.plans import salib, unit_problem
 
 RESAMPLES, CONFIDENCE = 200, 0.95
+NORMAL_QUANTILE = 1.96
 FEWEST = 8
 """Samples without a failed run below which no sensitivity is given."""
 
@@ -42,11 +44,12 @@ class Sensitivity:
 
 
 def sensitivity(
-    plan: str, values: Floats, figure: Floats, samples: int, seed: int, unordered: Sequence[bool] = ()
+    plan: str, values: Floats, figure: Floats, ranges: Floats, seed: int, unordered: Sequence[bool] = ()
 ) -> Sensitivity | None:
     """The sensitivity of a figure to each quantity; None if the figure does not vary, or too many runs failed.
 
-    ``values``: of all variants, a row for each, in the order of the plan; ``unordered``: those that have no ranks.
+    ``values``: of all variants, a row for each, in the order of the plan; ``ranges``: largest minus smallest value that
+    each quantity may have; ``unordered``: those that have no ranks.
     """
     quantities = values.shape[1]
     group = {"sobol": quantities + 2, "morris": quantities + 1}.get(plan, 1)
@@ -63,19 +66,31 @@ def sensitivity(
         first, interval, total, of_total = (np.asarray(found[name]) for name in ("S1", "S1_conf", "ST", "ST_conf"))
         return Sensitivity(("first order", "total"), first, interval, total, of_total, dropped)
     if plan == "morris":
-        rows = shares_of_plan(plan, quantities, samples, seed).reshape(-1, group, quantities)[good]
-        found = salib().analyze.morris.analyze(
-            unit_problem(quantities), rows.reshape(-1, quantities), kept, num_levels=MORRIS_LEVELS,
-            num_resamples=RESAMPLES, conf_level=CONFIDENCE, seed=seed,
-        )  # fmt: skip
-        mean, interval, deviation = (np.ma.filled(found[n], np.nan) for n in ("mu_star", "mu_star_conf", "sigma"))
+        effects = elementary_effects(values.reshape(-1, group, quantities)[good] / ranges, grouped[good])
+        size = np.abs(effects)
+        interval = NORMAL_QUANTILE * size.std(axis=0, ddof=1) / np.sqrt(len(size))
         return Sensitivity(
-            ("mean effect", "deviation"), mean, interval, deviation, np.full(quantities, np.nan), dropped
-        )
+            ("mean effect", "deviation"), size.mean(axis=0), interval, effects.std(axis=0, ddof=1),
+            np.full(quantities, np.nan), dropped
+        )  # fmt: skip
     nothing = np.full(quantities, np.nan)
     rank = np.array([_rank_correlation(values[good, k], kept) for k in range(quantities)])
     rank[[k for k, is_unordered in enumerate(unordered) if is_unordered]] = np.nan
     return Sensitivity(("rank correlation", ""), rank, nothing, nothing, nothing, dropped)
+
+
+def elementary_effects(places: Floats, figure: Floats) -> Floats:
+    """The change of a figure for a jump over the whole range of each quantity: float64[paths, quantities].
+
+    ``places``: on paths of which each step changes one quantity, as a fraction of its range, float64[paths, quantities
+    + 1, quantities]. Jumps may differ: steps of a catalogue are not evenly spaced.
+    """
+    jumps = np.diff(places, axis=1)
+    changed = np.abs(jumps).argmax(axis=2)
+    jump = np.take_along_axis(jumps, changed[:, :, None], axis=2)[:, :, 0]
+    effects = np.empty_like(jump)
+    np.put_along_axis(effects, changed, np.diff(figure, axis=1) / jump, axis=1)
+    return effects
 
 
 def _rank_correlation(values: Floats, figure: Floats) -> float:

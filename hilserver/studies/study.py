@@ -83,7 +83,8 @@ class StudyResult:
         s = self.study.settings
         if figure.name not in self._sensitivities:  # resampling takes seconds
             unordered = tuple(len(each.choices) > 2 for each in self.study.varied)
-            found = sensitivity(s.plan, self.values, self.column(figure.name), s.samples, s.seed, unordered)
+            ranges = np.array([each.tolerance.upper - each.tolerance.lower for each in self.study.varied])
+            found = sensitivity(s.plan, self.values, self.column(figure.name), ranges, s.seed, unordered)
             self._sensitivities[figure.name] = found
         return self._sensitivities[figure.name]
 

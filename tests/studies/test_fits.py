@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from study_bench import EMPTYING, written_log
+from scipy.integrate import solve_ivp
+from study_bench import BULK_MODULUS, EMPTYING, VOLUME, written_log
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file, run_circuit_file
 from hilserver.studies.applying import with_fitted
 from hilserver.studies.fit_report import fit_figures, fit_sentences, write_fit
@@ -77,6 +79,42 @@ def test_values_that_only_occur_in_a_ratio_cannot_be_told_apart(tmp_path: Path) 
     ratio = found.value(FLOW) / found.value("vessel.volume")
     assert ratio == pytest.approx(2.5 * L_MIN / 2e-3, rel=0.01)
     write_fit(found, tmp_path / "out")
+
+
+def leaking_log(folder: Path, orifice: float) -> Path:
+    """A log of the vessel with 2 l and 2.5 l/min, and an orifice to tank of this fraction of that flow at 100 bar."""
+    time = np.linspace(0.0, 0.6, 601)
+
+    def slope(_: float, p: Floats) -> Floats:
+        return -BULK_MODULUS / VOLUME * 2.5 * L_MIN * (p / 100e5 + orifice * np.sqrt(np.maximum(p, 0.0) / 100e5))
+
+    exact = solve_ivp(slope, (0.0, 0.6), [100e5], t_eval=time, rtol=1e-8).y[0]
+    measured = exact + np.random.default_rng(5).normal(0.0, 0.2e5, len(time))
+    file = folder / "leaking.csv"
+    lines = (f"{t:.3f},{p:.6e}" for t, p in zip(time, measured, strict=True))
+    file.write_text("\n".join(["time,vessel.p", *lines, ""]))
+    return file
+
+
+def test_a_value_that_acts_little_belongs_to_those_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    """A small orifice beside the capillary: volume and both flows may grow in proportion, and nothing changes."""
+    orifice = """
+[components.orifice]
+type = "orifice"
+ports = { A = "vessel", B = "tank" }
+nominal_flow = { flow = "0.2 l/min", drop = "100 bar" }
+"""
+    file, log = circuit_file(tmp_path, EMPTYING.replace(" ± 10 %", "") + orifice), leaking_log(tmp_path, 0.1)
+    all_three = FLOW, "vessel.volume", "orifice.nominal_flow.flow"
+    found = fit_circuit(file, [log], all_three)
+    (group,) = found.inseparable
+    assert set(group) == set(all_three)
+    assert all(found.interval(key) == np.inf for key in all_three)
+    assert "Fix one: the others follow" in " ".join(fit_sentences(found))
+    fixed = fit_circuit(file, [log], (FLOW, all_three[2]))
+    assert not fixed.inseparable
+    assert fixed.value(FLOW) == pytest.approx(2.5 * L_MIN, abs=1.5 * fixed.interval(FLOW))
+    assert fixed.value(all_three[2]) == pytest.approx(0.25 * L_MIN, abs=1.5 * fixed.interval(all_three[2]))
 
 
 def test_a_value_without_influence_is_named(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from hilserver.studies.settings import load_study
 from hilserver.studies.study import plan_of, repeat, run_study, values_of_variant
 from hilserver.studies.table import complete_batches
 from hilserver.studies.worst import worst_case
-from hilserver.tolerances import Tolerance
+from hilserver.tolerances import STEPS, Tolerance
 
 FLOW = 2.0 / 6e4
 
@@ -70,7 +70,7 @@ def test_ishigami() -> None:
     n = 2**14
     values = values_of_plan("sobol", [tolerance] * 3, n, 0, seed=1)
     figures = np.concatenate([each.figures for each in evaluate(FunctionSubject(ishigami), values, 1)])
-    found = sensitivity("sobol", values, figures[:, 0], n, seed=1)
+    found = sensitivity("sobol", values, figures[:, 0], np.ones(3), seed=1)
     assert found is not None
     np.testing.assert_allclose(found.first, [0.3139, 0.4424, 0.0], atol=0.02)
     np.testing.assert_allclose(found.second, [0.5576, 0.4424, 0.2437], atol=0.02)
@@ -82,19 +82,26 @@ def test_failed_runs_are_left_out_of_sensitivities() -> None:
     values = values_of_plan("sobol", [tolerance] * 3, 2**12, 0, seed=1)
     figure = np.array([ishigami(row) for row in values])
     figure[[7, 8, 5000]] = np.nan
-    found = sensitivity("sobol", values, figure, 2**12, seed=1)
+    found = sensitivity("sobol", values, figure, np.ones(3), seed=1)
     assert found is not None
     assert found.dropped == 2
     np.testing.assert_allclose(found.first, [0.3139, 0.4424, 0.0], atol=0.04)
 
 
 def test_morris_effects_of_a_linear_function() -> None:
-    """Each effect over the range 0 … 2 of a quantity is twice its coefficient, without deviation."""
-    values = values_of_plan("morris", [Tolerance(1.0, 0.0, 2.0)] * 3, 20, 0, seed=2)
-    found = sensitivity("morris", values, values @ np.array([3.0, -1.0, 0.0]), 20, seed=2)
+    """Each effect is the coefficient times the range of its quantity, without deviation, whatever its distribution."""
+    steps = {number: tuple(np.linspace(0.0, 2.0, number) ** 2 / 2.0) for number in (2, 3, 5)}
+    tolerances = [Tolerance(1.0, 0.0, 2.0, "", kind) for kind in ("uniform", "normal", "triangular")]
+    tolerances += [Tolerance(2.0, 0.0, 2.0, "", STEPS, each) for each in steps.values()]
+    coefficients = np.array([3.0, -1.0, 0.5, 2.0, 2.0, -2.0])
+    values = values_of_plan("morris", tolerances, 20, 0, seed=2)
+    found = sensitivity("morris", values, values @ coefficients, np.full(6, 2.0), seed=2)
     assert found is not None
-    np.testing.assert_allclose(found.first, [6.0, 2.0, 0.0], atol=1e-9)
+    np.testing.assert_allclose(found.first, 2.0 * np.abs(coefficients), atol=1e-9)
     np.testing.assert_allclose(found.second, 0.0, atol=1e-9)
+    for column, each in zip(values.T[3:], steps.values(), strict=True):
+        assert set(column) <= set(each)
+    assert np.unique(values[:, 4], return_counts=True)[1].min() > 0.15 * len(values)  # of three steps, each
 
 
 @pytest.mark.parametrize(
