@@ -214,6 +214,8 @@ def _figure(name: str, given: FigureSettings, known: Mapping[str, Mapping[str, s
         raise ValueError(f"{quantity} is {what}.{did_you_mean(quantity, known[reduction])}")
     if (given.start or 0.0) >= duration:
         raise ValueError(f"start: {given.start:g} s is after the end of the run, {duration:g} s")
+    if given.end is not None and given.end > (1.0 + 1e-9) * duration:
+        raise ValueError(f"end: {given.end:g} s is after the end of the run, {duration:g} s")
     if reduction in _WITHOUT_TIME and (given.start is not None or given.end is not None):
         raise ValueError("start and end are for quantities over time, not for verdicts, margins and sines")
     unit = _OWN_UNITS.get(reduction, known[reduction][quantity])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hilserver.fidelity.measures import Deviation
 from hilserver.report.document import Block, Document, Facts, Grid, Heading, Listing, Picture
 from hilserver.report.figures import write_json
 from hilserver.report.plots import panels_figure
@@ -76,15 +77,17 @@ def deviations_grid(result: FitOfCircuit) -> Grid:
     for k, log in enumerate(result.logs):
         for name in log.quantities:
             cells = [
-                f"{100.0 * result.deviation(k, name, held, before).nrmse:.2f} %"
-                if len(log.time[result.part(k, held)]) > 1
-                else "–"
+                _in_percent(result.deviation(k, name, held, before)) if len(log.time[result.part(k, held)]) > 1 else "–"
                 for held in (False, True)
                 for before in (True, False)
             ]
             rows.append((log.name, name, *cells))
     head = ("log", "quantity", "fitted part: file", "found", "held out: file", "found")
     return Grid(head, tuple(rows), "RMS of the deviation, as a fraction of the range of the measured quantity.")
+
+
+def _in_percent(deviation: Deviation) -> str:
+    return f"{100.0 * deviation.nrmse:.2f} %" if deviation.range > 0.0 else "–"
 
 
 def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
@@ -100,6 +103,9 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
         if result.is_known(each.key) and result.at_bound(each):
             yield f"{each.key} is at a bound of its range: a better value may be beyond it."
     for k, log in enumerate(result.logs):
+        if lacking := [name for name in result.circuit.inputs() if name not in log.inputs]:
+            what = "the input is" if len(lacking) == 1 else "these inputs are"
+            yield f"{log.file.name} lacks {', '.join(lacking)}: {what} 0 in the simulation (see --columns)."
         for name in log.quantities:
             yield unexplained(result, k, name)
 
@@ -115,6 +121,8 @@ def unexplained(result: FitOfCircuit, log: int, name: str) -> str:
     at = float(result.logs[log].time[int(np.argmax(difference))])
     text = f"{about}, {deviation.rms / noise:.2g} times the noise of the recording" if noise > 0.0 else about
     largest = f"{shown_value(deviation.largest, unit, 2)} at {at:.4g} s"
+    if not deviation.range > 0.0:
+        return f"{text}; the largest is {largest}. The recording does not change."
     if deviation.nrmse <= EXPLAINED:
         return f"{text}, and {100.0 * deviation.nrmse:.2g} % of the range; the largest is {largest}."
     return f"{text}: the model does not explain {100.0 * deviation.nrmse:.2g} % of the range; the largest is {largest}."

@@ -177,6 +177,9 @@ def load_study(file: Path, *, trust: bool = False) -> Study:
     with collected(problems):
         raw_figures = settings.figures or studied.default_figures()
         figures = read_figures(raw_figures, studied.quantities, studied.end, str(file), studied.special)
+    for name in {figure.name for figure in figures} & {each.key for each in varied}:
+        text = f"{name} is varied, and has a column of the table already: give the figure another name."
+        problems.append(Problem(text, f"figures.{name}", str(file)))
     if problems:
         raise ConfigurationError(problems)
     return Study(file, settings, studied, varied, studied.subject(varied, figures, settings.time_limit))

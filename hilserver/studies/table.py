@@ -76,9 +76,16 @@ class StudyTable:
         if stream.exists():
             yield from complete_batches(stream, self.schema)
         elif self.parquet.exists():
-            with pq.ParquetFile(self.parquet) as table:
-                if table.schema_arrow.equals(self.schema, check_metadata=True):
-                    yield from table.iter_batches()
+            try:
+                with pq.ParquetFile(self.parquet) as table:
+                    if table.schema_arrow.equals(self.schema, check_metadata=True):
+                        yield from table.iter_batches()
+            except (pa.ArrowInvalid, OSError) as error:
+                self._writer.close()
+                self._file.close()
+                self.stream.unlink()
+                text = "is damaged, so that the study can't be resumed. Without --resume, it starts anew."
+                raise HilserverError(f"{self.parquet}: {text}") from error
 
     def _lock(self) -> None:
         """States that the study runs, until its process ends."""

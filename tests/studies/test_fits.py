@@ -15,7 +15,7 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file, run_circuit_file
 from hilserver.studies.applying import with_fitted
-from hilserver.studies.fit_report import fit_figures, fit_sentences, write_fit
+from hilserver.studies.fit_report import deviations_grid, fit_figures, fit_sentences, write_fit
 from hilserver.studies.fitting import FitOfCircuit, fit_circuit
 from hilserver.studies.measured import read_columns
 
@@ -115,6 +115,24 @@ nominal_flow = { flow = "0.2 l/min", drop = "100 bar" }
     assert not fixed.inseparable
     assert fixed.value(FLOW) == pytest.approx(2.5 * L_MIN, abs=1.5 * fixed.interval(FLOW))
     assert fixed.value(all_three[2]) == pytest.approx(0.25 * L_MIN, abs=1.5 * fixed.interval(all_three[2]))
+
+
+def test_an_input_that_a_log_lacks_is_named(tmp_path: Path) -> None:
+    """As is a recording that does not change, of whose range nothing is a fraction."""
+    source = """
+[components.source]
+type = "flow_source"
+ports = { P = "vessel", T = "tank" }
+flow = "1 l/min"
+command = "lever"
+"""
+    log = tmp_path / "constant.csv"
+    log.write_text("\n".join(["time,vessel.p", *(f"{k / 1000:.3f},50e5" for k in range(600)), ""]))
+    found = fit_circuit(circuit_file(tmp_path, EMPTYING + source), [log], [FLOW])
+    said = " ".join(fit_sentences(found))
+    assert "constant.csv lacks lever: the input is 0 in the simulation" in said
+    assert "The recording does not change." in said
+    assert "nan" not in said + str(deviations_grid(found).rows)
 
 
 def test_a_value_without_influence_is_named(tmp_path: Path) -> None:

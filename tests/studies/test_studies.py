@@ -201,6 +201,29 @@ def test_a_study_that_is_complete_is_not_computed_again_when_resumed(tmp_path: P
     assert run_study(changed, tmp_path).runs == 40
 
 
+def test_a_damaged_table_is_not_resumed(tmp_path: Path) -> None:
+    study = load_study(written_study(tmp_path))
+    found = run_study(study, tmp_path)
+    whole = found.file.read_bytes()
+    found.file.write_bytes(whole[:-500])
+    for _ in range(2):
+        with pytest.raises(HilserverError, match="is damaged, so that the study can't be resumed"):
+            run_study(study, tmp_path, resume=True)
+    assert run_study(study, tmp_path).runs == 40
+
+
+@pytest.mark.parametrize(
+    ("figure", "problem"),
+    [
+        ('"nodes.vessel.pressure" = "max(vessel.p)"', "is varied, and has a column of the table already"),
+        ('late = { figure = "max(vessel.p)", end = "2 s" }', "end: 2 s is after the end of the run, 0.5 s"),
+    ],
+)
+def test_figures_that_cannot_be(tmp_path: Path, figure: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        load_study(written_study(tmp_path, f"{STUDY}{figure}\n"))
+
+
 def test_the_table_has_large_groups_of_rows_whatever_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million rows in groups of a task each took a gigabyte to read."""
     monkeypatch.setattr(table, "GROUP", 25)
