@@ -12,6 +12,7 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
+from hilserver.components.velocity_source import VelocitySource
 from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import (
     ReferenceSimulation,
@@ -115,13 +116,15 @@ class Comparison:
         return float(self.rig.plan.loop[0].dt)
 
     def quantities(self) -> tuple[ComparedQuantity, ...]:
-        """Positions of the machine, flows into its ports, and the pressures there."""
+        """Positions of the machine that oil moves, flows into its ports, and the pressures there."""
+        machine = self.reference.machine.circuit
+        held = {p.ports["rod"] for p in machine.placed if isinstance(p.component, VelocitySource)}
         settings = self.rig.settings
         others = {valve.other_port: name for name, valve in settings.valves.items() if valve.other_port is not None}
         driven = dict.fromkeys(valve.port for valve in settings.valves.values())
         ports = [port for port in settings.ports if port in driven or port in others]
         return (
-            *(ComparedQuantity(f"position {node}", "m") for node in self.reference.machine.circuit.mechanical_nodes()),
+            *(ComparedQuantity(f"position {node}", "m") for node in machine.mechanical_nodes() if node not in held),
             *(ComparedQuantity(f"flow {p}", "m^3/s", other_edge="" if p in driven else others[p]) for p in ports),
             *(ComparedQuantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
         )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from hilserver.circuit.library import Role
 from hilserver.circuit.model import RIG, read_part
 from hilserver.components.base import Fluid
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
-from hilserver.units import shown_value
+from hilserver.units import shown_unit, shown_value, unit_of_value
+
+SCALE_ERROR = 0.05
+"""Error of a channel's scale against its simulated sensor, as a fraction of its range, that nobody means."""
 
 
 def implausible(rig: Rig) -> Iterator[str]:
@@ -19,6 +23,7 @@ def implausible(rig: Rig) -> Iterator[str]:
     yield from _same_supply_and_tank(rig)
     yield from _different_oils(rig)
     yield from _volumes_at_ports(rig)
+    yield from _simulated_sensors(rig)
 
 
 def _shared_pressures(rig: Rig) -> Iterator[str]:
@@ -94,3 +99,28 @@ def _volumes_at_ports(rig: Rig) -> Iterator[str]:
                     f"components.{placed.name}: its volume has no effect at {node}, where the pressure is measured: "
                     "place an orifice or a line in between, or add the volume to the dead volume of the machine."
                 )
+
+
+def _simulated_sensors(rig: Rig) -> Iterator[str]:
+    """Simulated sensors of another quantity than they measure, or that their channel reads with another scale."""
+    for device in (device for device in rig.devices if device.is_simulated):
+        for name, sensor in device.config.sensors.items():
+            key, of = f"devices.{device.name}.sensors.{name}", sensor.of
+            quantity, stated = unit_of_value(of if "." in of else f"{of}.p"), sensor.value[0].unit
+            if quantity and stated and stated != quantity:
+                yield f"{key}.value: is in {shown_unit(stated)[0]}, but {of} is in {shown_unit(quantity)[0]}."
+                continue
+            for channel, settings in rig.settings.channels.items():
+                if settings.device == device.name and settings.source == name and stated == settings.unit:
+                    yield from _scales_that_differ(channel, settings, sensor)
+
+
+def _scales_that_differ(name: str, channel: ChannelSettings, sensor: Any) -> Iterator[str]:
+    """A channel that reads an end of its simulated sensor's range as quite another value. Small errors are meant."""
+    if channel.scale is None or channel.absolute:
+        return
+    curve, span = channel.scale.curve(), abs(sensor.value[1].value - sensor.value[0].value)
+    for raw, end in zip(sensor.raw, sensor.value, strict=True):
+        if abs(curve.value(raw) - end.value) > SCALE_ERROR * span:
+            shown = [shown_value(value, channel.unit) for value in (end.value, curve.value(raw))]
+            yield f"channels.{name}.scale: reads {shown[0]} of its simulated sensor as {shown[1]}."

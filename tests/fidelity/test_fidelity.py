@@ -83,6 +83,18 @@ def test_each_level_of_the_ladder_is_closer_over_frequency(exact: Fidelity) -> N
     assert not exact.unachievable()
 
 
+def test_a_point_at_rest_is_not_compared() -> None:
+    """A wall at which a spring of the machine ends does not move, whatever the valves do."""
+    spring = {
+        "spring": {"type": "spring", "ports": {"rod": "rod", "base": "wall"}, "stiffness": "1 N/mm"},
+        "wall": {"type": "velocity_source", "ports": {"rod": "wall"}},
+    }
+    rig = lift(both(SMALL, {"devices": {"rig": {"machine": {"components": spring}}}}))
+    result = compare(rig, ["prediction"], chosen_by_user=True)
+    assert [q.name for q in result.quantities if q.unit == "m"] == ["position rod"]
+    assert "wall" not in " ".join(sentences(result))
+
+
 def test_an_unknown_delay_appears_as_its_phase() -> None:
     """3 ms more on the way to the valves than their rig file says.
 
