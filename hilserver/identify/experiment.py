@@ -207,6 +207,12 @@ class Experiment:
         """The model's prediction of the signals; of one that depends on the same values as before, the same array."""
         return [predict(tuple(map(values.get, names))) for names, predict in self._predictions]
 
+    def largest_opening(self, values: Values) -> float:
+        """The distance of the spool from its middle, as a fraction of its stroke, that 1 % of the used ticks exceed."""
+        spool = np.abs(self.way(values).way[:-1, 0])
+        used = np.any([signal.used[: len(spool)] for signal in self.signals], axis=0)
+        return float(np.quantile(spool[used], 0.99))
+
     def spool_speed(self, values: Values) -> Floats:
         """Modelled speed of the spool after each tick, full strokes per second, not negative."""
         position = self._follow(self._motion_of(values)).way[:, 0]

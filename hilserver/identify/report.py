@@ -31,6 +31,8 @@ from hilserver.units import shown_value
 
 PISTON_DROP = 1e7
 """Pa, at which leakage past the piston is stated."""
+WIDE = 0.5
+"""Opening that a recording should reach: from less, the flow at full command is an extrapolation."""
 ABOUT_FLOW = "Flow over spool position at the nominal drop: measured (means of many samples) and modelled."
 ABOUT_BODE = (
     "Frequency response of the spool: modelled, and measured (with one standard deviation) by the ratio of measured to "
@@ -98,8 +100,19 @@ def _valve_lines(found: Identified) -> list[str]:
         lines.append(_line(f, value))
     if keys := obsolete(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
+    lines += [f"# {text}" for text in extrapolated(found)]
     lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspicions(found)]
     return lines
+
+
+def extrapolated(found: Identified) -> list[str]:
+    """What the recording does not show of the flow at large openings, in words, if they are missing."""
+    most = found.experiment.largest_opening(found.values)
+    if most > WIDE:
+        return []
+    return [
+        f"The recording has openings up to {most:.0%} of the stroke only: at larger ones, the flow is extrapolated."
+    ]
 
 
 def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
@@ -228,6 +241,7 @@ def notes(found: Identified) -> list[str]:
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}. The spool is that of the rig file; what remains is delay."
         )
+    lines += extrapolated(found)
     lines.append(about_the_delay(found))
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
         leak = [shown_value(v["piston_leakage"] * PISTON_DROP, "m^3/s", 2) for v in (values, fit.deviations)]

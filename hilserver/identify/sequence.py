@@ -58,6 +58,8 @@ NEAR_END, LANDING = 0.03, 0.8
 with a small command."""
 END_OPENINGS, END_TIME = (0.4, 0.55, 0.75, 1.0), 0.4
 """Shares of the largest command that are held at the ends of the stroke, each for this number of s."""
+AT_ENDS = 0.4
+"""The largest command there, where nothing moves, if pressures while moving allow less."""
 
 
 class Bench(Protocol):
@@ -159,8 +161,8 @@ class Excitation:
     def to_the_ends(self) -> None:
         """Hold the piston at either end of its stroke with the valves open, then bring it back to the middle.
 
-        Ports then have the pressures of the lines (:mod:`hilserver.identify.zeros`). An end that is not reached is left
-        out.
+        Ports then have the pressures of the lines (:mod:`hilserver.identify.zeros`), however far the valves may open
+        while the piston moves. An end that is not reached is left out.
         """
         assert self.group.cylinder is not None
         self.reach, stroke = min(self.largest, self.bound), self.group.cylinder.stroke
@@ -168,7 +170,7 @@ class Excitation:
             if self._moves_to(end, NEAR_END * stroke):
                 self._hold(sign * self.creep, LANDING)
                 for share in END_OPENINGS:
-                    self._hold(sign * share * self.reach, END_TIME)
+                    self._hold(sign * share * min(self.largest, max(self.reach, AT_ENDS)), END_TIME)
         self._moves_to(0.5 * stroke, NEAR_MIDDLE * stroke)
         self._hold(0.0, LONGEST)
 
@@ -356,7 +358,10 @@ class LockstepBench:
             ticks -= count
             if self._run.mode != "RUNNING":
                 reason = f": {self._run.fault}" if self._run.fault else ""
-                raise HilserverError(f"{self.rig.file}: the rig is in mode {self._run.mode}{reason}.")
+                raise HilserverError(
+                    f"{self.rig.file}: the sequence of commands has ended in mode {self._run.mode}{reason} after "
+                    f"{self._run.tick * self._run.dt:.1f} s. Use smaller commands: --largest."
+                )
 
     def _keep(self, rows: Floats) -> None:
         self._kept.append({name: self.rig.layout.values(rows, name).copy() for name in self._names})

@@ -89,8 +89,9 @@ def without_zero_errors(rig: Rig, recording: Recording) -> Recording:
 def _notes(rig: Rig, found: Sequence[PortAtRest], blocked: Sequence[PortAtRest]) -> Iterator[str]:
     if not found and any(cylinder.position is not None for cylinder in rig.settings.cylinders.values()):
         yield (
-            "The zeros of the pressure sensors are not known: the piston was not at the ends of its stroke with the "
-            "valve open (option --end-stops). Set them to zero without pressure (hilserver calibrate --tare)."
+            "The zeros of the pressure sensors are not known: the piston was not at rest at the ends of its stroke "
+            f"with a valve open by {OPEN:.0%} or more (option --end-stops). Set them to zero without pressure "
+            "(hilserver calibrate --tare)."
         )
     for port, line in dict.fromkeys((c.port, c.line) for c in blocked):
         most = max((c.difference for c in blocked if (c.port, c.line) == (port, line)), key=abs)

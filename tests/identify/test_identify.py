@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import pi, sqrt
 from pathlib import Path
@@ -139,6 +140,16 @@ def test_a_supply_whose_sensor_is_late_is_waited_for() -> None:
     rig = lift(delays("5 ms", "1 ms"))
     bench = LockstepBench(by_hand(rig, 0.6))
     assert bench.now("p_S") == pytest.approx(210e5, rel=0.01)
+
+
+def test_small_openings_only_are_said_to_be_extrapolated(sequence: tuple[Rig, Recording, Identified]) -> None:
+    rig = wrong_rig()
+    recording = recorded_sequence(rig, ["A"], 12.0, 0.2, end_stops=False)
+    said = fragment([identify_valve(rig, recording, "A")], recording)
+    reached = re.search(r"# The recording only has openings up to (\d+)% of the stroke: beyond it, the flow is", said)
+    assert reached is not None
+    assert int(reached[1]) == pytest.approx(20, abs=3)
+    assert "extrapolated" not in fragment([sequence[2]], sequence[1])
 
 
 def test_identify_refuses_to_move_a_rig_with_hardware() -> None:
