@@ -31,7 +31,7 @@ from hilserver.units import shown_value
 
 PISTON_DROP = 1e7
 """Pa, at which leakage past the piston is stated."""
-WIDE = 0.5
+WIDE = 0.4
 """Opening that a recording should reach: from less, the flow at full command is an extrapolation."""
 ABOUT_FLOW = "Flow over spool position at the nominal drop: measured (means of many samples) and modelled."
 ABOUT_BODE = (
@@ -110,9 +110,7 @@ def extrapolated(found: Identified) -> list[str]:
     most = found.experiment.largest_opening(found.values)
     if most > WIDE:
         return []
-    return [
-        f"The recording has openings up to {most:.0%} of the stroke only: at larger ones, the flow is extrapolated."
-    ]
+    return [f"The recording only has openings up to {most:.0%} of the stroke: beyond it, the flow is extrapolated."]
 
 
 def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
