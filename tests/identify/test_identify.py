@@ -152,7 +152,8 @@ def test_small_openings_only_are_said_to_be_extrapolated(
     text = r"# The recording only has openings up to (\d+)% of the stroke: beyond it, the flow is extrapolated."
     said = re.search(text, fragment([found], recording))
     assert said is not None
-    assert 0.85 * command < (reached := 0.01 * int(said[1])) <= command
+    reached = 0.01 * int(said[1])
+    assert 0.85 * command < reached <= command
     monkeypatch.setattr(report, "WIDE", 0.9 * reached)
     assert "extrapolated" not in fragment([found], recording)
 
