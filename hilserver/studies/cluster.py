@@ -11,6 +11,7 @@ import functools
 import hashlib
 import logging
 import multiprocessing
+import signal
 import sys
 import threading
 from collections import deque
@@ -156,11 +157,25 @@ def cluster(where: str, workers: int) -> Iterator[Cluster]:
             local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
             local |= {"host": "127.0.0.1", "silence_logs": logging.CRITICAL}
             started: Any = distributed.LocalCluster
-            at: Any = opened.enter_context(started(**local))
+            with _interrupts_ignored():
+                at: Any = opened.enter_context(started(**local))
         else:
             at = where
         client = opened.enter_context(_connected(at))
         yield Cluster(client, _workers_of(client, where), client.dashboard_link)
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes that are started meanwhile ignore Ctrl-C, which a terminal sends to all: this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _silence() -> None:
@@ -174,11 +189,13 @@ def _connected(at: Any) -> Any:
     import distributed
 
     made: Any = distributed.Client
+    forms = f'the address of a Dask scheduler such as "tcp://host:8786", the file that it writes, or "{LOCAL}"'
     is_file = isinstance(at, str) and "://" not in at and Path(at).exists()
+    if isinstance(at, str) and ":" not in at and not is_file:
+        raise HilserverError(f"--cluster {at}: there is no such file. Give {forms}.")
     try:
         return made(scheduler_file=at, timeout=TIMEOUT) if is_file else made(at, timeout=TIMEOUT)
     except (OSError, ValueError, KeyError, TypeError) as error:  # the last for tls:// without certificates
-        forms = f'the address of a Dask scheduler such as "tcp://host:8786", the file that it writes, or "{LOCAL}"'
         raise HilserverError(f"--cluster {at}: no scheduler answers there ({error}). Give {forms}.") from error
 
 

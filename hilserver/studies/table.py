@@ -141,7 +141,8 @@ class StudyTable:
                     writer.write_table(pa.Table.from_batches(group))
             self.stream.unlink()
         except OSError as error:
-            raise HilserverError(f"{self.parquet}: can't be written: {error.strerror or error}.") from error
+            text = f"can't be written: {error.strerror or error}. With room for it, --resume completes the study."
+            raise HilserverError(f"{self.parquet}: {text}") from error
         return self.parquet
 
 

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from command_line import Command
-from study_bench import FunctionSubject, WatchedSubject, computing, deadly, slow, written_study
+from study_bench import STUDY, FunctionSubject, WatchedSubject, computing, deadly, slow, written_study
+from warm_start import COMMAND as HILSERVER
 
 from hilserver.errors import HilserverError
 from hilserver.studies import cluster as cluster_module
@@ -177,6 +178,31 @@ def test_a_single_run_needs_no_cluster(option: tuple[str, str], hilserver: Comma
 
 def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "TIMEOUT", 0.5)
-    for where in ("tcp://127.0.0.1:1", "tls://127.0.0.1:1", "nowhere.json"):
-        with pytest.raises(HilserverError, match=f"--cluster {where}: no scheduler answers"), cluster(where, 1):
+    missing = "there is no such file"
+    for where, reason in (
+        ("tcp://127.0.0.1:1", "no scheduler answers"),
+        ("tls://127.0.0.1:1", "no scheduler answers"),
+        ("nowhere.json", missing),
+    ):
+        with pytest.raises(HilserverError, match=f"--cluster {where}: {reason}"), cluster(where, 1):
             pass
+
+
+def test_ctrl_c_ends_a_cluster_of_this_machine_in_a_sentence(tmp_path: Path) -> None:
+    """A terminal sends SIGINT to the workers, too; each of them printed a traceback."""
+    file, out = written_study(tmp_path, STUDY.replace("samples = 40", "samples = 4000000")), tmp_path / "out"
+    study = (*HILSERVER, "study", str(file), "--cluster", "local", "-j", "1", "-o", str(out))
+    process = subprocess.Popen(study, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
+    stream = out / "tolerances.part.arrows"
+    while not (stream.exists() and stream.stat().st_size > 10_000):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate()
+    assert "Traceback" not in said
+    assert process.returncode == 130
+    end = time.monotonic() + 60.0
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < end:  # the workers end when their scheduler is gone
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
