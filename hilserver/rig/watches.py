@@ -185,9 +185,7 @@ def _of_channel(
         yield Watch(name, Watched.JUMPS, -inf, ONE_JUMP, watch.jumps, what)
     if watch.stuck != "off" and (motion := moving.get(name)) is not None:
         what = f"the same while {shown_value(motion.volume, 'm^3')} pass"
-        by_default = "stuck" not in watch.model_fields_set
-        action = "warn" if by_default and _may_be_constant(channel, settings) else watch.stuck
-        yield Watch(name, Watched.STUCK, -inf, motion.volume, action, what)
+        yield Watch(name, Watched.STUCK, -inf, motion.volume, watch.stuck, what)
     elif watch.stuck != "off" and channel.noise is not None:
         yield Watch(name, Watched.FROZEN, -inf, NEVER, "warn", f"the same for {NEVER:g} s")
     if watch.estimate != "off" and name in moving and (most := _estimate_limit(channel, known)) is not None:
@@ -195,15 +193,6 @@ def _of_channel(
     if watch.supply != "off" and name in _supplies(settings):
         what = f"below {shown_value(supply_min(channel) + channel.zero, channel.unit)} for {watch.supply_time:g} s"
         yield Watch(name, Watched.SUPPLY, -inf, watch.supply_time, watch.supply, what)
-
-
-def _may_be_constant(channel: ChannelSettings, settings: RigSettings) -> bool:
-    """Whether it is a pressure or flow by an ideal simulated sensor, which reads the same in a steady motion."""
-    sensors = settings.devices.get(channel.device or "", {}).get("sensors")  # not validated yet
-    sensor = sensors.get(channel.source) if isinstance(sensors, dict) else None
-    if channel.unit == "m" or not isinstance(sensor, dict):
-        return False
-    return "of" in sensor and not sensor.get("noise") and not sensor.get("bits")
 
 
 def _estimate_limit(channel: ChannelSettings, known: tuple[float, float] | None) -> float | None:

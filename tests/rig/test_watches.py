@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lift_bench import lift
 from pydantic import ValidationError
 from rich.console import Console
 
@@ -98,19 +97,6 @@ def test_a_range_must_be_in_the_unit_of_the_values() -> None:
 @pytest.fixture(scope="module")
 def demo() -> Rig:
     return load_rig(RIGS / "demo.toml")
-
-
-@pytest.mark.parametrize(
-    ("sensor", "watch", "action"),
-    [({}, {}, "warn"), ({"noise": 1e-5}, {}, "trip"), ({"bits": 16}, {}, "trip"), ({}, {"stuck": "trip"}, "trip")],
-)
-def test_an_ideal_sensor_may_read_the_same_in_a_steady_motion(
-    sensor: dict[str, Any], watch: dict[str, str], action: str
-) -> None:
-    """Except for the position. The study of docs/studies.md had a trip in 1 of 12 runs."""
-    changes = {"devices": {"rig": {"sensors": {"p_A": sensor}}}, "channels": {"p_A": {"watch": watch}}}
-    found = watches(lift({"rig": changes}).settings)
-    assert (found["p_A.stuck"].action, found["x.stuck"].action) == (action, "trip")
 
 
 def test_watches_of_the_demo_rig(demo: Rig) -> None:
