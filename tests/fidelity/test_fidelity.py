@@ -95,6 +95,13 @@ def test_a_point_at_rest_is_not_compared() -> None:
     assert "wall" not in " ".join(sentences(result))
 
 
+def test_a_smooth_motion_does_not_look_like_a_stuck_sensor() -> None:
+    """With this load, p_A is constant to the last bit over a fifth of the stroke: its simulated sensor has no noise."""
+    heavier = {"devices": {"rig": {"machine": {"components": {"load": {"mass": "440 kg"}}}}}}
+    result = compare(lift(heavier), ["second_order"], chosen_by_user=True)
+    assert result.tripped == {}
+
+
 def test_an_unknown_delay_appears_as_its_phase() -> None:
     """3 ms more on the way to the valves than their rig file says.
 

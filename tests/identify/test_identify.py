@@ -70,6 +70,12 @@ def test_the_sequence_stays_within_the_limits_of_a_heavy_rig() -> None:
     assert max(recording.channels["p_A"].max(), recording.channels["p_B"].max()) < 235e5, "of 240 bar"
 
 
+def test_a_sequence_that_ends_in_a_fault_says_when_and_what_to_do() -> None:
+    limit = {"rig": {"limits": {"p_A_high": {"max": "60 bar"}}}}
+    with pytest.raises(HilserverError, match=r"in mode FAULT: limit p_A_high after \d+\.\d s\. Use smaller commands"):
+        recorded_sequence(lift(limit), ["A", "B"], 10.0, 0.6, end_stops=False)
+
+
 def test_the_fragment_and_the_report_contain_the_identified_values(
     sequence: tuple[Rig, Recording, Identified], tmp_path: Path
 ) -> None:

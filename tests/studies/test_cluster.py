@@ -178,17 +178,13 @@ def test_a_single_run_needs_no_cluster(option: tuple[str, str], hilserver: Comma
 
 def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "TIMEOUT", 0.5)
-    missing = "there is no such file"
-    for where, reason in (
-        ("tcp://127.0.0.1:1", "no scheduler answers"),
-        ("tls://127.0.0.1:1", "no scheduler answers"),
-        ("nowhere.json", missing),
-    ):
+    silent = dict.fromkeys(("tcp://127.0.0.1:1", "tls://127.0.0.1:1"), "no scheduler answers")
+    for where, reason in {**silent, "nowhere.json": "there is no such file"}.items():
         with pytest.raises(HilserverError, match=f"--cluster {where}: {reason}"), cluster(where, 1):
             pass
 
 
-def test_ctrl_c_ends_a_cluster_of_this_machine_in_a_sentence(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_cluster_of_this_machine_without_tracebacks(tmp_path: Path) -> None:
     """A terminal sends SIGINT to the workers, too; each of them printed a traceback."""
     file, out = written_study(tmp_path, STUDY.replace("samples = 40", "samples = 4000000")), tmp_path / "out"
     study = (*HILSERVER, "study", str(file), "--cluster", "local", "-j", "1", "-o", str(out))
@@ -201,10 +197,8 @@ def test_ctrl_c_ends_a_cluster_of_this_machine_in_a_sentence(tmp_path: Path) -> 
     said, _ = process.communicate()
     assert "Traceback" not in said
     assert process.returncode == 130
-    end = time.monotonic() + 60.0
-    while time.monotonic() < end and _is_there(process.pid):  # the workers end when their scheduler is gone
+    while _is_there(process.pid):  # the workers end when their scheduler is gone; if not, the test hangs
         time.sleep(0.1)
-    assert not _is_there(process.pid)
 
 
 def _is_there(group: int) -> bool:

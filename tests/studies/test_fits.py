@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from study_bench import BULK_MODULUS, EMPTYING, VOLUME, written_log
+from study_bench import BULK_MODULUS, EMPTYING, VOLUME, log_of, written_log
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
@@ -89,11 +89,7 @@ def leaking_log(folder: Path, orifice: float) -> Path:
         return -BULK_MODULUS / VOLUME * 2.5 * L_MIN * (p / 100e5 + orifice * np.sqrt(np.maximum(p, 0.0) / 100e5))
 
     exact = solve_ivp(slope, (0.0, 0.6), [100e5], t_eval=time, rtol=1e-8).y[0]
-    measured = exact + np.random.default_rng(5).normal(0.0, 0.2e5, len(time))
-    file = folder / "leaking.csv"
-    lines = (f"{t:.3f},{p:.6e}" for t, p in zip(time, measured, strict=True))
-    file.write_text("\n".join(["time,vessel.p", *lines, ""]))
-    return file
+    return log_of(folder / "leaking.csv", time, exact + np.random.default_rng(5).normal(0.0, 0.2e5, len(time)))
 
 
 def test_a_value_that_acts_little_belongs_to_those_that_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -126,8 +122,7 @@ ports = { P = "vessel", T = "tank" }
 flow = "1 l/min"
 command = "lever"
 """
-    log = tmp_path / "constant.csv"
-    log.write_text("\n".join(["time,vessel.p", *(f"{k / 1000:.3f},50e5" for k in range(600)), ""]))
+    log = log_of(tmp_path / "constant.csv", np.arange(600) / 1000.0, np.full(600, 50e5))
     found = fit_circuit(circuit_file(tmp_path, EMPTYING + source), [log], [FLOW])
     said = " ".join(fit_sentences(found))
     assert "constant.csv lacks lever: the input is 0 in the simulation" in said

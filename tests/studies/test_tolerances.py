@@ -66,6 +66,8 @@ def test_what_is_meant(given: Any, value: str | float, expected: Tolerance) -> N
         ('a = "40 l/min ± 0 l/min"', "a", "greater than 0"),
         ('a = "40 l/min ± -5 %"', "a", "greater than 0"),
         ('a = "0 bar ± 5 %"', "a", "a value other than 0"),
+        ('a = "30 ± 5 % l/min"', "a", 'write it like "40 l/min ± 5 %"'),
+        ('a = { value = "30 Hz", steps = ["25 Hz", "25 Hz"] }', "a", "two or more"),
         ('a = "40 l/min ±"', "a", '"40 l/min ± 5 %"'),
         ('[x]\na = { value = "30 Hz", from = "25 Hz" }', "x.a", "give from and to"),
         ('a = { value = "30 Hz", from = "35 Hz", to = "40 Hz" }', "a", "outside its tolerance"),

@@ -221,7 +221,11 @@ def written_log(folder: Path, seed: int, flow: float = 2.0, noise: float = 0.5e5
     random = np.random.default_rng(seed)
     start = random.uniform(90e5, 110e5)
     measured = pressure(time, VOLUME, flow / 6e4 / 100e5, start) + random.normal(0.0, noise, len(time))
-    file = folder / f"log{seed}.csv"
+    return log_of(folder / f"log{seed}.csv", time, measured)
+
+
+def log_of(file: Path, time: Floats, measured: Floats) -> Path:
+    """A log of the vessel with these pressures."""
     lines = (f"{t:.3f},{p:.6e}" for t, p in zip(time, measured, strict=True))
     file.write_text("\n".join(["time,vessel.p", *lines, ""]))
     return file
