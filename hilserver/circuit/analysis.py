@@ -248,8 +248,11 @@ class LinearModel:
                 oscillates = bool(abs(pole.imag) > OSCILLATES * abs(pole))
                 yield SignificantMotion(state, float(abs(pole)) / (2.0 * np.pi), oscillates)
 
-    def response(self, omega: Floats) -> Complexes:
-        """Frequency response at each ``omega`` (1/s): complex[len(omega), outputs, inputs]."""
+    def response(self, omega: Floats | Complexes) -> Complexes:
+        """Frequency response at each ``omega`` (1/s): complex[len(omega), outputs, inputs].
+
+        With a complex ``omega`` that of a growing (negative imaginary part) or decaying oscillation.
+        """
         A, B, C = self.A * self.scale / self.scale[:, None], self.B / self.scale[:, None], self.C * self.scale
         s = 1j * np.asarray(omega)[:, None, None]
         found: Complexes = C @ np.linalg.solve(s * np.eye(len(A)) - A, np.broadcast_to(B, (len(omega), *B.shape)))

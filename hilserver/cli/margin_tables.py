@@ -91,6 +91,11 @@ def _delay_table(found: DelayResult) -> TerminalTable:
         f"Machine: {found.origin}, at {len(found.points)} operating points. Margin: critical delay divided by actual "
         f"delay, with all parameters off; at least {MIN_MARGIN:g} is required."
     )
+    if (point := found.softest()) is not None:
+        table.caption += (
+            f" feedback and adaptive: if the chambers are {point.softness.share:.0%} softer than stated, or more, the "
+            f"correction of the volume makes the loop oscillate at {point.softness.frequency:.2g} Hz ({point})."
+        )
     if not found.supply_known:
         table.caption += " Without the damping of the real valves: their supply is unknown until it is measured."
     return table

@@ -35,6 +35,7 @@ from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError
 from hilserver.margins.bridge_delay import bridge_delay, predicts
 from hilserver.margins.loop import DelayedLoop
+from hilserver.margins.softness import ANY, MIN_SHARE, Softness, correction_of, softness_of
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.ladder import possible
@@ -50,6 +51,8 @@ from hilserver.simulation.machine import (
     no_pause,
     real_pressures,
 )
+from hilserver.tick.bridge.effects import Compensates, includes
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Saturation
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
@@ -77,7 +80,7 @@ class OperatingPoint:
 
     ``crossings``: (delay, omega) at which the loop has a root on the imaginary axis. Of the virtual circuit on the
     machine without delay: ``damping``, its lowest damping ratio (below 0 it is unstable), and ``fastest``, the highest
-    frequency of a mode of the ports' pressures, Hz.
+    frequency of a mode of the ports' pressures, Hz. ``softness``: how much softer than stated the chambers may be.
     """
 
     inputs: Mapping[str, float]
@@ -86,6 +89,7 @@ class OperatingPoint:
     crossings: tuple[tuple[float, float], ...]
     damping: float
     fastest: float
+    softness: Softness = ANY
 
     def __str__(self) -> str:
         parts = [f"{name} {value:g}" for name, value in self.inputs.items()]
@@ -140,6 +144,11 @@ class DelayResult:
         """The operating point with the fastest mode of the ports' pressures."""
         return max(self.points, key=lambda point: point.fastest, default=None)
 
+    def softest(self) -> OperatingPoint | None:
+        """The operating point at which the chambers may be the least softer than stated; None if this never matters."""
+        worst = min(self.points, key=lambda point: point.softness.share, default=None)
+        return worst if worst is not None and worst.softness != ANY else None
+
     def of(self, strategy: str) -> StrategyDelay | None:
         """The margin of a strategy."""
         return next((margin for margin in self.margins if margin.strategy == strategy), None)
@@ -164,9 +173,12 @@ def delay_margins(rig: Rig, program: Program, row: Floats | None = None, pause: 
         for share in SHARES_OF_STROKE if machine.strokes() else (0.0,):
             pause()
             loop = _loop(rig, program, machine, alone, values, share, driven, real)
-            points.append(
-                OperatingPoint(inputs, share, load, tuple(sorted(loop.crossings())), *_motions(loop.closed()))
-            )
+            closed = loop.closed()
+            closed = closed.without([name for name in closed.states if is_position(name)])
+            correction = correction_of(rig, ports, {port: values[f"{port}.p"] for port in ports}, share)
+            softness = softness_of(closed, loop.Y, correction) if correction is not None else ANY
+            crossings = tuple(sorted(loop.crossings()))
+            points.append(OperatingPoint(inputs, share, load, crossings, *_motions(closed), softness))
     if not points:
         return _unknown("the virtual circuit reaches no steady motion on the machine")
     margins = tuple(_margin(rig, name, driven, points) for name in possible(rig.settings, driven))
@@ -191,6 +203,15 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
                 f"{margin.frequency:.2g} Hz ({margin.where}). The margin is {margin.margin:.2g}; at least "
                 f"{MIN_MARGIN:g} is required."
             )
+    correcting = [name for name in strategies if includes(Strategy[name].compensates, Compensates.VOLUME_ERROR)]
+    point = found.softest()
+    if correcting and point is not None and point.softness.share < MIN_SHARE:
+        yield (
+            f"stability: with strategy {' and '.join(correcting)} the loop oscillates at {point.softness.frequency:.2g}"
+            f" Hz ({point}) where the chambers are {point.softness.share:.0%} softer than in the rig file, as with a "
+            f"hose that it does not state; {MIN_SHARE:.0%} should be harmless. State the volumes of chambers and hoses "
+            "(hilserver identify finds them), or use a longer feedback_time."
+        )
 
 
 def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
@@ -272,8 +293,7 @@ def _steady_motions(
 
 
 def _motions(closed: LinearModel) -> tuple[float, float]:
-    """Minimum damping ratio, and highest frequency of a mode of a port's pressure, Hz; positions held."""
-    closed = closed.without([name for name in closed.states if is_position(name)])
+    """Minimum damping ratio, and highest frequency of a mode of a port's pressure, Hz."""
     poles = closed.poles()
     oscillating = poles[np.abs(poles.imag) > OSCILLATES * np.abs(poles)]
     damping = float((-oscillating.real / np.abs(oscillating)).min(initial=1.0))

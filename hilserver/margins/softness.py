@@ -1,0 +1,153 @@
+r"""How much more oil than stated the chambers may hold before the correction of the volume makes the loop oscillate.
+
+The bridge knows the volume that the real valve has passed from the motion of the piston and the pressure, with the
+chamber's stated capacitance C (:mod:`hilserver.tick.volumes`). Where a hose that the rig file does not state makes the
+chamber softer by dC, the volume seems to miss dC·p, and the correction makes it good with the time constant T, after
+the valve's delay and lag tau. For deviations of the pressures p and the flows q into the ports,
+
+.. math::
+   (Z^{-1} + s\,dC)\,p = q, \qquad
+   q = Y\Bigl(1 + \frac{dC}{C}\,h\,\frac{x}{1 + x}\Bigr)\,p + \frac{s\,dC}{1 + x}\,p, \qquad
+   x = s T e^{s\tau}, \qquad h = \frac{s T_a}{1 + s T_a}
+
+Z is the impedance of the machine as stated, Y the admittance of the virtual circuit, and T_a the time for which the
+circuit sees the missing oil as if it had arrived. With the circuit connected directly to the machine, H = (Z^-1 -
+Y)^-1,
+
+.. math:: \det\Bigl(1 + \frac{dC}{C}\,H\,(s C - Y h)\,\frac{x}{1 + x}\Bigr) = 0
+
+Far below the frequency 1/T the chamber is as soft as it is stated, far above as it is; in between, the correction acts
+like a restriction of negative size, and drives the oscillation of a machine that the virtual circuit hardly damps. The
+number of growing roots is that of the turns of the determinant along a ray (argument principle: Nyquist, Bell System
+Tech. J. 11 (1932) 126).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, pi
+
+import numpy as np
+
+from hilserver.circuit.analysis import Complexes, LinearModel
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+from hilserver.rig.valves import time_constant, valve_delay
+from hilserver.tick.cylinder import chamber_A, chamber_B
+from hilserver.tick.volumes import AHEAD_TIME
+
+GROWTH = 0.02
+"""Negative damping ratio that the friction of seals and guides, which the loop does not contain, always outweighs."""
+MIN_SHARE = 0.15
+"""Share of the chambers' capacitance that may be missing in the rig file without a warning."""
+LARGEST = 2.0
+"""Greatest share of a chamber's capacitance that is searched: the chamber is three times as soft as stated."""
+SHARES, HALVINGS = 24, 12
+"""Shares that are tried, in equal ratios from a hundredth of the largest, and halvings between two of them."""
+LOWEST, HIGHEST = 0.5, 3e3
+"""Range of the frequency sweep, 1/s: beyond it the correction has no effect."""
+GRID, AROUND, NEAR = 150, 24, 1.5
+"""Points of the sweep, more around each resonance, and as many again within this factor of a crossing."""
+
+
+@dataclass(frozen=True)
+class Softness:
+    """From which ``share`` of the chambers' capacitance on, if the rig file lacks it, the loop oscillates; in Hz."""
+
+    share: float
+    frequency: float
+
+
+ANY = Softness(inf, 0.0)
+"""Where nothing grows up to `LARGEST`."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The correction of the volume at the ports of a loop.
+
+    Of each port: ``capacitance`` of the stated chamber, m³/Pa, 0 without correction; ``time``, the feedback time, and
+    ``lag`` of the valve, s.
+    """
+
+    capacitance: Floats
+    time: Floats
+    lag: Floats
+
+
+def correction_of(rig: Rig, ports: Sequence[str], pressures: Mapping[str, float], stroke: float) -> Correction | None:
+    """The correction at these ports, with the pistons at this share of their strokes; None if there is none.
+
+    There is one at a valve's port at a cylinder whose position is measured. (Where it is not, the volume is that of the
+    valve's model, which the chamber does not enter.)
+    """
+    C, time, lag = np.zeros(len(ports)), np.ones(len(ports)), np.zeros(len(ports))
+    for name, line in zip(rig.settings.valves, rig.plan.valve, strict=True):
+        v, m = rig.settings.valves[name], rig.plan.cylinder[line.cylinder] if line.cylinder >= 0 else None
+        if m is None or m.sensor_x < 0 or v.port not in ports:
+            continue
+        at, chamber = ports.index(v.port), chamber_B if line.is_B else chamber_A
+        C[at] = chamber(stroke * m.stroke, pressures[v.port], m)
+        time[at] = v.bridge.feedback_time
+        lag[at] = valve_delay(v, rig.settings, rig.rates) + 0.5 / rig.settings.loop.rate + time_constant(v)
+    return Correction(C, time, lag) if C.any() else None
+
+
+def softness_of(closed: LinearModel, Y: LinearModel, correction: Correction) -> Softness:
+    """How much softer than stated the chambers may be.
+
+    ``closed``: the virtual circuit on the machine, from flows into the ports to their pressures; ``Y``: the circuit,
+    from pressures to flows.
+    """
+    omega = _frequencies(closed)
+    effects = _effects(closed, Y, correction, omega)
+    below = 0.0
+    for share in map(float, np.geomspace(0.01, 1.0, SHARES) * LARGEST):
+        if grows(effects, share):
+            near = _nearest(effects, omega, share) * np.geomspace(1.0 / NEAR, NEAR, GRID)
+            finer = np.sort(np.concatenate([omega, near]))
+            return _crossing(_effects(closed, Y, correction, finer), finer, below, share)
+        below = share
+    return ANY
+
+
+def grows(effects: Complexes, share: float) -> bool:
+    """Whether the determinant turns about 0 along the ray."""
+    turned = np.unwrap(np.angle(np.prod(1.0 + share * effects, axis=1)))
+    return bool(abs(turned[-1] - turned[0]) > pi)
+
+
+def _crossing(effects: Complexes, omega: Floats, stable: float, growing: float) -> Softness:
+    """The share between these two from which on something grows."""
+    for _ in range(HALVINGS):
+        middle = 0.5 * (stable + growing)
+        stable, growing = (stable, middle) if grows(effects, middle) else (middle, growing)
+    return Softness(growing, _nearest(effects, omega, growing) / (2.0 * pi))
+
+
+def _nearest(effects: Complexes, omega: Floats, share: float) -> float:
+    """The frequency at which the determinant comes nearest to 0, 1/s."""
+    return float(omega[np.argmin(np.abs(np.prod(1.0 + share * effects, axis=1)))])
+
+
+def _effects(closed: LinearModel, Y: LinearModel, correction: Correction, omega: Floats) -> Complexes:
+    """Eigenvalues of H·(s·C - Y·h)·x/(1 + x) on the ray of growing oscillations: complex[len(omega), ports]."""
+    along = (omega * (1.0 - GROWTH * 1j)).astype(complex)
+    s = 1j * along[:, None]
+    x = s * correction.time * np.exp(s * correction.lag)
+    ahead = s * AHEAD_TIME / (1.0 + s * AHEAD_TIME)
+    share = np.where(correction.capacitance > 0.0, x / (1.0 + x), 0.0)[:, None, :]
+    seen = s[..., None] * np.diag(correction.capacitance) - Y.response(along) * ahead[..., None]
+    return np.linalg.eigvals(closed.response(along) @ (seen * share)).astype(complex)
+
+
+def _frequencies(closed: LinearModel) -> Floats:
+    """A logarithmic grid, refined around each resonance."""
+    found = [np.geomspace(LOWEST, HIGHEST, GRID)]
+    poles = closed.poles()
+    for pole in poles[poles.imag > 0.0]:
+        away = max(abs(pole.real), GROWTH * abs(pole)) * np.geomspace(0.01, 1e2, AROUND)
+        found.append(np.concatenate([abs(pole) - away, abs(pole) + away]))
+    every = np.sort(np.concatenate(found))
+    return every[(every >= LOWEST) & (every <= HIGHEST)]
