@@ -98,8 +98,11 @@ def softness_of(closed: LinearModel, Y: LinearModel, correction: Correction) -> 
     """How much softer than stated the chambers may be.
 
     ``closed``: the virtual circuit on the machine, from flows into the ports to their pressures; ``Y``: the circuit,
-    from pressures to flows.
+    from pressures to flows. `ANY` also where the circuit itself is unstable on the machine, as stated.
     """
+    poles = closed.poles()
+    if np.any(poles.real > np.maximum(GROWTH * np.abs(poles.imag), LOWEST)):
+        return ANY
     omega = _frequencies(closed)
     effects = _effects(closed, Y, correction, omega)
     below = 0.0

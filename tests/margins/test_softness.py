@@ -80,6 +80,13 @@ def test_a_lag_of_the_valve_counts() -> None:
     assert late < at_once < turned
 
 
+def test_a_circuit_that_is_unstable_itself_has_no_such_margin() -> None:
+    """It grows with any chamber; with a softer one, below another frequency, it might seem to come to rest."""
+    for damping in (-0.03, -0.3, -2.0):
+        closed, Y = damped_by(2.0 * damping * A * sqrt(C / MASS))
+        assert softness_of(closed, Y, Correction(np.array([C]), np.array([0.03]), np.zeros(1))) == ANY
+
+
 # --- a rig ------------------------------------------------------------------------------------------------------------
 
 
