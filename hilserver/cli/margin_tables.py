@@ -91,7 +91,7 @@ def _delay_table(found: DelayResult) -> TerminalTable:
         f"Machine: {found.origin}, at {len(found.points)} operating points. Margin: critical delay divided by actual "
         f"delay, with all parameters off; at least {MIN_MARGIN:g} is required."
     )
-    if (point := found.softest()) is not None:
+    if (point := found.least_tolerant()) is not None:
         table.caption += (
             f" feedback and adaptive: if the chambers are {point.softness.share:.0%} softer than stated, or more, the "
             f"correction of the volume makes the loop oscillate at {point.softness.frequency:.2g} Hz ({point})."

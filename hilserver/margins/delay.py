@@ -144,8 +144,8 @@ class DelayResult:
         """The operating point with the fastest mode of the ports' pressures."""
         return max(self.points, key=lambda point: point.fastest, default=None)
 
-    def softest(self) -> OperatingPoint | None:
-        """The operating point at which the chambers may be the least softer than stated; None if this never matters."""
+    def least_tolerant(self) -> OperatingPoint | None:
+        """The operating point that tolerates the least softness; None if all tolerate any."""
         worst = min(self.points, key=lambda point: point.softness.share, default=None)
         return worst if worst is not None and worst.softness != ANY else None
 
@@ -204,7 +204,7 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
                 f"{MIN_MARGIN:g} is required."
             )
     correcting = [name for name in strategies if includes(Strategy[name].compensates, Compensates.VOLUME_ERROR)]
-    point = found.softest()
+    point = found.least_tolerant()
     if correcting and point is not None and point.softness.share < MIN_SHARE:
         yield (
             f"stability: with strategy {' and '.join(correcting)} the loop oscillates at {point.softness.frequency:.2g}"

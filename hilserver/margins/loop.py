@@ -16,7 +16,9 @@ from hilserver.circuit.analysis import Complexes, LinearModel
 from hilserver.numerics.arrays import Floats, Integers
 
 LOWEST, HIGHEST, GRID = 0.3, 2e4, 400
-"""Range of the frequency sweep, 1/s, and its points; more are added around each resonance."""
+"""Range of the frequency sweep, 1/s, and its points."""
+AROUND, NARROWEST = 40, 1e-4
+"""Points that are added on either side of a resonance, and its least width, as a fraction of its frequency."""
 ITERATIONS, PRECISION = 60, 1e-10
 """Of the search for a frequency between two of them, at most; and its last relative change."""
 _TINY = 1e-300
@@ -95,11 +97,19 @@ class DelayedLoop:
         return before
 
     def _frequencies(self) -> Floats:
-        """A logarithmic grid, refined around each resonance."""
-        found = [np.geomspace(LOWEST, HIGHEST, GRID)]
         poles = np.concatenate([self.Z.poles(), self.Y.poles()])
-        for pole in poles[poles.imag > 0.0]:
-            away = max(-pole.real, 1e-4 * abs(pole)) * np.geomspace(0.01, 1e3, 40)
-            around = np.concatenate([abs(pole) - away, abs(pole) + away])
-            found.append(around[(around > LOWEST) & (around < HIGHEST)])
-        return np.sort(np.concatenate(found))
+        return around_resonances(poles, np.geomspace(LOWEST, HIGHEST, GRID), NARROWEST, np.geomspace(0.01, 1e3, AROUND))
+
+
+def around_resonances(poles: Complexes, grid: Floats, narrowest: float, widths: Floats) -> Floats:
+    """A grid of frequencies, 1/s, with more around each resonance within its range, in order.
+
+    They are these ``widths`` away from it, in units of its decay rate, or of ``narrowest`` times its frequency if that
+    is more.
+    """
+    found = [grid]
+    for pole in poles[poles.imag > 0.0]:
+        away = max(-pole.real, narrowest * abs(pole)) * widths
+        around = np.concatenate([abs(pole) - away, abs(pole) + away])
+        found.append(around[(around > grid[0]) & (around < grid[-1])])
+    return np.sort(np.concatenate(found))

@@ -1,8 +1,8 @@
-r"""How much more oil than stated the chambers may hold before the correction of the volume makes the loop oscillate.
+r"""How much softer than stated the chambers may be before the correction of the volume makes the loop oscillate.
 
 The bridge knows the volume that the real valve has passed from the motion of the piston and the pressure, with the
 chamber's stated capacitance C (:mod:`hilserver.tick.volumes`). Where a hose that the rig file does not state makes the
-chamber softer by dC, the volume seems to miss dC·p, and the correction makes it good with the time constant T, after
+chamber softer by dC, the oil dC·p seems to be missing, and the correction supplies it with the time constant T, after
 the valve's delay and lag tau. For deviations of the pressures p and the flows q into the ports,
 
 .. math::
@@ -16,10 +16,10 @@ Y)^-1,
 
 .. math:: \det\Bigl(1 + \frac{dC}{C}\,H\,(s C - Y h)\,\frac{x}{1 + x}\Bigr) = 0
 
-Far below the frequency 1/T the chamber is as soft as it is stated, far above as it is; in between, the correction acts
-like a restriction of negative size, and drives the oscillation of a machine that the virtual circuit hardly damps. The
-number of growing roots is that of the turns of the determinant along a ray (argument principle: Nyquist, Bell System
-Tech. J. 11 (1932) 126).
+Far below the frequency 1/T the chamber acts as soft as stated, far above it as soft as it is. In between, the
+correction acts like a negative damping, and drives the oscillation of a machine that the virtual circuit hardly damps.
+Whether a root grows follows from the turns of the determinant about 0 along a ray (argument principle: Nyquist, Bell
+System Tech. J. 11 (1932) 126).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from math import inf, pi
 import numpy as np
 
 from hilserver.circuit.analysis import Complexes, LinearModel
+from hilserver.margins.loop import around_resonances
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.valves import time_constant, valve_delay
@@ -38,11 +39,11 @@ from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.volumes import AHEAD_TIME
 
 GROWTH = 0.02
-"""Negative damping ratio that the friction of seals and guides, which the loop does not contain, always outweighs."""
+"""Negative damping ratio that friction of seals and guides, which is not in the loop, is assumed to outweigh."""
 MIN_SHARE = 0.15
 """Share of the chambers' capacitance that may be missing in the rig file without a warning."""
 LARGEST = 2.0
-"""Greatest share of a chamber's capacitance that is searched: the chamber is three times as soft as stated."""
+"""The largest share that is tried: the chamber is three times as soft as stated."""
 SHARES, HALVINGS = 24, 12
 """Shares that are tried, in equal ratios from a hundredth of the largest, and halvings between two of them."""
 LOWEST, HIGHEST = 0.5, 3e3
@@ -53,7 +54,7 @@ GRID, AROUND, NEAR = 150, 24, 1.5
 
 @dataclass(frozen=True)
 class Softness:
-    """From which ``share`` of the chambers' capacitance on, if the rig file lacks it, the loop oscillates; in Hz."""
+    """The ``share`` by which softer chambers than stated make the loop oscillate, and the frequency, Hz."""
 
     share: float
     frequency: float
@@ -98,12 +99,13 @@ def softness_of(closed: LinearModel, Y: LinearModel, correction: Correction) -> 
     """How much softer than stated the chambers may be.
 
     ``closed``: the virtual circuit on the machine, from flows into the ports to their pressures; ``Y``: the circuit,
-    from pressures to flows. `ANY` also where the circuit itself is unstable on the machine, as stated.
+    from pressures to flows. `ANY` also where the circuit is unstable on the machine in any case.
     """
     poles = closed.poles()
     if np.any(poles.real > np.maximum(GROWTH * np.abs(poles.imag), LOWEST)):
         return ANY
-    omega = _frequencies(closed)
+    grid = np.geomspace(LOWEST, HIGHEST, GRID)
+    omega = around_resonances(poles, grid, GROWTH, np.geomspace(0.01, 1e2, AROUND))
     effects = _effects(closed, Y, correction, omega)
     below = 0.0
     for share in map(float, np.geomspace(0.01, 1.0, SHARES) * LARGEST):
@@ -143,14 +145,3 @@ def _effects(closed: LinearModel, Y: LinearModel, correction: Correction, omega:
     share = np.where(correction.capacitance > 0.0, x / (1.0 + x), 0.0)[:, None, :]
     seen = s[..., None] * np.diag(correction.capacitance) - Y.response(along) * ahead[..., None]
     return np.linalg.eigvals(closed.response(along) @ (seen * share)).astype(complex)
-
-
-def _frequencies(closed: LinearModel) -> Floats:
-    """A logarithmic grid, refined around each resonance."""
-    found = [np.geomspace(LOWEST, HIGHEST, GRID)]
-    poles = closed.poles()
-    for pole in poles[poles.imag > 0.0]:
-        away = max(abs(pole.real), GROWTH * abs(pole)) * np.geomspace(0.01, 1e2, AROUND)
-        found.append(np.concatenate([abs(pole) - away, abs(pole) + away]))
-    every = np.sort(np.concatenate(found))
-    return every[(every >= LOWEST) & (every <= HIGHEST)]

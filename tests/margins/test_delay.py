@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from component_bench import program
 from lift_bench import both, lift, of_valves
+from linear_bench import linear
 from rig_bench import bench_rig, merged
 
 from hilserver.circuit.analysis import LinearModel
@@ -26,11 +27,6 @@ from hilserver.tick.row import headers
 pytestmark = pytest.mark.slow
 
 # --- formulas ---------------------------------------------------------------------------------------------------------
-
-
-def linear(A: Any, B: Any, C: Any, D: Any) -> LinearModel:
-    A, B, C, D = (np.array(matrix, dtype=float) for matrix in (A, B, C, D))
-    return LinearModel(A, B, C, D, tuple(f"x{i}" for i in range(len(A))), np.ones(len(A)))
 
 
 def gain(Y: Any) -> LinearModel:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
 from component_bench import program
 from lift_bench import both, lift, of_valves
+from linear_bench import linear
 
 from hilserver.circuit.analysis import LinearModel
 from hilserver.margins import softness
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.slow
 
 C, A, MASS = 1e-12, 2e-3, 400.0
 """Of a chamber that moves a mass: m³/Pa, m², kg."""
-
-
-def linear(*matrices: Any) -> LinearModel:
-    A, B, C, D = (np.array(matrix, dtype=float) for matrix in matrices)
-    return LinearModel(A, B, C, D, tuple(f"x{i}" for i in range(len(A))), np.ones(len(A)))
 
 
 def damped_by(G: float) -> tuple[LinearModel, LinearModel]:
@@ -148,4 +143,4 @@ def test_small_shares_are_warned_of_for_strategies_that_correct_the_volume() -> 
 
 def test_without_a_measured_position_no_chamber_enters_the_volume() -> None:
     rig = lift({"rig": {"cylinders": {"lift": {"position": None}}}})
-    assert delay_margins(rig, program()).softest() is None
+    assert delay_margins(rig, program()).least_tolerant() is None
