@@ -166,7 +166,7 @@ class MeasuredView:
             self._channels = channels
             descriptions = {name: description.channels[name].description for name in channels}
             self._table.set_content(piece("channel_values", descriptions=descriptions))
-            self.page.resend()
+            self.page.show_again()
         now, units = self.page.connection.history.latest(), self.page.units
         self.page.show("texts", {f"value.{c}": units.text(now.get(c), self.page.unit(c)) for c in channels})
 

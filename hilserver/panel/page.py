@@ -74,7 +74,7 @@ def build(
 
     async def switch_tab() -> None:
         page.tab = str(tabs.value)
-        page.resend()
+        page.show_again()
         if page.tab == "Recordings":
             await view.refresh()
         if page.tab == "Studies":

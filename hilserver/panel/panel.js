@@ -2,6 +2,7 @@
 window.panel = (() => {
   const charts = new Map(); // by id of the element
   const found = new Map(); // elements by selector, looked up once
+  const known = { texts: {}, lines: {}, bars: {} }; // the latest values, for elements that come later
 
   function elements(attribute, name) {
     const selector = `[${attribute}="${CSS.escape(name)}"]`;
@@ -32,6 +33,19 @@ window.panel = (() => {
         element.style.left = `${share < 0 ? 50 * (1 + share) : 50}%`;
         element.style.width = `${50 * Math.abs(share)}%`;
       }
+  }
+
+  function show(values) {
+    if (values.texts) texts(values.texts);
+    if (values.lines) lines(values.lines);
+    if (values.bars) bars(values.bars);
+  }
+
+  // Shows the latest values again: elements were replaced. The page's framework calls it after it has done so, which on
+  // a slow machine may be seconds after the values of these elements have arrived.
+  function again() {
+    found.clear();
+    show(known);
   }
 
   // The points of a channel in the layout that ECharts uses without copying: time, value, time, value, ...
@@ -204,10 +218,8 @@ window.panel = (() => {
 
   function update(message) {
     window.link.hear(message.link);
-    if (message.resend) found.clear();
-    if (message.texts) texts(message.texts);
-    if (message.lines) lines(message.lines);
-    if (message.bars) bars(message.bars);
+    show(message);
+    for (const kind of Object.keys(known)) Object.assign(known[kind], message[kind]);
     for (const id of Object.keys(message.gone || {})) charts.delete(Number(id)); // else it is waited for
     for (const [id, chart] of Object.entries(message.charts || {})) extend(Number(id), chart);
   }
@@ -219,5 +231,5 @@ window.panel = (() => {
     performance.clearMeasures();
   }, 10_000);
 
-  return { update, unzoom, save, hold, grip, charts };
+  return { update, again, unzoom, save, hold, grip, charts };
 })();

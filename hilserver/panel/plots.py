@@ -78,7 +78,7 @@ class Plot:
         colours = COLOURS * len(self.channels)
         keys = [(name, label(name), colour) for name, colour in zip(self.channels, colours, strict=False)]
         self._legend.set_content(piece("legend", plot=self._id, keys=keys))
-        self.page.resend()
+        self.page.show_again()
 
     def hold(self, count: int | None) -> None:
         """Show nothing after this number of samples; with None, continue."""

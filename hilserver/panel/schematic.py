@@ -53,7 +53,6 @@ class SchematicView:
         self._nodes: list[str] = []
         page.each_round(self._draw, "Operate")
         page.each_round(self._update, "Operate")
-        page.when_units_change.append(page.resend)
 
     def _draw(self) -> None:
         circuit = self.page.connection.circuit
@@ -66,7 +65,7 @@ class SchematicView:
         self._about.set_text(str(circuit.source.get("description") or circuit.file or ""))
         self._version.set_text(f"version {circuit.version}")
         self._show_parameters(circuit.written)
-        self.page.resend()
+        self.page.show_again()
 
     def _show_parameters(self, written: Mapping[str, Any] | None) -> None:
         """A button for the parameters of the circuit, and one for those of each sub-circuit and mechanism."""

@@ -102,10 +102,12 @@ class Page:
                 self._message.setdefault(kind, {})[name] = value
                 known[name] = value if kind != "charts" else None
 
-    def resend(self) -> None:
-        """Send everything again, after elements of the page were replaced."""
-        self._shown.clear()
-        self._message["resend"] = {}
+    def show_again(self) -> None:
+        """Show the latest values in elements of the page that have just been replaced.
+
+        Messages with values overtake the updates of elements, which NiceGUI queues; this does not.
+        """
+        ui.run_javascript("panel.again()")
 
     def unit(self, channel: str) -> str:
         """The SI unit of a channel."""

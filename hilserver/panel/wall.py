@@ -87,7 +87,7 @@ class Tiles:
             self._shown = channels
             tile = '<div class="tile card"><span>{}</span><b data-value="tile.{}"></b></div>'
             self._box.set_content("".join(tile.format(escape(label(c)), escape(c)) for c in channels))
-            self.page.resend()
+            self.page.show_again()
         texts = {f"tile.{c}": self.page.units.text(self.page.value(c), self.page.unit(c)) for c in channels}
         self.page.show("texts", texts)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from panel_bench import CHROMIUM, STANDING, WITHIN, becomes_active, chromium, printed_address, served
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from service_harness import Server
 
 from hilserver.client import Client, CommandRefused, connect
@@ -186,3 +186,42 @@ def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, atte
         state = client.wait(lambda state: state.mode == "SAFE", within=LOST_AFTER + 60.0)
         assert [text for text in state.warnings if text.startswith("operator lost: no heartbeat of")], state.warnings
         context.close()
+
+
+HELD_UP = """
+const waiting = setInterval(() => {
+  const load = window.socket?.listeners("load_js_components")[0];
+  if (!load) return;
+  clearInterval(waiting);
+  load({ components: [{ key: "held_up.js", tag: "held-up" }] });
+  const update = panel.update;
+  window.said = {};
+  panel.update = (message) => {
+    Object.assign(said, message.texts);
+    update(message);
+  };
+}, 1);
+"""
+"""The browser must fetch something before it continues with the elements of the page. Values are noted in ``said``."""
+NO_MORE_VALUES = "void (panel.update = (message) => link.hear(message.link))"
+
+
+@pytest.mark.parametrize(("path", "values"), [("/?", ["node.supply", "value.p_A"]), ("/wall?", ["tile.p_A"])])
+def test_values_that_come_before_their_elements_are_shown(
+    folder: Path, url: str, browser: Browser, path: str, values: list[str]
+) -> None:
+    """Also those that never change, as the pressure of a good supply."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context.set_default_timeout(WITHIN)
+    page, held = context.new_page(), list[Route]()
+    page.add_init_script(HELD_UP)
+    page.route("**/held_up.js", lambda route: held.append(route))
+    page.goto(printed_address(folder, url).replace("/?", path))
+    for value in values:
+        page.wait_for_function(f"window.said && / bar/.test(said['{value}'])")
+        expect(page.locator(f'[data-value="{value}"]')).to_have_count(0)
+    page.evaluate(NO_MORE_VALUES)
+    held[0].fulfill(body="export default {}", content_type="text/javascript")
+    for value in values:
+        expect(page.locator(f'[data-value="{value}"]').first).to_have_text(re.compile(r"\d bar"))
+    context.close()
