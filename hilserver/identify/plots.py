@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -13,8 +12,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.signal import coherence, csd
 
+from hilserver.identify.flows import FlowOverOpening, flows_of
 from hilserver.identify.identification import Identified
-from hilserver.identify.model import SpoolMotion, delay_of, follow, mean_openings, mean_shares, shares_now
+from hilserver.identify.model import delay_of
 from hilserver.identify.servo import ServoTuning
 from hilserver.margins.servo_loop import frequencies
 from hilserver.numerics.arrays import Floats
@@ -33,62 +33,10 @@ LOWEST = 1e-3
 """Lowest frequency of a servo's plot, of half the tick rate."""
 
 
-@dataclass(frozen=True)
-class _Flow:
-    """The flow into a port, tick by tick: measured, modelled, and modelled with an infinitely fast spool.
-
-    ``spool``: position, positive for flow into this port; ``at_nominal``: factor to the flow at
-    the nominal drop over the open edge.
-    """
-
-    label: str
-    spool: Floats
-    measured: Floats
-    model: Floats
-    instant: Floats
-    at_nominal: Floats
-    used: NDArray[np.bool_]
-
-
-def _flows(found: Identified) -> list[_Flow]:
-    e, values = found.experiment, found.values
-    if "C_PA" not in values:
-        return []
-    C = e.C_PA * np.array([values["C_PA"], values["C_AT"], values["leakage"]])
-    edges = values["overlap"], values["gone_at"]
-    way = e.way(values)
-    instant = follow(e.command, e.dt, SpoolMotion(1e6, 0.0, 0.0), values["null"], values["hysteresis"])
-    flows = []
-    measured = e.measured(values)
-    for c, now, signal in zip(e.chambers, measured.chambers, e.signals, strict=False):
-        laws = now.law_port, now.law_tank
-        middle = 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
-        modelled, at_once = (C @ mean_shares(mean_openings(spool, c.turn, *edges), *laws) for spool in (way, instant))
-        volume = c.into(e.dt * modelled, now, values)
-        law = np.where(c.turn * middle > 0.0, laws[0][:-1], laws[1][:-1])
-        flows.append(
-            _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), signal.used)
-        )
-    if e.flow is not None:
-        at_ticks, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
-        read = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
-        modelled, at_once = (C @ shares_now(U, *measured.flow_laws, *edges) for U in (at_ticks, at_once_now))
-        law = np.where(at_ticks > 0.0, *measured.flow_laws)
-        flows.append(_Flow(e.flow.channel, at_ticks, read, modelled, at_once, _factor(found, law), e.flow.used))
-    return flows
-
-
-def _factor(found: Identified, law: Floats) -> Floats:
-    """Factor from the flow at a drop to that at the nominal drop; NaN where there is hardly any drop."""
-    v = found.experiment.settings
-    enough = law > sqrt(v.transition_pressure)
-    return np.where(enough, sqrt(v.nominal_flow.edge_drop()) / np.where(enough, law, 1.0), np.nan)
-
-
 def flow_figure(found: Identified) -> Figure:
     """Measured and modelled flow over the spool position: whole range, and null region."""
     figure, axes = _figure(1, 2)
-    for flow in _flows(found):
+    for flow in flows_of(found, found.values):
         for axis, reach in zip(axes, (1.0, NULL_REGION), strict=True):
             at, measured, model = _means(flow, reach)
             axis.plot(at, model * PER_FLOW, lw=0.9, label=f"model, {flow.label}")
@@ -101,7 +49,7 @@ def flow_figure(found: Identified) -> Figure:
     return figure
 
 
-def _means(flow: _Flow, reach: float) -> tuple[Floats, Floats, Floats]:
+def _means(flow: FlowOverOpening, reach: float) -> tuple[Floats, Floats, Floats]:
     """Means in bins: spool, measured, model."""
     inside = flow.used & np.isfinite(flow.at_nominal) & (np.abs(flow.spool) <= reach)
     reach = min(reach, float(np.abs(flow.spool[inside]).max(initial=1e-6)))
@@ -119,7 +67,7 @@ def bode_figure(found: Identified) -> Figure:
     """Measured and modelled frequency response."""
     e, values = found.experiment, found.values
     figure, axes = _figure(2, 1)
-    sets = [(f.label, f.instant, f.measured, f.model, f.used) for f in _flows(found)]
+    sets = [(f.label, f.instant, f.measured, f.model, f.used) for f in flows_of(found, found.values)]
     if e.spool is not None:
         measured_spool = (e.spool.measured - values.get("spool_zero", 0.0)) / values["spool_gain"]
         sets.append((e.spool.channel, e.command, measured_spool, e.way(values).way[:, 0], e.spool.used))

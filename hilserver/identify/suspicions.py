@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from hilserver.identify.flows import USUAL, largest_disproportion
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, VALVE_DELAY, unseen_delay
 from hilserver.identify.speed_limit import lag_by_speed
@@ -75,6 +76,7 @@ def suspicions(found: Identified) -> Iterator[Suspicion]:
             usual = f"{shown_value(p.start, unit, 3)} ± {shown_value(p.prior, unit, 2)}{suffix}"
             yield Suspicion(what.format(subject), figure, usual, experiment)
     yield from _slower(found)
+    yield from _not_proportional(found)
     yield from _correlated(found)
 
 
@@ -97,6 +99,20 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
             f"in fast movements later by {more} ± {shown_value(lag.deviation, 's', 2)}",
             f"at most {shown_value(lag.usual, 's', 2)}",
             "steps of several sizes; enter slew, full strokes per second, and identify again",
+        )
+
+
+def _not_proportional(found: Identified) -> Iterator[Suspicion]:
+    """A valve with a progressive characteristic, or with two gains."""
+    worst = largest_disproportion(found)
+    if worst is not None and worst.is_significant:
+        way = "into" if worst.way > 0.0 else "out of"
+        yield Suspicion(
+            f"{worst.label}: flow not proportional to the opening; flow coefficients and overlap are then wrong",
+            f"{100.0 * worst.mean:+.1f} ± {100.0 * worst.deviation:.1g} % of the nominal flow {way} the port, at "
+            f"openings of {100.0 * worst.low:g} to {100.0 * worst.high:g} %",
+            f"± {100.0 * USUAL:g} %",
+            "the flow at constant pressure drop in small steps of the command; the plot of the flow shows it, too",
         )
 
 

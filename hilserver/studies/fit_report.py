@@ -101,7 +101,10 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
         yield f"{one} and {other} are hardly told apart (correlation {correlation:.3f})."
     for each in result.free:
         if result.is_known(each.key) and result.at_bound(each):
-            yield f"{each.key} is at a bound of its range: a better value may be beyond it."
+            text = f"{each.key} is at a bound of its range: a better value may be beyond it."
+            if sum(result.is_known(other.key) for other in result.free) > 1:
+                text += " The intervals of the other values hold if this one is exact."
+            yield text
     for k, log in enumerate(result.logs):
         if lacking := [name for name in result.circuit.inputs() if name not in log.inputs]:
             what = "the input is" if len(lacking) == 1 else "these inputs are"

@@ -203,13 +203,16 @@ def varied_values(
 
     Raises ConfigurationError with all problems.
     """
-    problems, found = list[Problem](), dict[str, VariedValue]()
+    problems, found, written = list[Problem](), dict[str, VariedValue](), dict[str, str]()
     for key, tolerance in studied.tolerances:
         found[key] = VariedValue(key, studied.known[key].value, studied.known[key].unit, tolerance)
     for name, entry in sorted(given.items(), key=lambda item: item[1] != USUAL):  # what is written for one value counts
         try:
-            values = _varied(studied, name, entry)
-            found |= {each.key: each for each in values}
+            values = {each.key: each for each in _varied(studied, name, entry)}
+            if entry != USUAL and (twice := [written[key] for key in values if key in written]):
+                raise ValueError(f"is the same as {twice[0]}: give one of them")
+            written |= dict.fromkeys(values, name)
+            found |= values
         except ConfigurationError as error:
             problems += [Problem(f"{each.key}: {each.message}", f"vary.{name}", file) for each in error.problems]
         except ValueError as error:

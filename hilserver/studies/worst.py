@@ -5,6 +5,7 @@ Source: Storn and Price, J. Global Optim. 11 (1997) 341.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -78,9 +79,8 @@ def worst_case(
         raise HilserverError(f"{study.file}: {name} is not a figure of the study.{did_you_mean(name, figures)}")
     place, figure = figures[name], study.figures[figures[name]]
     runs, tolerances = prepared(study), [each.tolerance for each in study.varied]
-    table = StudyTable(
-        folder / f"{study.name}-worst", table_schema(study.varied, study.figures, identity_of(study)), resume=False
-    )
+    schema = table_schema(study.varied, study.figures, identity_of(study))
+    table = StudyTable(folder / f"{study.name}-worst-{_in_file_name(name)}", schema, resume=False)
     workers = workers if cluster is None else cluster.workers
     with table, _evaluating(study, workers, cluster) as run:
         nominal = float(runs.nominal[place])
@@ -115,6 +115,15 @@ def worst_case(
         bool(found.success),
         table.parquet,
     )
+
+
+def _in_file_name(name: str) -> str:
+    """The name of a figure as a part of a file name.
+
+    >>> _in_file_name("peak"), _in_file_name("p_A, bar/s")
+    ('peak', 'p_A-bar-s')
+    """
+    return re.sub(r"[^\w.+-]+", "-", name)
 
 
 def _evaluating(study: Study, workers: int, cluster: Cluster | None) -> AbstractContextManager[Run]:

@@ -150,7 +150,7 @@ def test_the_worst_case_is_that_of_one_process(
     here = pq.read_table(worst_case(load_study(file), "end", tmp_path / "here").table)
     said = hilserver("study", file, "--worst", "end", "--cluster", scheduler, "-o", tmp_path / "there")
     assert said.code == 0, said.err
-    assert pq.read_table(tmp_path / "there/tolerances-worst.parquet").equals(here)
+    assert pq.read_table(tmp_path / "there/tolerances-worst-end.parquet").equals(here)
 
 
 @pytest.mark.usefixtures("_environment")

@@ -143,7 +143,15 @@ def test_a_value_stays_within_its_tolerance(tmp_path: Path) -> None:
     (volume,) = found.free
     assert (volume.lower, volume.upper) == pytest.approx((0.0018, 0.0022))
     assert found.at_bound(volume)
-    assert "better value may be beyond" in " ".join(fit_sentences(found))
+    assert "better value may be beyond it." in " ".join(fit_sentences(found))
+    assert "intervals of the other values" not in " ".join(fit_sentences(found))
+
+
+def test_the_intervals_beside_a_value_at_a_bound_are_conditional(tmp_path: Path) -> None:
+    """The volume, whose tolerance excludes the truth, beside the pressure at the start."""
+    found = fitted(tmp_path, "vessel.volume", "nodes.vessel.pressure")
+    assert any(found.is_known(each.key) and found.at_bound(each) for each in found.free)
+    assert "intervals of the other values hold if this one is exact" in " ".join(fit_sentences(found))
 
 
 def test_what_the_model_does_not_explain_is_said(tmp_path: Path) -> None:

@@ -393,6 +393,9 @@ def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path)
     assert found.worst == pytest.approx(exact, rel=2e-3)
     assert set(found.at_limits) == {each.key for each in study.varied}
     assert found.command.startswith("hilserver study ")
+    table = found.table.read_bytes()
+    assert worst_case(study, "mean", tmp_path).table != found.table
+    assert found.table.read_bytes() == table, "the search for another figure leaves it alone"
     lowest = load_study(
         written_study(tmp_path, STUDY.replace('"final(vessel.p)"', '{ figure = "final(vessel.p)", above = "30 bar" }'))
     )
@@ -457,6 +460,12 @@ def test_page_and_table(tmp_path: Path) -> None:
             '"capilary.nominal_flow.flow"',
             "vary.capilary.nominal_flow.flow",
             "Did you mean",
+        ),
+        (
+            "[vary]",
+            '[vary]\n"components.capillary.nominal_flow.flow" = "± 5 %"',
+            "vary.capillary.nominal_flow.flow",
+            "is the same as components.capillary.nominal_flow.flow",
         ),
         ('plan = "latin_hypercube"', 'plan = "sobol"', "samples", "32 or 64"),
         ('plan = "latin_hypercube"', 'fixed = ["capillary.type"]', "fixed", "has no tolerance"),
