@@ -86,7 +86,7 @@ class Experiment:
         self.rig, self.valve, self.dt = rig, valve, recording.dt
         self.settings: ValveSettings = rig.settings.valves[valve]
         self.command = recording.commands[valve]
-        self.C_PA = self.settings.nominal_flow.coefficient()
+        self.C_PA, self.curve = self.settings.nominal_flow.coefficient(), self.settings.curve()
         settled = np.arange(len(self.command)) * self.dt >= SETTLING
         self._known = recording.known & settled
         self.recording = recording
@@ -160,7 +160,7 @@ class Experiment:
         v, q = self.settings, self.settings.nominal_flow.flow
         to_tank = (v.nominal_flow_to_tank or v.nominal_flow).coefficient() / self.C_PA
         leak = v.leakage.coefficient() / self.C_PA if v.leakage else 0.0
-        gone = v.leakage.gone_at if v.leakage else 0.1
+        gone = float(self.curve.linear_opening(v.leakage.gone_at if v.leakage else 0.1))
         f45 = corner_frequency(v)
         f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
         lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
@@ -172,7 +172,7 @@ class Experiment:
                 "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
                 "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003),
                 "gone_at": Parameter(gone, 0.02, 0.6, 0.1, 0.04),
-                "overlap": Parameter(v.overlap, 0.0, 0.3, 0.02, 0.01),
+                "overlap": Parameter(self.curve.overlap, 0.0, 0.3, 0.02, 0.01),
             }
         found |= {
             "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
@@ -246,8 +246,8 @@ class Experiment:
         }
 
     def _predict_flow(self, values: Values) -> Floats:
-        U = np.ascontiguousarray(self.way(values).way[:, 0])
-        now = self._coefficients(values) @ shares_now(U, *self._flow_laws_of(values), *_edges(values))
+        opening = self.way(values).as_linear(self.curve).way[:, 0]
+        now = self._coefficients(values) @ shares_now(opening, *self._flow_laws_of(values), *_edges(values))
         flow = self._late(now, values.get("flow_delay", 0.0))
         return np.asarray(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0), dtype=np.float64)
 
@@ -274,7 +274,7 @@ class Experiment:
         return follow(self.command, self.dt, SpoolMotion(frequency, damping, delay), null, hysteresis)
 
     def _openings_now(self, turn: float, key: tuple[float, ...], overlap: float, gone_at: float) -> Floats:
-        return mean_openings(self._follow(key), turn, overlap, gone_at)
+        return mean_openings(self._follow(key).as_linear(self.curve), turn, overlap, gone_at)
 
     def _keys(self, number: int, values: Values) -> tuple[Any, ...]:
         """On what the shares of a chamber depend: the spool's motion, the errors of its sensors, the edges."""

@@ -78,19 +78,32 @@ def findings(found: Identified) -> list[IdentifiedValue]:
     result += _motion(found)
     result.append(IdentifiedValue("delay", "delay", *delay_and_deviation(found), v.delay, "ms", 1e3))
     if "C_PA" in values:
-        result.append(IdentifiedValue("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
+        result.append(_overlap(found))
         leak = leakage_point(found)
         shown = leak.flow_of(values["leakage"] * C), leak.flow_of(sd("leakage", C))
         configured = v.leakage.flow if v.leakage else 0.0
         result.append(IdentifiedValue("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
         gone = v.leakage.gone_at if v.leakage else None
-        result.append(
-            IdentifiedValue("opening at which leakage ends", "gone_at", values["gone_at"], sd("gone_at"), gone)
-        )
+        ends = _at_spool(found, "gone_at")
+        result.append(IdentifiedValue("opening at which leakage ends", "gone_at", *ends, gone))
     null = v.null - v.polarity * values["null"]
     result.append(IdentifiedValue("null", "null", null, sd("null"), v.null))
     result.append(IdentifiedValue("hysteresis", "hysteresis", values["hysteresis"], sd("hysteresis"), v.hysteresis))
     return result
+
+
+def _overlap(found: Identified) -> IdentifiedValue:
+    """The overlap; a flow-signal curve contains it, so that there is no key of its own."""
+    curve = found.experiment.curve
+    key = "overlap" if found.experiment.settings.flow_signal is None else ""
+    return IdentifiedValue("overlap", key, *_at_spool(found, "overlap"), curve.closed_to)
+
+
+def _at_spool(found: Identified, name: str) -> tuple[float, float]:
+    """An opening of the linear valve as a position of the spool, and its standard deviation."""
+    curve, value = found.experiment.curve, found.values[name]
+    deviation = found.fit.deviations.get(name, inf)
+    return float(curve.spool_for(value)), deviation / curve.first_slope
 
 
 @dataclass(frozen=True)

@@ -64,14 +64,15 @@ def flows_of(found: Identified, values: Values) -> list[FlowOverOpening]:
     for c, now, signal in zip(e.chambers, measured.chambers, e.signals, strict=False):
         laws = now.law_port, now.law_tank
         spool = c.turn * 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
-        model, at_once = (C @ mean_shares(mean_openings(each, c.turn, *edges), *laws) for each in (way, instant))
+        openings = (mean_openings(each.as_linear(e.curve), c.turn, *edges) for each in (way, instant))
+        model, at_once = (C @ mean_shares(each, *laws) for each in openings)
         read = c.into(e.dt * model, now, values) / e.dt
         to_nominal = _to_nominal(e.settings, np.where(spool > 0.0, laws[0][:-1], laws[1][:-1]))
         flows.append(FlowOverOpening(f"port {c.port}", spool, read, model, at_once, to_nominal, signal.used))
     if e.flow is not None:
-        spool, at_once_spool = (np.ascontiguousarray(each.way[:, 0]) for each in (way, instant))
+        spool, openings = way.way[:, 0], (each.as_linear(e.curve).way[:, 0] for each in (way, instant))
         read = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
-        model, at_once = (C @ shares_now(U, *measured.flow_laws, *edges) for U in (spool, at_once_spool))
+        model, at_once = (C @ shares_now(each, *measured.flow_laws, *edges) for each in openings)
         to_nominal = _to_nominal(e.settings, np.where(spool > 0.0, *measured.flow_laws))
         flows.append(FlowOverOpening(e.flow.channel, spool, read, model, at_once, to_nominal, e.flow.used))
     return flows

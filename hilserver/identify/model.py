@@ -20,6 +20,7 @@ import numpy as np
 
 from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.flow_signal import FlowSignal
 from hilserver.rig.valves import spool_matrix
 
 
@@ -57,6 +58,10 @@ class Spool(NamedTuple):
 
     way: Floats
     share: float
+
+    def as_linear(self, curve: FlowSignal) -> Spool:
+        """The openings of a linear valve with the same flow."""
+        return self if curve.is_linear else Spool(curve.linear_opening(self.way), self.share)
 
 
 def follow(command: Floats, dt: float, motion: SpoolMotion, null: float, hysteresis: float) -> Spool:

@@ -43,8 +43,8 @@ ABOUT_RESIDUALS = (
     "values of white noise."
 )
 ABOUT_SUSPICIONS = (
-    "Model errors outside the valve that the recording suggests. The standard deviations of the identified values "
-    "include them; the experiments would reduce these deviations."
+    "What the recording shows that the model describes otherwise, or not at all. The standard deviations of the "
+    "identified values include it as far as the residuals show it; the experiments would confirm it."
 )
 ABOUT_SERVO = (
     "Flow servo with these settings: open loop with the margins at the largest pressure drop, and closed loop from "
@@ -202,8 +202,8 @@ def machine_blocks(results: Sequence[Identified], recording: Recording) -> list[
 def _suspicion_blocks(found: Identified) -> list[Block]:
     table = suspicion_table(found)
     if not table.rows:
-        return ["No model errors outside the valve are suspected: the residuals do not follow the command."]
-    return [Heading(f"Suspected outside valve {found.experiment.valve}"), ABOUT_SUSPICIONS, table]
+        return ["No model errors are suspected: the residuals do not follow the command."]
+    return [Heading(f"Suspected model errors of valve {found.experiment.valve}"), ABOUT_SUSPICIONS, table]
 
 
 def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
@@ -262,7 +262,11 @@ def notes(found: Identified) -> list[str]:
     delay, deviation = delay_and_deviation(found)
     if delay < -SIGNIFICANT * deviation:
         lines.append("The delay is negative: the configured delays of the channels are too long.")
-    lines += [f"Not identifiable, taken from the rig file: {', '.join(found.left_out)}."] if found.left_out else []
+    if unknown := [f"{f.name} ({f.key})" if f.key else f.name for f in findings(found) if not f.known]:
+        lines.append(
+            f"Not identifiable from this recording, and left as in the rig file: {', '.join(unknown)}. Larger commands "
+            "(--largest) and a longer sequence (--seconds) show more."
+        )
     return lines
 
 

@@ -66,7 +66,7 @@ def identified_settings(found: Identified) -> ValveSettings:
             "nominal_flow": v.nominal_flow.model_copy(update={"flow": values["nominal_flow"]}),
             "nominal_flow_to_tank": to_tank.model_copy(update={"flow": values["nominal_flow_to_tank"]}),
             "leakage": known,
-            "overlap": max(values["overlap"], 0.0),
+            "overlap": max(values.get("overlap", 0.0), 0.0),
             "delay": max(values["delay"], 0.0),
             "f45": values.get("f45"),
             "f90": values.get("f90"),

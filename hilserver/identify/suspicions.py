@@ -1,4 +1,4 @@
-"""Model errors outside the valve that the recording suggests, and the experiments that would confirm them.
+"""Model errors that the recording suggests, and the experiments that would confirm them.
 
 A structure is suspected where its figure is significant, or beyond its usual tolerance. Effects that the model does not
 describe at all appear in residuals that follow the command: those of an exact model are independent of it.

@@ -155,7 +155,8 @@ def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
     pairs = list(dict.fromkeys((c.port, c.line) for c in found))
     zeros = [_tolerance(rig, name) for name in sensors]
     leaks = [_leakage(rig, next(c for c in found if (c.port, c.line) == pair)) for pair in pairs]
-    overlaps = [rig.settings.valves[next(c.valve for c in found if (c.port, c.line) == pair)].overlap for pair in pairs]
+    curves = {name: valve.curve() for name, valve in rig.settings.valves.items()}
+    overlaps = [curves[next(c.valve for c in found if (c.port, c.line) == pair)].overlap for pair in pairs]
     known = np.array([*zeros, *[uniform(ACCURACY)] * len(sensors), *leaks, *[OVERLAP] * len(pairs)])
     errors = np.zeros((len(found), 2 * len(sensors)))
     for row, c in zip(errors, found, strict=True):
@@ -164,7 +165,7 @@ def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
                 row[sensors.index(name)] += sign
                 row[len(sensors) + sensors.index(name)] += sign * c.pressure
     number = np.array([pairs.index((c.port, c.line)) for c in found], dtype=np.int64)
-    u = np.array([c.opening for c in found])
+    u = np.array([float(curves[c.valve].linear_opening(c.opening)) for c in found])
     transition = np.array([rig.settings.valves[c.valve].transition_pressure for c in found])
     measured = np.array([c.difference for c in found])
 

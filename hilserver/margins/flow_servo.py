@@ -142,13 +142,15 @@ def flow_plant(rig: Rig, v: ValveSettings, drop: float) -> FlowPlant:
 
 
 def largest_slope(v: ValveSettings) -> float:
-    """Largest slope of the flow over the command, divided by the root of the pressure drop, m³/(s·sqrt(Pa)).
+    """Largest slope of the flow over the opening, divided by the root of the pressure drop, m³/(s·sqrt(Pa)).
 
     Past the overlap it is that of the edge. Where the leakage fades, with the slope b, it falls from P and from T: for
     a pressure p between them the slope is (a - b)·sqrt(p_S - p) + b·sqrt(p - p_T) at most, and thus no larger than
     hypot(a - b, b)·sqrt(p_S - p_T).
     """
     a = max(point.coefficient() for point in (v.nominal_flow, v.nominal_flow_to_tank or v.nominal_flow))
-    a /= 1.0 - v.overlap
-    b = STEEPEST_FADE * v.leakage.coefficient() / v.leakage.gone_at if v.leakage else 0.0
+    curve = v.curve()
+    a /= 1.0 - curve.overlap
+    gone_at = float(curve.linear_opening(v.leakage.gone_at if v.leakage else 1.0))
+    b = STEEPEST_FADE * v.leakage.coefficient() / gone_at if v.leakage else 0.0
     return max(a, hypot(a - b, b))

@@ -60,13 +60,14 @@ def why_held(rig: Rig, row: Floats, settings: ValveSettings, b: ValveState) -> s
 
 def _tracked(v: ValveSettings, b: ValveState, seen: LearningState) -> Iterator[_Tracked]:
     to_tank, shift = v.nominal_flow_to_tank or v.nominal_flow, -v.polarity * float(b.null)
-    low, high = max(v.overlap - OVERLAP_RANGE, 0.0), v.overlap + OVERLAP_RANGE
     earliest, latest, delay = max(v.delay - DELAY_RANGE, 0.0), v.delay + DELAY_RANGE, max(v.delay + float(b.delay), 0.0)
     of_delay, of_PA, of_AT, of_null, of_overlap = are_known(seen)
     yield _Tracked("nominal_flow", "m^3/s", *_scaled(v.nominal_flow.flow, float(b.gain_PA)), of_PA)
     yield _Tracked("nominal_flow_to_tank", "m^3/s", *_scaled(to_tank.flow, float(b.gain_AT)), of_AT)
     yield _Tracked("delay", "s", v.delay, delay, earliest, latest, of_delay)
-    yield _Tracked("overlap", "", v.overlap, v.overlap + float(b.overlap), low, high, of_overlap)
+    if v.flow_signal is None:  # else the overlap is a part of the curve
+        low, high = max(v.overlap - OVERLAP_RANGE, 0.0), v.overlap + OVERLAP_RANGE
+        yield _Tracked("overlap", "", v.overlap, v.overlap + float(b.overlap), low, high, of_overlap)
     yield _Tracked("null", "", v.null, v.null + shift, v.null - NULL_RANGE, v.null + NULL_RANGE, of_null)
 
 

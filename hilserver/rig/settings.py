@@ -9,9 +9,11 @@ from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
+from hilserver.components.shared.fitting import SignalPoint
 from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.flow_signal import FlowSignal, linear_valve
 from hilserver.rig.input_settings import InputSettings
 from hilserver.rig.references import (
     DeviceName,
@@ -183,6 +185,12 @@ class ValveSettings(Datasheet):
     overlap: Number = Field(
         default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a fraction of full stroke"
     )
+    flow_signal: tuple[SignalPoint, ...] | None = Field(
+        default=None,
+        examples=[[[0.03, "0 l/min"], [0.4, "8 l/min"], [1, "40 l/min"]]],
+        description="flow-signal curve of the datasheet, where the flow is not proportional to the signal (progressive "
+        "valves, valves with two gains); instead of overlap. Its shape counts: the flow at signal 1 is nominal_flow",
+    )
     hysteresis: Number = Field(default=0.0, ge=0, lt=0.2, description="width of its loop: fraction of full command")
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     flow_drift: Number = Field(
@@ -224,6 +232,9 @@ class ValveSettings(Datasheet):
             raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
         if self.other_port == self.port:
             raise ValueError("other_port must be a different port from port")
+        if self.flow_signal is not None and self.overlap != 0.0:
+            raise ValueError("flow_signal: the curve contains the overlap; give one or the other")
+        self.curve()
         for key in ("nominal_flow", "nominal_flow_to_tank", "leakage"):
             point = getattr(self, key)
             if point is not None and point.edge_drop() < self.transition_pressure:
@@ -233,6 +244,10 @@ class ValveSettings(Datasheet):
                     "or a lower transition_pressure"
                 )
         return self
+
+    def curve(self) -> FlowSignal:
+        """Its flow-signal curve. Raises ValueError."""
+        return FlowSignal.of(self.flow_signal) if self.flow_signal is not None else linear_valve(self.overlap)
 
 
 class OutputSettings(Datasheet):

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from hilserver.rig.flow_signal import FlowSignal
 from hilserver.rig.hold import hold_of
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.flow_signal import BENDS
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE
 from hilserver.tick.records import NONE
 
@@ -68,18 +70,29 @@ def _ages(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -
 
 
 def _characteristic(v: ValveSettings) -> dict[str, Any]:
-    """Flow over the edges."""
+    """Flow over the edges: of a linear valve that passes the same (:mod:`hilserver.tick.flow_signal`)."""
     leak = v.leakage.coefficient() if v.leakage else 0.0
+    curve = v.curve()
     return {
         "C_PA": v.nominal_flow.coefficient(),
         "C_AT": (v.nominal_flow_to_tank or v.nominal_flow).coefficient(),
         "Q_nominal": v.nominal_flow.flow,
         "p_tr": v.transition_pressure,
-        "overlap": v.overlap,
+        "overlap": curve.overlap,
         "leak_PA": leak,
         "leak_AT": leak,
-        "leak_gone": v.leakage.gone_at if v.leakage else 1.0,
+        "leak_gone": float(curve.linear_opening(v.leakage.gone_at)) if v.leakage else 1.0,
+        "null_band": curve.first_slope * v.bridge.null_band,
+        **_bends(curve),
     }
+
+
+def _bends(curve: FlowSignal) -> dict[str, float]:
+    """The points of a flow-signal curve between its ends."""
+    points = list(zip(curve.spool, curve.opening, strict=True))[1:-1]
+    points += [(1.0, 1.0)] * (BENDS - len(points))
+    lines = ({f"bend_{k}": spool, f"opening_{k}": opening} for k, (spool, opening) in enumerate(points, 1))
+    return {name: x for line in lines for name, x in line.items()}
 
 
 def _spool(v: ValveSettings, rate: float) -> dict[str, Any]:
@@ -95,7 +108,6 @@ def _bridge(v: ValveSettings) -> dict[str, Any]:
     return {
         "strategy_first": Strategy[v.bridge.strategy],
         "fade_time": v.bridge.fade,
-        "null_band": v.bridge.null_band,
         "tau_W": v.bridge.lead_filter,
         "feedback_time": v.bridge.feedback_time,
         "learns": v.bridge.learn,

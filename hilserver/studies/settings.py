@@ -209,9 +209,10 @@ def varied_values(
     for name, entry in sorted(given.items(), key=lambda item: item[1] != USUAL):  # what is written for one value counts
         try:
             values = {each.key: each for each in _varied(studied, name, entry)}
-            if entry != USUAL and (twice := [written[key] for key in values if key in written]):
-                raise ValueError(f"is the same as {twice[0]}: give one of them")
-            written |= dict.fromkeys(values, name)
+            if entry != USUAL:
+                if twice := [written[key] for key in values if key in written]:
+                    raise ValueError(f"is the same as {twice[0]}: give one of them")
+                written |= dict.fromkeys(values, name)
             found |= values
         except ConfigurationError as error:
             problems += [Problem(f"{each.key}: {each.message}", f"vary.{name}", file) for each in error.problems]

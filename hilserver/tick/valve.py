@@ -3,12 +3,13 @@ r"""The bridge's model of the real valve: spool position, flow at this position,
 ``b`` is the valve's block of the row, ``v`` its line of the plan. The flow into the port at spool position U is
 
 .. math::
-   Q = (C_{PA}\langle w(U)\rangle + C_l\,s(|U|))\,g(p_S - p)
-     - (C_{AT}\langle -w(U)\rangle + C_l\,s(|U|))\,g(p - p_T)
+   Q = (C_{PA}\langle w(L)\rangle + C_l\,s(|L|))\,g(p_S - p)
+     - (C_{AT}\langle -w(L)\rangle + C_l\,s(|L|))\,g(p - p_T), \qquad L = L(U)
 
-with w the opening past the overlap, s the fading factor of the leakage, g the orifice law: one characteristic for null
-region and metering range, as in Eryilmaz & Wilson, Unified modeling and analysis of a proportional valve, J. Franklin
-Inst. 343 (2006) 48.
+with L the opening of a linear valve that passes the same flow (:mod:`hilserver.tick.flow_signal`), usually U, w the
+opening past the overlap, s the fading factor of the leakage, g the orifice law: one characteristic for null region and
+metering range, as in Eryilmaz & Wilson, Unified modeling and analysis of a proportional valve, J. Franklin Inst. 343
+(2006) 48.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hilserver.numerics.flow import orifice_flow, root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
+from hilserver.tick.flow_signal import linear_opening, spool_for
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 
@@ -33,7 +35,8 @@ UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 @compilable
 def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
-    return characteristic(opening_past_overlap(U, overlap_of(b, v)), abs(U), p_S - p, p - p_T, b, v)
+    L = linear_opening(U, v)
+    return characteristic(opening_past_overlap(L, overlap_of(b, v)), abs(L), p_S - p, p - p_T, b, v)
 
 
 @compilable
@@ -57,9 +60,17 @@ def remaining(travel: float) -> float:
 
 @compilable
 def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
-    """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can.
+    """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can."""
+    return spool_for(linear_opening_for(q, p, p_S, p_T, overlap, b, v), v)
 
-    The flow is linear in the spool position where there is neither leakage nor easing, and the inverse exact; below it
+
+@compilable
+def linear_opening_for(
+    q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord
+) -> float:
+    """The same as an opening of the linear valve.
+
+    The flow is linear in this opening where there is neither leakage nor easing, and the inverse exact; below it
     is iterated. There, the flow is not always monotonic: leakage that fades may change it by more than the edge does.
     """
     root_PA, root_AT = root_of_drop(p_S - p, v.p_tr), root_of_drop(p - p_T, v.p_tr)

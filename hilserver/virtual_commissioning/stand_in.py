@@ -153,7 +153,6 @@ def _valve(name: str, valve: ValveSettings, other: str) -> dict[str, Any]:
     assert frequency is not None
     nominal = valve.nominal_flow
     table: dict[str, Any] = {
-        "type": "servo_valve",
         "ports": {"P": _node(valve.supply), "T": _node(valve.tank), "A": valve.port, "B": other},
         "command": f"command_{name}",
         "nominal_flow": {
@@ -163,14 +162,23 @@ def _valve(name: str, valve: ValveSettings, other: str) -> dict[str, Any]:
         },
         "f90": f"{TRUE_FREQUENCY * frequency!r} Hz",
         "damping": 1.0 if first_order else valve.damping,
-        "overlap": valve.overlap,
         "null_offset": -valve.null,
+        **_edges(valve),
     }
     if valve.leakage is not None:
         leakage = valve.leakage
         flow, drop = f"{leakage.flow!r} m^3/s", f"{leakage.drop!r} Pa"
         table["leakage"] = {"flow": flow, "drop": drop, "per": leakage.per, "gone_at": leakage.gone_at}
     return table
+
+
+def _edges(valve: ValveSettings) -> dict[str, Any]:
+    """Type and opening of a valve: with a flow-signal curve it is no servo valve as the circuits know it."""
+    if valve.flow_signal is None:
+        return {"type": "servo_valve", "overlap": valve.overlap}
+    full = TRUE_FLOW * valve.nominal_flow.flow / valve.flow_signal[-1][1]
+    curve = [[signal, f"{full * flow!r} m^3/s"] for signal, flow in valve.flow_signal]
+    return {"type": "directional_valve_4_3", "flow_signal": curve}
 
 
 def _node(channel: str) -> str:

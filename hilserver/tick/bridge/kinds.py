@@ -16,6 +16,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.strategies import flow_servo, inverse, jog
+from hilserver.tick.flow_signal import linear_opening
 from hilserver.tick.plan import Plan, ValveRecord, is_gap
 from hilserver.tick.row import ValveState, valve_state
 from hilserver.tick.stages import FARTHEST, Note, Stage, first_note
@@ -100,7 +101,7 @@ def flow_servo_command(
 def prepare_flow_servo(q: float, command: float, b: ValveState, v: ValveRecord) -> None:
     """With the integral that gives this command."""
     b.flow_filtered = b.flow_measured
-    start = command - v.K_p * (q - b.flow_measured) if v.T_i > 0.0 else 0.0
+    start = linear_opening(command, v) - v.K_p * (q - b.flow_measured) if v.T_i > 0.0 else 0.0
     b.integral = clip(start, v.u_min, v.u_max)
 
 

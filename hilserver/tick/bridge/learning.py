@@ -27,6 +27,7 @@ from hilserver.numerics.linear import factorise, solve
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Learning, Saturation
+from hilserver.tick.flow_signal import linear_opening, steepness
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import LEARNED, LearningState, ValveState
@@ -69,14 +70,14 @@ RIGHT = SEEN + LEARNED * (LEARNED + 1) // 2
 @compilable
 def slopes_of_edges(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> tuple[float, float]:
     """Change of the flow into the port with null and overlap, m³/s per full stroke; 0 within the overlap."""
-    overlap = overlap_of(b, v)
-    opening, span = opening_past_overlap(U, overlap), 1.0 - overlap
+    overlap, L = overlap_of(b, v), linear_opening(U, v)
+    opening, span = opening_past_overlap(L, overlap), 1.0 - overlap
     if opening > 0.0:
         slope = v.C_PA * b.gain_PA * root_of_drop(p_S - p, v.p_tr) / span
-        return slope, -slope * (1.0 - U) / span
+        return slope * steepness(U, v), -slope * (1.0 - L) / span
     if opening < 0.0:
         slope = v.C_AT * b.gain_AT * root_of_drop(p - p_T, v.p_tr) / span
-        return slope, slope * (1.0 + U) / span
+        return slope * steepness(U, v), slope * (1.0 + L) / span
     return 0.0, 0.0
 
 

@@ -20,6 +20,7 @@ from math import exp, isfinite
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
+from hilserver.tick.flow_signal import linear_opening
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import note, overlap_of
@@ -45,7 +46,7 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
     """Evaluate the demand of this tick; ``travel``: change of the inputs, as a fraction of half their ranges."""
     if not isfinite(b.oscillation_mean):
         forget_oscillation(b, v)
-    opening = opening_past_overlap(b.demand + b.null, overlap_of(b, v))
+    opening = opening_demanded(b, v)
     b.oscillation_mean += (opening - b.oscillation_mean) * elapsed / (SMOOTHED + elapsed)
     b.oscillation *= exp(-elapsed / DECAY_TIME)
     b.oscillation_time += elapsed
@@ -60,6 +61,12 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
         b.oscillation_count, b.oscillation = 0, 0.0
     if b.oscillation_count >= HALF_WAVES:
         note(b, Saturation.OSCILLATION)
+
+
+@compilable
+def opening_demanded(b: ValveState, v: ValveRecord) -> float:
+    """The opening past the overlap at which the spool would be with this demand."""
+    return opening_past_overlap(linear_opening(b.demand + b.null, v), overlap_of(b, v))
 
 
 @compilable
@@ -82,7 +89,7 @@ def least_half_wave(b: ValveState) -> float:
 @compilable
 def forget_oscillation(b: ValveState, v: ValveRecord) -> None:
     """Restart at the present demand."""
-    b.oscillation_mean = opening_past_overlap(b.demand + b.null, overlap_of(b, v)) if isfinite(b.demand) else 0.0
+    b.oscillation_mean = opening_demanded(b, v) if isfinite(b.demand) else 0.0
     b.oscillation_from = b.oscillation_to = b.oscillation_mean
     b.oscillation = b.oscillation_time = b.oscillation_travel = 0.0
     b.oscillation_count = 0

@@ -15,6 +15,7 @@ from hilserver.numerics.valve import leakage_fade
 from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.end_stop import gain_at_end_stop
 from hilserver.tick.codes import Saturation
+from hilserver.tick.flow_signal import linear_opening, spool_for
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, note
@@ -46,7 +47,7 @@ def inverse(
 
 @compilable
 def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
-    """Opening of the real valve's metering edge that passes ``q``: W = q/(C_v·g(dp)); the sign of q selects the edge.
+    """Spool position at which the metering edge passes ``q``: W = q/(C_v·g(dp)); the sign of q selects the edge.
 
     Source: theory §1.1; [Virtual hydraulics] eq. 5.1. Without a positive drop no opening passes q: the command is null,
     and this is reported.
@@ -62,7 +63,7 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v
     w = q / slope
     if abs(w) > 1.0:
         note(b, Saturation.CAPACITY)
-    return opening_of(clip(w, -1.0, 1.0), b)
+    return opening_of(spool_for(clip(w, -1.0, 1.0), v), b)
 
 
 @compilable
@@ -90,7 +91,7 @@ def opening_of(w: float, b: ValveState) -> float:
 @compilable
 def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> float:
     """Leakage of the real valve into its port at the estimated spool position: P->A minus A->T. Source: theory §1.1."""
-    share = leakage_fade(abs(spool), v.leak_gone)
+    share = leakage_fade(abs(linear_opening(spool, v)), v.leak_gone)
     return share * float(v.leak_PA * root_of_drop(p_S - p, v.p_tr) - v.leak_AT * root_of_drop(p - p_T, v.p_tr))
 
 
@@ -117,7 +118,8 @@ def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt
 def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float:
     """PID control of the measured flow. The derivative acts on the filtered measured flow: a step of q causes no kick.
 
-    Anti-windup: the integral is limited so that the command stays within its range.
+    Anti-windup: the integral is limited so that the command stays within its range. The valve's flow-signal curve is
+    made good, so that the gain of the loop does not depend on the opening.
     Source: theory §1.2; [Virtual hydraulics] ch. 5.6.2.
     """
     rate = (b.flow_measured - b.flow_filtered) / (v.tau_d + elapsed)
@@ -131,7 +133,7 @@ def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float
     u += more
     if u > v.u_max or u < v.u_min:
         note(b, Saturation.CAPACITY)
-    return clip(u, v.u_min, v.u_max)
+    return spool_for(clip(u, v.u_min, v.u_max), v)
 
 
 @compilable
