@@ -8,19 +8,22 @@ noise and dynamics cancel in the mean.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from hilserver.identify.fit import Values
 from hilserver.identify.identification import Identified
 from hilserver.identify.model import SpoolMotion, follow, mean_openings, mean_shares, shares_now
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.flow_signal import FlowSignal
 from hilserver.rig.settings import ValveSettings
+from hilserver.tick.flow_signal import BENDS
 
 RANGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 """Ends of the ranges of the opening, fractions of the stroke: beyond overlap and leakage, which have their own law."""
@@ -28,6 +31,16 @@ PARTS, MIN_PARTS, MIN_SAMPLES = 24, 5, 20
 """Parts of the recording whose means are compared; how many must show a range, each by how many samples."""
 SIGNIFICANT = 4.0
 """Standard deviations."""
+NARROW = 0.02
+"""Width of the ranges from whose mean flows a curve is made, of the stroke."""
+SLOW = 0.5
+"""Speed of the spool in full strokes per second below which the flow belongs to its position."""
+CLOSED = 0.01
+"""Flow that counts as none, as a fraction of the largest one."""
+WORTH_A_BEND = 0.6
+"""Share of the sum of squares that may be left with one bend more in a curve."""
+OTHER_SHAPE = 0.03
+"""Deviation from the curve of the rig file from which another one is suggested, of the flow at the largest opening."""
 USUAL = 0.01
 """Mean deviation from the model that is tolerated, as a fraction of the nominal flow: several times the largest one of
 simulated rigs that have all unknown properties, and valves with flow in proportion to the opening.
@@ -109,6 +122,25 @@ def largest_disproportion(found: Identified) -> Disproportion | None:
     return max(known, key=lambda each: abs(each.mean) - SIGNIFICANT * each.deviation, default=None)
 
 
+def suggested_curve(found: Identified) -> list[tuple[float, float]]:
+    """The measured flow-signal curve where the flow is not as the rig file describes it; otherwise empty.
+
+    Also empty where another curve would not help: the two directions differ, or the flow depends on something else.
+    """
+    worst = largest_disproportion(found)
+    if worst is None or not worst.is_significant or not (curve := measured_curve(found)):
+        return []
+    try:
+        measured = FlowSignal.of(curve)
+    except ValueError:  # it does not rise everywhere
+        return []
+    opening = np.linspace(0.0, found.experiment.largest_opening(found.fitted), 50)
+    known = replace(found.experiment.curve, overlap=max(found.fitted["overlap"], 0.0))
+    shapes = [np.maximum(each.linear_opening(opening) - each.overlap, 0.0) for each in (measured, known)]
+    differs = np.abs(shapes[0] / shapes[0][-1] - shapes[1] / max(shapes[1][-1], 1e-9))
+    return curve if float(differs.max()) > OTHER_SHAPE else []
+
+
 def _disproportions(flow: FlowOverOpening, found: Identified) -> Iterator[Disproportion]:
     """Of all ranges that enough parts of the recording show."""
     nominal = found.experiment.settings.nominal_flow.flow
@@ -124,3 +156,82 @@ def _disproportions(flow: FlowOverOpening, found: Identified) -> Iterator[Dispro
             means = np.bincount(part[here], off[here], PARTS)[enough] / count[enough]
             deviation = float(np.std(means, ddof=1)) / sqrt(len(means))
             yield Disproportion(flow.label, way, low, high, way * float(np.mean(means)), deviation)
+
+
+def measured_curve(found: Identified) -> list[tuple[float, float]]:
+    """The flow-signal curve that the mean flows suggest: spool position, and flow at the nominal drop, m³/s.
+
+    Straight lines by weighted least squares, with bends as long as they fit clearly better. Beyond the largest opening
+    of the recording, the last line goes on to full stroke. Empty if the recording shows too little.
+    """
+    means = _mean_flows(found)
+    if len(means.at) < 2 * BENDS:
+        return []
+    lines = _Lines.through(means, ())
+    while len(lines.bends) < BENDS:
+        better = lines.with_another_bend(means)
+        if better.cost > WORTH_A_BEND * lines.cost:
+            break
+        lines = better
+    at, flow = [0.0, *lines.bends, means.at[-1]], lines.heights
+    full = flow[-1] + (1.0 - float(at[-1])) * (flow[-1] - flow[-2]) / float(at[-1] - at[-2])
+    points = [*zip(map(float, at[:-1]), flow[:-1], strict=True), (1.0, full)]
+    closed = max(k for k, (_, height) in enumerate(points) if height <= CLOSED * flow[-1])
+    return [(points[closed][0], 0.0), *points[closed + 1 :]]
+
+
+class _Means(NamedTuple):
+    """Openings, the mean flows around them at the nominal drop, m³/s, and their weights."""
+
+    at: Floats
+    flow: Floats
+    weight: Floats
+
+
+class _Lines(NamedTuple):
+    """Straight lines that rise from 0, with the heights at their ends, and their weighted sum of squares."""
+
+    bends: tuple[float, ...]
+    heights: tuple[float, ...]
+    cost: float
+
+    @classmethod
+    def through(cls, means: _Means, bends: tuple[float, ...]) -> _Lines:
+        """Those with these bends that are nearest to the means: each line adds what is not negative."""
+        ends = [0.0, *bends, means.at[-1]]
+        hats = np.array([np.interp(means.at, ends, unit) for unit in np.eye(len(ends))])
+        steps = np.cumsum(hats[:0:-1], axis=0)[::-1]
+        added, rest = nnls((steps * means.weight).T, means.flow * means.weight)
+        return cls(bends, (0.0, *np.cumsum(added).tolist()), float(rest) ** 2)
+
+    def with_another_bend(self, means: _Means) -> _Lines:
+        """The best ones with a bend more: where it helps most, then each bend moved to where it does."""
+        found = self._with(means, self.bends)
+        for _ in range(2):
+            for bend in found.bends:
+                found = found._with(means, tuple(other for other in found.bends if other != bend))
+        return found
+
+    def _with(self, means: _Means, others: tuple[float, ...]) -> _Lines:
+        """The best ones with these bends and one more."""
+        free = [float(at) for at in means.at[1:-1] if at > 0.0 and all(abs(at - other) > NARROW for other in others)]
+        return min((self.through(means, tuple(sorted((*others, at)))) for at in free), key=lambda lines: lines.cost)
+
+
+def _mean_flows(found: Identified) -> _Means:
+    """In both directions, while the spool moves slowly.
+
+    With the oil and the sensors of the rig file: those of a fit make up for what the model of the valve lacks.
+    """
+    total, count = np.zeros(round(1.0 / NARROW) + 1), np.zeros(round(1.0 / NARROW) + 1)
+    stated = {name: p.start for name, p in found.experiment.parameters(found.second_order).items()}
+    is_slow = found.experiment.spool_speed(stated) < SLOW
+    for each in flows_of(found, stated):
+        usable = each.used & np.isfinite(each.at_nominal) & is_slow[: len(each.spool)]
+        place = np.minimum((np.abs(each.spool[usable]) / NARROW).round().astype(np.int64), len(total) - 1)
+        flow = (np.sign(each.spool) * each.measured * each.at_nominal)[usable]
+        total += np.bincount(place, flow, len(total))
+        count += np.bincount(place, minlength=len(total))
+    known = count >= PARTS * MIN_SAMPLES / 4
+    at = NARROW * np.flatnonzero(known)
+    return _Means(np.asarray(at, dtype=np.float64), total[known] / count[known], np.sqrt(count[known]))

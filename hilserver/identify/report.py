@@ -19,6 +19,7 @@ from hilserver.identify.findings import (
     trust_findings,
 )
 from hilserver.identify.fit import FitResult
+from hilserver.identify.flows import suggested_curve
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.machine import Restriction, machine_findings
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
@@ -67,6 +68,10 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
         f"# hilserver identify: {recording.duration:.0f} s of {recording.source}",
         "# Each value is followed by its standard deviation. Merge the keys into the rig file (--apply does).",
     ]
+    if curves := suggested_curves(results):
+        for valve, curve in curves.items():
+            lines += ["", f"[valves.{valve}]", *_curve_lines(curve)]
+        return "\n".join(lines) + "\n"
     for found in results:
         servo = tuned_servo(found, recording)
         lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found), *servo_lines(found, servo)]
@@ -74,6 +79,19 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
     for table, values in machine_findings(results, recording).items():
         lines += ["", f"[{table}]", *(_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values)]
     return "\n".join(lines) + "\n"
+
+
+def suggested_curves(results: Sequence[Identified]) -> dict[str, list[tuple[float, float]]]:
+    """By valve, the flow-signal curve that has to be entered first: until then, no other value can be relied on."""
+    return {found.experiment.valve: curve for found in results if (curve := suggested_curve(found))}
+
+
+def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
+    points = ", ".join(f'[{signal:.3g}, "{shown_value(flow, "m^3/s", 3)}"]' for signal, flow in curve)
+    return [
+        "# The flow is not proportional to the opening. Identify again with this curve: all other values depend on it.",
+        f"flow_signal = [{points}] # by the mean flows",
+    ]
 
 
 def _valve_lines(found: Identified) -> list[str]:
@@ -121,7 +139,9 @@ def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
 
 
 def obsolete(found: Identified) -> tuple[str, ...]:
-    """Keys of the valve in the rig file that belong to a spool model of the other order, where this one replaces it."""
+    """Keys of the valve in the rig file that this result replaces by others: of the other spool model, the overlap."""
+    if suggested_curve(found):
+        return ("overlap",)
     if not separates_delay(found) or found.second_order != (found.experiment.settings.f45 is not None):
         return ()
     return ("f45",) if found.second_order else ("f90", "damping")
@@ -239,6 +259,11 @@ def notes(found: Identified) -> list[str]:
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}. The spool is that of the rig file; what remains is delay."
         )
+    if suggested_curve(found):
+        lines.append(
+            "The flow is not proportional to the opening, so that these values are a compromise. The fragment of the "
+            "rig file has the curve of the mean flows, flow_signal: merge it (--apply does), and identify again."
+        )
     lines += extrapolated(found)
     lines.append(about_the_delay(found))
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
@@ -262,7 +287,8 @@ def notes(found: Identified) -> list[str]:
     delay, deviation = delay_and_deviation(found)
     if delay < -SIGNIFICANT * deviation:
         lines.append("The delay is negative: the configured delays of the channels are too long.")
-    if unknown := [f"{f.name} ({f.key})" if f.key else f.name for f in findings(found) if not f.known]:
+    unknown = [f"{f.name} ({f.key})" if f.key else f.name for f in findings(found) if not f.known]
+    if unknown and not suggested_curve(found):
         lines.append(
             f"Not identifiable from this recording, and left as in the rig file: {', '.join(unknown)}. Larger commands "
             "(--largest) and a longer sequence (--seconds) show more."

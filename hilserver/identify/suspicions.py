@@ -112,7 +112,7 @@ def _not_proportional(found: Identified) -> Iterator[Suspicion]:
             f"{100.0 * worst.mean:+.1f} ± {100.0 * worst.deviation:.1g} % of the nominal flow {way} the port, at "
             f"openings of {100.0 * worst.low:g} to {100.0 * worst.high:g} %",
             f"± {100.0 * USUAL:g} %",
-            "the flow at constant pressure drop in small steps of the command; the plot of the flow shows it, too",
+            "the flow at constant pressure drop in small steps of the command: enter it as flow_signal",
         )
 
 

@@ -6,15 +6,21 @@ which the gain of the pair changes. No model here knows such a valve.
 
 from __future__ import annotations
 
+import tomllib
+from datetime import date
 from typing import Any
 
+import numpy as np
 import pytest
-from lift_bench import lift, of_valves
+from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
 from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, largest_disproportion
 from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.merge import merged as merged_text
+from hilserver.identify.recorded import Recording
+from hilserver.identify.report import fragment, notes, obsolete, suggested_curves
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import Rig, assemble
@@ -38,8 +44,13 @@ def with_two_gains(rig: Rig, knee: float, share: float) -> Rig:
     return assemble(sources, rig.file, rig.library)
 
 
+def recorded_and_identified(rig: Rig) -> tuple[Recording, Identified]:
+    recording = recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
+    return recording, identify_valve(rig, recording, "A", order=2)
+
+
 def identified(rig: Rig) -> Identified:
-    return identify_valve(rig, recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False), "A", order=2)
+    return recorded_and_identified(rig)[1]
 
 
 def suspected(found: Identified) -> bool:
@@ -57,10 +68,22 @@ def test_a_flow_in_proportion_to_the_opening_is_not_suspected() -> None:
 
 @pytest.mark.slow
 def test_two_gains_are_suspected() -> None:
-    found = identified(with_two_gains(lift(), 0.2, 0.1))
-    worst = largest_disproportion(found)
-    print(worst)
+    """The flows of the curve that is suggested are right to 1 % of the full flow, up to the largest opening."""
+    recording, found = recorded_and_identified(with_two_gains(lift(of_valves(overlap=0.01)), 0.2, 0.1))
     assert suspected(found)
+    (curve,) = suggested_curves([found]).values()
+    signal, flow = np.array(curve).T
+    for opening in np.linspace(0.05, found.experiment.largest_opening(found.fitted), 10):
+        true = FLOW * np.interp(opening, [0.0, 0.2, 1.0], [0.0, 0.1, 1.0])
+        assert 6e4 * np.interp(opening, signal, flow) == pytest.approx(true, abs=0.01 * FLOW)
+    assert "identify again" in " ".join(notes(found))
+    text = FILE.read_text().replace("damping = 0.7\n", "damping = 0.7\noverlap = 0.01\n")
+    changed = tomllib.loads(merged_text(text, fragment([found], recording), {"A": obsolete(found)}, date(2026, 11, 29)))
+    before, after = tomllib.loads(text)["valves"]["A"], changed["valves"]["A"]
+    assert after.keys() ^ before.keys() == {"overlap", "flow_signal"}, "what depends on the curve is left alone"
+    again = identified(with_two_gains(lift(of_valves(flow_signal=after["flow_signal"])), 0.2, 0.1))
+    assert not suspected(again)
+    assert again.values["frequency"] == pytest.approx(80.0, rel=0.02)
 
 
 @pytest.mark.slow

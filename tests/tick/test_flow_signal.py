@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lift_bench import both, errors_of, lift, of_valves, true_valves
-from rig_bench import BAR, L_MIN
+from rig_bench import BAR, DT, L_MIN
 from valve_bench import valve
 
 from hilserver.errors import ConfigurationError
 from hilserver.rig.flow_signal import FlowSignal
+from hilserver.tick.bridge.kinds import prepare_flow_servo
+from hilserver.tick.bridge.strategies import flow_servo
 from hilserver.tick.codes import Saturation
 from hilserver.tick.flow_signal import linear_opening, spool_for, steepness
 from hilserver.tick.records import blank
@@ -114,3 +116,12 @@ def test_the_machine_moves_as_with_a_linear_valve(curve: Sequence[tuple[float, f
     assert known["pressure A"] < 0.01
     assert unknown["position rod"] > 5e-3
     assert unknown["pressure A"] > 0.05
+
+
+def test_the_flow_servo_takes_over_without_a_jump() -> None:
+    """Its integral gives the present command through the curve."""
+    v, memory = valve(flow_signal=written(TWO_GAINS)), block()
+    memory.flow_measured = memory.flow_virtual = 10 * L_MIN
+    for command in (-0.7, 0.2, 0.9):
+        prepare_flow_servo(10 * L_MIN, command, memory, v)
+        assert flow_servo(10 * L_MIN, memory, v, DT) == pytest.approx(command, abs=1e-12)

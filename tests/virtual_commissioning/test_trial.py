@@ -243,6 +243,19 @@ def test_a_valve_that_is_wired_the_other_way_round_moves_the_machine_the_same_wa
     assert np.ptp(results[0][:, list(case.comparison.plant.names).index("rod of lift.x")]) > 0.05
 
 
+def test_the_stand_in_has_the_flow_signal_curve_of_a_valve() -> None:
+    """The bridge, which knows the curve, moves the machine as with linear valves; else it would be 60 mm off."""
+    curve = [[0.0, "0 l/min"], [0.4, "10 l/min"], [1.0, "60 l/min"]]
+    places = []
+    for changes in (SUPPLY, merged(SUPPLY, of_valves(flow_signal=curve))):
+        rig = slow_lift(1000.0, "prediction", changes)
+        case = Subject(rig, program()).of(chosen(rig, CaseKind.STEP)[0])
+        true = case.run("prediction")[1]
+        places.append(true[:, list(case.comparison.plant.names).index("rod of lift.x")])
+    assert np.ptp(places[0]) > 0.05
+    assert places[1] == pytest.approx(places[0], abs=1e-3)
+
+
 def test_the_load_of_the_stand_in_is_the_weight_or_the_stated_force() -> None:
     assert _acceleration({}, 1.0) == pytest.approx(-9.81, rel=0.01)
     assert _acceleration({}, 0.5) == pytest.approx(-9.81, rel=0.01)
