@@ -106,7 +106,7 @@ def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known:
     recording = without_zero_errors(changed, recording)
     recording = replace(recording, delays_known="sensor delay" in known)
     results = with_lateness([identify_valve(changed, recording, valve) for valve in VALVES[name]])
-    unused = {found.experiment.valve: obsolete(found) for found in results}
+    unused = obsolete(results)
     with TemporaryDirectory() as folder:
         shutil.copytree(CONFIG.parent, Path(folder) / "config")
         file = Path(folder) / "config" / "rigs" / f"{name}.toml"

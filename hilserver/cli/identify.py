@@ -77,7 +77,7 @@ def identify(
     results = with_lateness([identify_valve(rig, recording, name, order) for name in wanted])
     text = _written(results, recording, out, rig.settings.name)
     if apply:
-        _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
+        _apply(file, text, obsolete(results), yes)
 
 
 def _written(results: list[Identified], recording: Recording, out: Path, name: str) -> str:

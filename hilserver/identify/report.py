@@ -91,6 +91,7 @@ def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
     return [
         "# The flow is not proportional to the opening. Identify again with this curve: all other values depend on it.",
         f"flow_signal = [{points}] # by the mean flows",
+        "# remove from the rig file: overlap",
     ]
 
 
@@ -116,7 +117,7 @@ def _valve_lines(found: Identified) -> list[str]:
         else:
             value = _toml(f, f.value)
         lines.append(_line(f, value))
-    if keys := obsolete(found):
+    if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# {text}" for text in extrapolated(found)]
     lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspicions(found)]
@@ -138,10 +139,15 @@ def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
     return [*begun, *(_line(f, _toml(f, f.value)) for f in changed)] if changed else []
 
 
-def obsolete(found: Identified) -> tuple[str, ...]:
-    """Keys of the valve in the rig file that this result replaces by others: of the other spool model, the overlap."""
-    if suggested_curve(found):
-        return ("overlap",)
+def obsolete(results: Sequence[Identified]) -> dict[str, tuple[str, ...]]:
+    """By valve, the keys of the rig file that the fragment replaces by others."""
+    if curves := suggested_curves(results):
+        return dict.fromkeys(curves, ("overlap",))
+    return {found.experiment.valve: _of_other_order(found) for found in results}
+
+
+def _of_other_order(found: Identified) -> tuple[str, ...]:
+    """Keys that belong to a spool model of the other order, where this one replaces it."""
     if not separates_delay(found) or found.second_order != (found.experiment.settings.f45 is not None):
         return ()
     return ("f45",) if found.second_order else ("f90", "damping")

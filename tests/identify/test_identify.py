@@ -115,8 +115,8 @@ def test_without_the_motion_of_the_spool_its_lag_and_the_delay_are_right_togethe
     assert delay + 0.7 / (pi * 80.0) == pytest.approx(1e-3 + 0.7 / (pi * 72.0), abs=0.1e-3)
     assert found.fit.deviations["lag"] < deviation < 2e-3
     first = replace(found, second_order=False)
-    assert obsolete(first) == ("f90", "damping")
-    assert obsolete(replace(first, fit=slow.fit)) == ()
+    assert obsolete([first])["A"] == ("f90", "damping")
+    assert obsolete([replace(first, fit=slow.fit)])["A"] == ()
 
 
 def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(

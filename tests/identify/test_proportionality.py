@@ -78,7 +78,7 @@ def test_two_gains_are_suspected() -> None:
         assert 6e4 * np.interp(opening, signal, flow) == pytest.approx(true, abs=0.01 * FLOW)
     assert "identify again" in " ".join(notes(found))
     text = FILE.read_text().replace("damping = 0.7\n", "damping = 0.7\noverlap = 0.01\n")
-    changed = tomllib.loads(merged_text(text, fragment([found], recording), {"A": obsolete(found)}, date(2026, 11, 29)))
+    changed = tomllib.loads(merged_text(text, fragment([found], recording), obsolete([found]), date(2026, 11, 29)))
     before, after = tomllib.loads(text)["valves"]["A"], changed["valves"]["A"]
     assert after.keys() ^ before.keys() == {"overlap", "flow_signal"}, "what depends on the curve is left alone"
     again = identified(with_two_gains(lift(of_valves(flow_signal=after["flow_signal"])), 0.2, 0.1))
