@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from hilserver.identify.experiment import Experiment
 from hilserver.identify.fit import Values
-from hilserver.identify.identification import Identified
 from hilserver.identify.model import SpoolMotion, follow, mean_openings, mean_shares, shares_now
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.flow_signal import FlowSignal
@@ -64,9 +64,8 @@ class FlowOverOpening:
     used: NDArray[np.bool_]
 
 
-def flows_of(found: Identified, values: Values) -> list[FlowOverOpening]:
+def flows_of(e: Experiment, values: Values) -> list[FlowOverOpening]:
     """Of a valve with these values of its parameters; none if it is known by its spool alone."""
-    e = found.experiment
     if "C_PA" not in values:
         return []
     C = e.C_PA * np.array([values["C_PA"], values["C_AT"], values["leakage"]])
@@ -116,34 +115,36 @@ class Disproportion(NamedTuple):
         return abs(self.mean) > USUAL + SIGNIFICANT * self.deviation
 
 
-def largest_disproportion(found: Identified) -> Disproportion | None:
-    """The most significant one of all ranges; None if the recording shows none of them."""
-    known = [each for flow in flows_of(found, found.fitted) for each in _disproportions(flow, found)]
+def largest_disproportion(e: Experiment, values: Values) -> Disproportion | None:
+    """The most significant one of all ranges, with fitted values; None if the recording shows none of them."""
+    nominal = e.settings.nominal_flow.flow
+    known = [each for flow in flows_of(e, values) for each in _disproportions(flow, nominal)]
     return max(known, key=lambda each: abs(each.mean) - SIGNIFICANT * each.deviation, default=None)
 
 
-def suggested_curve(found: Identified) -> list[tuple[float, float]]:
+def suggested_curve(e: Experiment, values: Values) -> list[tuple[float, float]]:
     """The measured flow-signal curve where the flow is not as the rig file describes it; otherwise empty.
+
+    ``values``: with which the model of the rig file fits best.
 
     Also empty where another curve would not help: the two directions differ, or the flow depends on something else.
     """
-    worst = largest_disproportion(found)
-    if worst is None or not worst.is_significant or not (curve := measured_curve(found)):
+    worst = largest_disproportion(e, values)
+    if worst is None or not worst.is_significant or not (curve := measured_curve(e)):
         return []
     try:
         measured = FlowSignal.of(curve)
     except ValueError:  # it does not rise everywhere
         return []
-    opening = np.linspace(0.0, found.experiment.largest_opening(found.fitted), 50)
-    known = replace(found.experiment.curve, overlap=max(found.fitted["overlap"], 0.0))
+    opening = np.linspace(0.0, e.largest_opening(values), 50)
+    known = replace(e.curve, overlap=max(values["overlap"], 0.0))
     shapes = [np.maximum(each.linear_opening(opening) - each.overlap, 0.0) for each in (measured, known)]
     differs = np.abs(shapes[0] / shapes[0][-1] - shapes[1] / max(shapes[1][-1], 1e-9))
     return curve if float(differs.max()) > OTHER_SHAPE else []
 
 
-def _disproportions(flow: FlowOverOpening, found: Identified) -> Iterator[Disproportion]:
+def _disproportions(flow: FlowOverOpening, nominal: float) -> Iterator[Disproportion]:
     """Of all ranges that enough parts of the recording show."""
-    nominal = found.experiment.settings.nominal_flow.flow
     usable = flow.used & np.isfinite(flow.at_nominal)
     off = np.where(usable, (flow.measured - flow.model) * np.nan_to_num(flow.at_nominal), 0.0) / nominal
     part = np.arange(len(off)) * PARTS // len(off)
@@ -158,13 +159,13 @@ def _disproportions(flow: FlowOverOpening, found: Identified) -> Iterator[Dispro
             yield Disproportion(flow.label, way, low, high, way * float(np.mean(means)), deviation)
 
 
-def measured_curve(found: Identified) -> list[tuple[float, float]]:
+def measured_curve(e: Experiment) -> list[tuple[float, float]]:
     """The flow-signal curve that the mean flows suggest: spool position, and flow at the nominal drop, m³/s.
 
     Straight lines by weighted least squares, with bends as long as they fit clearly better. Beyond the largest opening
     of the recording, the last line goes on to full stroke. Empty if the recording shows too little.
     """
-    means = _mean_flows(found)
+    means = _mean_flows(e)
     if len(means.at) < 2 * BENDS:
         return []
     lines = _Lines.through(means, ())
@@ -218,15 +219,15 @@ class _Lines(NamedTuple):
         return min((self.through(means, tuple(sorted((*others, at)))) for at in free), key=lambda lines: lines.cost)
 
 
-def _mean_flows(found: Identified) -> _Means:
+def _mean_flows(e: Experiment) -> _Means:
     """In both directions, while the spool moves slowly.
 
     With the oil and the sensors of the rig file: those of a fit make up for what the model of the valve lacks.
     """
     total, count = np.zeros(round(1.0 / NARROW) + 1), np.zeros(round(1.0 / NARROW) + 1)
-    stated = {name: p.start for name, p in found.experiment.parameters(found.second_order).items()}
-    is_slow = found.experiment.spool_speed(stated) < SLOW
-    for each in flows_of(found, stated):
+    stated = {name: p.start for name, p in e.parameters(True).items()}
+    is_slow = e.spool_speed(stated) < SLOW
+    for each in flows_of(e, stated):
         usable = each.used & np.isfinite(each.at_nominal) & is_slow[: len(each.spool)]
         place = np.minimum((np.abs(each.spool[usable]) / NARROW).round().astype(np.int64), len(total) - 1)
         flow = (np.sign(each.spool) * each.measured * each.at_nominal)[usable]

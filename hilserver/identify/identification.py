@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, pi
 
 import numpy as np
 
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.fit import FitResult, Parameter, Values, Whitener, fit
+from hilserver.identify.flows import suggested_curve
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
@@ -61,6 +63,11 @@ class Identified:
         start = self.experiment.parameters(self.second_order)
         return {name: p.start for name, p in start.items()} | self.fit.values
 
+    @cached_property
+    def suggested_curve(self) -> list[tuple[float, float]]:
+        """The flow-signal curve that has to be entered first: until then, no value can be relied on; usually none."""
+        return suggested_curve(self.experiment, self.fitted)
+
     @property
     def is_of_second_order(self) -> bool:
         """Whether the recording shows a second-order spool that a first-order model does not describe equally well."""
@@ -76,6 +83,8 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     experiment = Experiment(rig, recording, valve)
     start = start_values(experiment)
     second = _reduced(experiment, True, start) if order != 1 else None
+    if second is not None and second.suggested_curve:
+        return second
     if second is not None and (order == 2 or second.is_of_second_order):
         return second
     if second is not None and order is None and "frequency" in second.left_out and experiment.settings.f45 is None:
@@ -131,7 +140,8 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
     """Fit; then fit again with unidentified parameters near their configured values: not reported, but uncertain.
 
-    First without errors of sensors and the like, then with all of them, from there.
+    First without errors of sensors and the like, then with all of them, from there. Where the flow-signal curve is
+    another one, no values fit well, and to search further would take minutes.
     """
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
     signals, left_out = experiment.signals, dict[str, float]()
@@ -141,10 +151,10 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     while True:
         found = fit(wanted, signals, experiment.predict, values)
         unknown = _unknown(wanted, found)
-        if not unknown:
+        left_out |= unknown
+        if not unknown or suggested_curve(experiment, found.values):
             reported = [name for name in wanted if name not in left_out]
             return Identified(experiment, second_order, found.of(reported), left_out, found.values)
-        left_out |= unknown
         wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}
         values = found.values
 

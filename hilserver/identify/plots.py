@@ -36,7 +36,7 @@ LOWEST = 1e-3
 def flow_figure(found: Identified) -> Figure:
     """Measured and modelled flow over the spool position: whole range, and null region."""
     figure, axes = _figure(1, 2)
-    for flow in flows_of(found, found.values):
+    for flow in flows_of(found.experiment, found.values):
         for axis, reach in zip(axes, (1.0, NULL_REGION), strict=True):
             at, measured, model = _means(flow, reach)
             axis.plot(at, model * PER_FLOW, lw=0.9, label=f"model, {flow.label}")
@@ -67,7 +67,7 @@ def bode_figure(found: Identified) -> Figure:
     """Measured and modelled frequency response."""
     e, values = found.experiment, found.values
     figure, axes = _figure(2, 1)
-    sets = [(f.label, f.instant, f.measured, f.model, f.used) for f in flows_of(found, found.values)]
+    sets = [(f.label, f.instant, f.measured, f.model, f.used) for f in flows_of(found.experiment, found.values)]
     if e.spool is not None:
         measured_spool = (e.spool.measured - values.get("spool_zero", 0.0)) / values["spool_gain"]
         sets.append((e.spool.channel, e.command, measured_spool, e.way(values).way[:, 0], e.spool.used))

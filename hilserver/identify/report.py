@@ -19,7 +19,6 @@ from hilserver.identify.findings import (
     trust_findings,
 )
 from hilserver.identify.fit import FitResult
-from hilserver.identify.flows import suggested_curve
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.machine import Restriction, machine_findings
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
@@ -83,7 +82,7 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
 
 def suggested_curves(results: Sequence[Identified]) -> dict[str, list[tuple[float, float]]]:
     """By valve, the flow-signal curve that has to be entered first: until then, no other value can be relied on."""
-    return {found.experiment.valve: curve for found in results if (curve := suggested_curve(found))}
+    return {found.experiment.valve: curve for found in results if (curve := found.suggested_curve)}
 
 
 def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
@@ -265,7 +264,7 @@ def notes(found: Identified) -> list[str]:
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}. The spool is that of the rig file; what remains is delay."
         )
-    if suggested_curve(found):
+    if found.suggested_curve:
         lines.append(
             "The flow is not proportional to the opening, so that these values are a compromise. The fragment of the "
             "rig file has the curve of the mean flows, flow_signal: merge it (--apply does), and identify again."
@@ -294,7 +293,7 @@ def notes(found: Identified) -> list[str]:
     if delay < -SIGNIFICANT * deviation:
         lines.append("The delay is negative: the configured delays of the channels are too long.")
     unknown = [f"{f.name} ({f.key})" if f.key else f.name for f in findings(found) if not f.known]
-    if unknown and not suggested_curve(found):
+    if unknown and not found.suggested_curve:
         lines.append(
             f"Not identifiable from this recording, and left as in the rig file: {', '.join(unknown)}. Larger commands "
             "(--largest) and a longer sequence (--seconds) show more."

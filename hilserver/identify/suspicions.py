@@ -104,7 +104,7 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
 
 def _not_proportional(found: Identified) -> Iterator[Suspicion]:
     """A valve with a progressive characteristic, or with two gains."""
-    worst = largest_disproportion(found)
+    worst = largest_disproportion(found.experiment, found.fitted)
     if worst is not None and worst.is_significant:
         way = "into" if worst.way > 0.0 else "out of"
         yield Suspicion(

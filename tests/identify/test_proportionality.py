@@ -60,7 +60,7 @@ def suspected(found: Identified) -> bool:
 def test_a_flow_in_proportion_to_the_opening_is_not_suspected() -> None:
     """The file is wrong in other respects: the true flow is 7 % less, and there is no leakage in the model."""
     found = identified(lift(of_valves(nominal_flow={"flow": "64 l/min", "drop": "35 bar", "per": "edge"})))
-    worst = largest_disproportion(found)
+    worst = largest_disproportion(found.experiment, found.fitted)
     assert worst is not None
     assert abs(worst.mean) < 0.5 * USUAL + SIGNIFICANT * worst.deviation
     assert not suspected(found)
