@@ -125,9 +125,8 @@ def largest_disproportion(e: Experiment, values: Values) -> Disproportion | None
 def suggested_curve(e: Experiment, values: Values) -> list[tuple[float, float]]:
     """The measured flow-signal curve where the flow is not as the rig file describes it; otherwise empty.
 
-    ``values``: with which the model of the rig file fits best.
-
-    Also empty where another curve would not help: the two directions differ, or the flow depends on something else.
+    ``values``: with which the model of the rig file fits best. Also empty where another curve would not help: the two
+    directions differ, or the flow depends on something else.
     """
     worst = largest_disproportion(e, values)
     if worst is None or not worst.is_significant or not (curve := measured_curve(e)):
@@ -139,7 +138,9 @@ def suggested_curve(e: Experiment, values: Values) -> list[tuple[float, float]]:
     opening = np.linspace(0.0, e.largest_opening(values), 50)
     known = replace(e.curve, overlap=max(values["overlap"], 0.0))
     shapes = [np.maximum(each.linear_opening(opening) - each.overlap, 0.0) for each in (measured, known)]
-    differs = np.abs(shapes[0] / shapes[0][-1] - shapes[1] / max(shapes[1][-1], 1e-9))
+    if min(shape[-1] for shape in shapes) <= 0.0:  # the recording does not leave the overlap
+        return []
+    differs = np.abs(shapes[0] / shapes[0][-1] - shapes[1] / shapes[1][-1])
     return curve if float(differs.max()) > OTHER_SHAPE else []
 
 
@@ -214,9 +215,10 @@ class _Lines(NamedTuple):
         return found
 
     def _with(self, means: _Means, others: tuple[float, ...]) -> _Lines:
-        """The best ones with these bends and one more."""
+        """The best ones with these bends and one more; these lines where there is no place for it."""
         free = [float(at) for at in means.at[1:-1] if at > 0.0 and all(abs(at - other) > NARROW for other in others)]
-        return min((self.through(means, tuple(sorted((*others, at)))) for at in free), key=lambda lines: lines.cost)
+        tried = (self.through(means, tuple(sorted((*others, at)))) for at in free)
+        return min(tried, key=lambda lines: lines.cost, default=self)
 
 
 def _mean_flows(e: Experiment) -> _Means:

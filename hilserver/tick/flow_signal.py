@@ -19,12 +19,24 @@ BENDS = 4
 @compilable
 def linear_opening(U: float, v: ValveRecord) -> float:
     """The opening of the linear valve with the spool at ``U``."""
+    return on_curve(U, v)[0]
+
+
+@compilable
+def steepness(U: float, v: ValveRecord) -> float:
+    """dL/dU with the spool at ``U``."""
+    return on_curve(U, v)[1]
+
+
+@compilable
+def on_curve(U: float, v: ValveRecord) -> tuple[float, float]:
+    """L and dL/dU with the spool at ``U``."""
     if v.bend_1 >= 1.0:
-        return U
-    height, _ = through(
+        return U, 1.0
+    opening, slope = through(
         abs(U), v.bend_1, v.opening_1, v.bend_2, v.opening_2, v.bend_3, v.opening_3, v.bend_4, v.opening_4
     )
-    return copysign(height, U)
+    return copysign(opening, U), slope
 
 
 @compilable
@@ -36,17 +48,6 @@ def spool_for(opening: float, v: ValveRecord) -> float:
         abs(opening), v.opening_1, v.bend_1, v.opening_2, v.bend_2, v.opening_3, v.bend_3, v.opening_4, v.bend_4
     )
     return copysign(height, opening)
-
-
-@compilable
-def steepness(U: float, v: ValveRecord) -> float:
-    """dL/dU with the spool at ``U``."""
-    if v.bend_1 >= 1.0:
-        return 1.0
-    _, slope = through(
-        abs(U), v.bend_1, v.opening_1, v.bend_2, v.opening_2, v.bend_3, v.opening_3, v.bend_4, v.opening_4
-    )
-    return slope
 
 
 @compilable

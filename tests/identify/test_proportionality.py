@@ -16,7 +16,7 @@ from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
 from hilserver.identify.findings import findings
-from hilserver.identify.flows import SIGNIFICANT, USUAL, largest_disproportion
+from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.merge import merged as merged_text
 from hilserver.identify.recorded import Recording
@@ -64,6 +64,13 @@ def test_a_flow_in_proportion_to_the_opening_is_not_suspected() -> None:
     assert worst is not None
     assert abs(worst.mean) < 0.5 * USUAL + SIGNIFICANT * worst.deviation
     assert not suspected(found)
+
+
+def test_a_curve_has_no_more_bends_than_the_means_have_room_for() -> None:
+    at = np.array([0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16])
+    means = _Means(at, at**2, np.ones(8))
+    full = _Lines.through(means, (0.05, 0.09, 0.13))
+    assert full._with(means, full.bends) == full
 
 
 @pytest.mark.slow
