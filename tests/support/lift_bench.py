@@ -105,10 +105,10 @@ def ratio(got: Floats, wanted: Floats, frequency: float) -> complex:
     return complex(np.sum(got * turn) / np.sum(wanted * turn))
 
 
-def errors_of(rig: Rig) -> dict[str, float]:
-    """NRMSE over the work cycle, by quantity, with feedback."""
+def errors_of(rig: Rig, strategy: str = "feedback") -> dict[str, float]:
+    """NRMSE over the work cycle, by quantity."""
     comparison = Comparison.of(rig, standard_program())
-    record, true_values = comparison.bridged(rig, "feedback")
+    record, true_values = comparison.bridged(rig, strategy)
     assert trip_in(record, rig) is None
     segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
     return {name: deviation.nrmse for name, deviation in segment.deviations.items()}
