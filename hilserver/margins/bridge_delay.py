@@ -33,7 +33,7 @@ def bridge_delay(
     tick = 0.5 / settings.loop.rate
     filtered = atan(omega * sensor.filter) / omega
     planned = valve_delay(v, settings, rates)
-    known = sensor.delay + read.at(off) + planned + tick + spool_lag(v, omega)
+    known = sensor.lag + read.at(off) + planned + tick + spool_lag(v, omega)
     sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
     delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
     if predicts(strategy):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the recorder's process starts without loading settings
 COMMAND_NAMES: dict[int, str] = {
     **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},
     CommandKind.SWAP: "switch",
-    CommandKind.ESTOP: "trip",
+    CommandKind.TRIP: "trip",
     CommandKind.CODE: "use compiled circuit",
     CommandKind.REACT_WHEN: "react (condition)",
     CommandKind.REACT_THEN: "react",

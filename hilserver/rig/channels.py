@@ -24,6 +24,10 @@ JUMP, JUMP_RATE = 0.1, 500.0
 """Fraction of the range by which two samples may always differ (noise), and the additional change per second."""
 
 
+LONGEST_FILTER = 0.1
+"""s: time constant of a filter up to which its lag counts; behind a slower one, nothing is known of the present."""
+
+
 class ChannelSettings(Datasheet):
     """A measured quantity (device, source, scale) or a configured one (value)."""
 
@@ -120,6 +124,11 @@ class ChannelSettings(Datasheet):
             return self.value.unit
         assert self.scale is not None
         return self.scale.si_unit
+
+    @property
+    def lag(self) -> float:
+        """How late a steadily changing value is when a new sample arrives, s."""
+        return self.delay + min(self.filter, LONGEST_FILTER)
 
     @property
     def zero(self) -> float:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from hilserver.components.base import Fluid
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_delay
 from hilserver.tick.bridge.learning import DELAY_RANGE
@@ -28,8 +29,15 @@ def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int
     rate = settings.loop.rate
     commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
     late = {device: max(TRANSFER * rate, UNSTEADY) for device in rates}
-    ages = (s.delay * rate + late.get(s.device or "", UNSTEADY) for s in settings.channels.values())
+    ages = (s.lag * rate + late.get(s.device or "", UNSTEADY) for s in _sensors(settings))
     return ceil(commands + DELAY_RANGE * rate) + 2, ceil(max(ages, default=UNSTEADY)) + 1
+
+
+def _sensors(settings: RigSettings) -> list[ChannelSettings]:
+    """The channels with which the state of the cylinders is estimated."""
+    names = {*settings.ports.values(), *(v.flow for v in settings.valves.values())}
+    names |= {cylinder.position for cylinder in settings.cylinders.values()}
+    return [channel for name, channel in settings.channels.items() if name in names]
 
 
 def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:
@@ -116,4 +124,4 @@ def _sensor(settings: RigSettings, channel: str | None, first_channel: int) -> t
     if channel not in settings.channels:
         return NONE, 0.0
     place = first_channel + list(settings.channels).index(channel)
-    return place, settings.channels[channel].delay * settings.loop.rate
+    return place, settings.channels[channel].lag * settings.loop.rate

@@ -57,15 +57,12 @@ def _connections(v: ValveSettings, settings: RigSettings, first_channel: int) ->
 
 
 def _ages(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> dict[str, Any]:
-    """Delay of the command, and mean ages of the sensors, s."""
-    age_Q = 0.0
-    if v.flow in settings.channels:
-        flow = settings.channels[v.flow]
-        age_Q = flow.delay + flow.filter + hold_of(flow.device, rates, settings.loop.rate).mean
+    """Delay of the command, lag of the spool sensor, and mean age of the measured flow, s."""
+    spool, flow = (settings.channels.get(channel or "") for channel in (v.spool, v.flow))
     return {
         "delay": valve_delay(v, settings, rates),
-        "age_spool": settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
-        "age_Q": age_Q,
+        "age_spool": spool.lag if spool is not None else 0.0,
+        "age_Q": flow.lag + hold_of(flow.device, rates, settings.loop.rate).mean if flow is not None else 0.0,
     }
 
 

@@ -41,7 +41,7 @@ COMMANDS = {
     "stop": CommandKind.STOP,
     "disarm": CommandKind.DISARM,
     "reset": CommandKind.RESET,
-    "trip": CommandKind.ESTOP,
+    "trip": CommandKind.TRIP,
     "input": CommandKind.SET_INPUT,
     "strategy": CommandKind.STRATEGY,
     "jog": CommandKind.JOG,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import Command, Trip
-from hilserver.protocol.published import Answer
 from hilserver.service.operator import RunningCircuit
+from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
@@ -45,11 +44,11 @@ class ChangePointWatch:
         self,
         telemetry: TelemetryReader,
         running: Callable[[], RunningCircuit],
-        execute: Callable[[Command], Awaitable[Answer]],
+        execute: Execute,
     ) -> None:
         self._telemetry = telemetry
         self._running = running
-        self._execute = execute
+        self._rig = RigStop(telemetry, execute)
         self._version = -1
         self._loops: list[_Loops] = []
         self._cursor = telemetry.published
@@ -102,8 +101,7 @@ class ChangePointWatch:
             "more than one way, and rounding decides which; from now on its motion is unreliable"
         )
         if header(row).mode in (Mode.ARMED, Mode.RUNNING):
-            self._telemetry.trip_reason = text
-            answer = await self._execute(Trip())
+            answer = await self._rig.trip(text)
             text += "; tripped" if answer.ok else f"; not tripped: {answer.reason}"
         self._has_told = True
         tell(text, f"{text} (tick {header(row).tick:.0f})")

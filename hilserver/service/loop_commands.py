@@ -18,7 +18,7 @@ _PLAIN = {
     "start": CommandKind.START,
     "stop": CommandKind.STOP,
     "reset": CommandKind.RESET,
-    "trip": CommandKind.ESTOP,
+    "trip": CommandKind.TRIP,
 }
 _NEEDS = {
     "arm": "SAFE",

@@ -10,16 +10,16 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from hilserver.protocol.commands import Arm, Command, Disarm, Start, Trip
+from hilserver.protocol.commands import Arm, Command, Start
 from hilserver.protocol.heartbeat import OperatorHeartbeat
-from hilserver.protocol.published import Answer
 from hilserver.rig.settings import OperatorSettings
 from hilserver.service.recording import Tell
+from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
@@ -51,7 +51,7 @@ class OperatorLink:
         settings: OperatorSettings,
         telemetry: TelemetryReader,
         broker: Callable[[], tuple[int, str]],
-        execute: Callable[[Command], Awaitable[Answer]],
+        execute: Execute,
         refuse_waiting: Callable[[str], None],
     ) -> None:
         self.client: str | None = None
@@ -59,7 +59,7 @@ class OperatorLink:
         self._settings = settings
         self._telemetry = telemetry
         self._broker = broker
-        self._execute = execute
+        self._rig = RigStop(telemetry, execute)
         self._refuse_waiting = refuse_waiting
         self._clients: OrderedDict[str, _Client] = OrderedDict()
         self._broker_silence, self._client_silence = SilenceTimer(), SilenceTimer()
@@ -119,10 +119,7 @@ class OperatorLink:
             row = self._telemetry.latest()
             if row is None:
                 continue
-            mode = header(row).mode
-            if mode != Mode.FAULT:
-                self._telemetry.trip_reason = ""
-            if mode not in (Mode.ARMED, Mode.RUNNING):
+            if header(row).mode not in (Mode.ARMED, Mode.RUNNING):
                 self.client = None
             elif reason:
                 await self._act(reason, tell)
@@ -146,11 +143,6 @@ class OperatorLink:
         """Ramp to null, or trip; nothing that was sent before starts the rig again."""
         text = f"operator lost: {reason}"
         self._refuse_waiting(f"the link to the operator was lost: {reason}.")
-        if self._settings.action == "trip":
-            self._telemetry.trip_reason = text
-            answer, done = await self._execute(Trip()), "tripped; reset, arm and start again"
-        else:
-            answer, done = await self._execute(Disarm()), "ramped to null, SAFE; arm and start again"
-        if answer.ok:
+        if done := await self._rig.stop(self._settings.action, text):
             text = f"{text}; {done} when the link exists"
             tell(SOURCE, text, text)

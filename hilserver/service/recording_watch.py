@@ -4,12 +4,12 @@ alarm."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from hilserver.protocol.commands import Arm, Command, Disarm, Start, Trip
-from hilserver.protocol.published import Answer
+from hilserver.protocol.commands import Arm, Command, Start
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service.recording import Tell
+from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
@@ -30,13 +30,13 @@ class RecordingWatch:
         settings: RecordingSettings,
         telemetry: TelemetryReader,
         last_tick: Callable[[], int],
-        execute: Callable[[Command], Awaitable[Answer]],
+        execute: Execute,
         refuse_waiting: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._telemetry = telemetry
         self._last_tick = last_tick
-        self._execute = execute
+        self._rig = RigStop(telemetry, execute)
         self._refuse_waiting = refuse_waiting
         self._silence = SilenceTimer()
         self._lost = ""
@@ -81,11 +81,7 @@ class RecordingWatch:
         if self._settings.action == "warn":
             return
         self._refuse_waiting(f"{lost}.")
-        if self._settings.action == "trip":
-            answer, done = await self._execute(Trip()), "tripped; reset, arm and start again"
-            self._telemetry.trip_reason = lost
-        else:
-            answer, done = await self._execute(Disarm()), "ramped to null, SAFE; arm and start again"
-        self._has_acted = answer.ok
-        if answer.ok:
+        done = await self._rig.stop(self._settings.action, lost)
+        self._has_acted = bool(done)
+        if done:
             tell(SOURCE, lost, f"{lost}; {done} when it is recorded again")

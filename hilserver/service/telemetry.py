@@ -64,7 +64,7 @@ class TelemetryReader:
     """Reads the ring from its own cursor.
 
     ``degradations``, ``recording``, ``operator``, ``triggers`` and ``troubles`` (by source) appear in the state, the
-    latter as warnings. ``trip_reason``: why the supervisor itself has sent a trip.
+    latter as warnings. ``trip_reason``: why the supervisor itself has sent a trip; over when the fault is reset.
     """
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
@@ -85,6 +85,7 @@ class TelemetryReader:
         self._recent = self._rows[:0]
         self._cursor = 0
         self._last: Floats | None = None
+        self._is_fault = False
         self._timing = LoopTiming(1.0 / rig.clock_rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = channel_columns(rig)
@@ -179,7 +180,7 @@ class TelemetryReader:
     def fault(self, row: Floats) -> str:
         """Cause of the fault in words; empty if there is none."""
         code = int(header(row).fault)
-        if code == FaultCode.ESTOP and self.trip_reason:
+        if code == FaultCode.OPERATOR and self.trip_reason:
             return self.trip_reason
         return fault_text(self.rig, code)
 
@@ -309,6 +310,9 @@ class TelemetryReader:
     def _mode_event(self, row: Floats) -> Event:
         number = Mode(int(header(row).mode))
         mode, text = number.name, self.fault(row)
+        if self._is_fault and number != Mode.FAULT:
+            self.trip_reason = ""
+        self._is_fault = number == Mode.FAULT
         if number == Mode.SAFE_NOT_CONFIRMED:
             text = " ".join(self.unconfirmed(row))
         kind: Literal["fault", "info"] = "fault" if number in (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED) else "info"

@@ -42,7 +42,7 @@ class FaultCode(Explained):
     DIVERGED = 2, "the virtual circuit diverged (a value was absurd or not finite); it was reset to its initial values"
     SUPERVISOR = 3, "the supervisor's heartbeat stopped"
     DEVICE = 4, "a device could not be read or written"
-    ESTOP = 5, "tripped by the operator (command trip)"
+    OPERATOR = 5, "tripped by the operator (command trip)"
     BRIDGE = 6, "a bridge demanded a command that is not a finite number"
     ENABLE = 7, "the local enable was switched off"
     REACTION = 8, "tripped by a reaction"
@@ -66,7 +66,7 @@ class CommandKind(IntEnum):
     JOG = 8
     CYCLE = 9
     SWAP = 10
-    ESTOP = 11
+    TRIP = 11
     REACT_WHEN = 12
     REACT_THEN = 13
     RELEASE = 14

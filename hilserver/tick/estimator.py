@@ -44,6 +44,7 @@ from hilserver.tick.plan import (
     SUBSTEPS_OF_MACHINE,
     CylinderRecord,
     Plan,
+    ValveRecord,
     is_gap,
 )
 from hilserver.tick.readings import note_difference
@@ -73,9 +74,7 @@ JUMP = 0.25
 DIP = 1e4
 """Pa: pressure difference for the slope of a valve's flow."""
 SPOOL_TRUST = 0.3
-"""Fraction of the difference between measured and simulated spool position that is corrected per tick."""
-
-
+"""Fraction of the difference between measured and simulated spool position that is corrected per sample."""
 SPOOL_ERROR_TIME = 0.02
 """s: filter of the difference that shows a spool that does not follow its command."""
 
@@ -311,14 +310,25 @@ def follow_supply(p_S: float, b: ValveState, elapsed: float) -> None:
 
 
 @compilable
+def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> None:
+    """The estimated spool moves towards a new sample of its sensor, which shows where it was when the sample was taken.
+
+    Its error is filtered over the time since the sample before.
+    """
+    place = v.column_spool - plan.layout[0].channel
+    age, since = v.age_spool + row[plan.layout[0].stale + place], row[plan.layout[0].interval + place]
+    off = row[v.column_spool] + b.null - (b.spool - age * b.spool_speed)
+    b.spool += SPOOL_TRUST * off
+    b.spool_error += (off - b.spool_error) * since / (SPOOL_ERROR_TIME + since)
+
+
+@compilable
 def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """A valve's expected flow, its estimated flow with standard deviation, and its supply."""
     b, v = valve_state(plan, row, i), plan.valve[i]
     p_S, p_T = row[v.column_S], row[v.column_T]
-    if v.column_spool >= 0 and isfinite(row[v.column_spool]):
-        off = row[v.column_spool] + b.null - (b.spool - v.age_spool * b.spool_speed)
-        b.spool += SPOOL_TRUST * off
-        b.spool_error += (off - b.spool_error) * elapsed / (SPOOL_ERROR_TIME + elapsed)
+    if is_new(plan, row, v.column_spool) and isfinite(row[v.column_spool]):
+        correct_spool(plan, row, b, v)
     follow_supply(p_S, b, elapsed)
     p, expected_before, volume_before = port_state(plan, row, v.port).port, b.flow_expected, b.volume
     b.flow_expected = valve_flow(b.spool, p, p_S, p_T, b, v)

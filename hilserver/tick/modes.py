@@ -47,8 +47,8 @@ def carry_out(plan: Plan, row: Floats, taken: CommandRecord, action: int) -> Res
         return change_mode(row, mode in (Mode.ARMED, Mode.RUNNING), Mode.SAFE, ResultCode.DONE)
     if kind == CommandKind.RESET:
         return reset(plan, row, action)
-    if kind == CommandKind.ESTOP:
-        trip(row, FaultCode.ESTOP)
+    if kind == CommandKind.TRIP:
+        trip(row, FaultCode.OPERATOR)
         return ResultCode.DONE
     if kind == CommandKind.SET_INPUT:
         return set_input(plan, row, a, b)

@@ -427,7 +427,7 @@ _PASTS = {
 SECTIONS = {
     "raw": _one("readings", "raw", "raw", "raw reading of the device"),
     "age": _one("readings", "age", "s", "age of that reading"),
-    "errors": _one("devices", "errors", "", "1 if the device could not be read or written"),
+    "errors": _one("devices", "errors", "", "failures of the device, counted since the start"),
     "confirmed": _one(
         "driven", "confirmed", "raw", "raw value of an output as last confirmed by its device; NaN: none yet"
     ),

@@ -42,7 +42,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run.run(4500)
         run.command(CommandKind.RESET)
         run.run(10)
-        run.command(CommandKind.ESTOP)
+        run.command(CommandKind.TRIP)
         run.run(500)
     return path
 

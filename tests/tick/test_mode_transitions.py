@@ -29,7 +29,7 @@ COMMANDS = (
     CommandKind.STOP,
     CommandKind.DISARM,
     CommandKind.RESET,
-    CommandKind.ESTOP,
+    CommandKind.TRIP,
     CommandKind.SET_INPUT,
 )
 PRESSURES = dict(zip(Action, (5.0, 6.5, 7.5, 8.5, 9.5), strict=True))
@@ -170,7 +170,7 @@ def reached(machine: Machine) -> dict[Mode, Floats]:
     for command, mode in (
         (CommandKind.STOP, Mode.ARMED),
         (CommandKind.DISARM, Mode.SAFE),
-        (CommandKind.ESTOP, Mode.FAULT),
+        (CommandKind.TRIP, Mode.FAULT),
     ):
         machine.tick(command)
         keep(mode)
@@ -208,7 +208,7 @@ def carried_out(machine: Machine, mode: Mode, command: CommandKind, given: Condi
         case CommandKind.RESET, Mode.FAULT:
             gone = given.supervised and given.in_time and given.devices_work
             return (ResultCode.DONE, Mode.STARTUP) if gone else (ResultCode.CAUSE_PERSISTS, mode)
-        case CommandKind.ESTOP, _:
+        case CommandKind.TRIP, _:
             return ResultCode.DONE, Mode.FAULT
         case CommandKind.SET_INPUT, Mode.RUNNING:
             return ResultCode.DONE, mode
@@ -248,7 +248,7 @@ def followed_by_limits(machine: Machine, before: Mode, mode: Mode, given: Condit
 def causes(machine: Machine, command: CommandKind, given: Conditions) -> set[int]:
     """The faults that these conditions may be reported as."""
     found = {
-        FaultCode.ESTOP: command != CommandKind.ESTOP,
+        FaultCode.OPERATOR: command != CommandKind.TRIP,
         FaultCode.DEVICE: given.devices_work,
         FaultCode.SUPERVISOR: given.supervised,
         FaultCode.MISSED: given.in_time,

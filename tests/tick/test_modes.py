@@ -33,7 +33,7 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
     CommandKind.JOG: [(W, None), (W, None), (W, None), (ResultCode.NOT_MANUAL, None), (W, None), (W, None)],
     CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
     CommandKind.SWAP: [(D, None)] * 6,
-    CommandKind.ESTOP: [(D, Mode.FAULT)] * 6,
+    CommandKind.TRIP: [(D, Mode.FAULT)] * 6,
     CommandKind.REACT_WHEN: [(W, None), (W, None), (D, None), (D, None), (W, None), (W, None)],
     CommandKind.REACT_THEN: [(W, None), (W, None), (D, None), (D, None), (W, None), (W, None)],
     CommandKind.RELEASE: [(D, None)] * 6,
@@ -84,12 +84,12 @@ def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:
 
 def test_a_fault_latches_and_the_first_stays() -> None:
     machine = bench(Mode.RUNNING)
-    machine.tick(CommandKind.ESTOP)
+    machine.tick(CommandKind.TRIP)
     machine.device_error = 1
     machine.tick()
     machine.device_error = 0
     machine.record("mode", 100)
-    assert (machine.mode, machine["fault"]) == ("FAULT", FaultCode.ESTOP)
+    assert (machine.mode, machine["fault"]) == ("FAULT", FaultCode.OPERATOR)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,6 @@ def test_a_trip_ramps_to_null_at_the_slew_rate() -> None:
     machine = bench(Mode.RUNNING)
     machine.tick(CommandKind.SET_INPUT, 0, 1.0)
     before = machine.record("valve.main.command", 200)[-1]
-    machine.tick(CommandKind.ESTOP)
+    machine.tick(CommandKind.TRIP)
     assert machine["valve.main.command"] == pytest.approx(before - 0.05, rel=1e-9)
     assert machine.record("valve.main.command", 20)[-1] == 0.0

@@ -92,7 +92,7 @@ def test_outputs_go_off_in_the_order_of_their_delays() -> None:
     outputs = {name: {**place, "off_delay": delays[name]} for name, place in places.items()}
     machine = bench(devices={"card": {"outputs": ["valve", *delays]}}, outputs=outputs)
     names = ("output.block", "output.pump")
-    for ending in (CommandKind.DISARM, CommandKind.ESTOP):
+    for ending in (CommandKind.DISARM, CommandKind.TRIP):
         machine.tick()
         assert [machine[name] for name in names] == [0.0, 0.0]
         machine.tick(CommandKind.ARM)
@@ -168,7 +168,7 @@ def test_the_heartbeat_stops_in_the_tick_of_any_fault(fault: str, mode: int) -> 
     machine.record("mode", 5)
     command = CommandKind.NOTHING
     if fault == "operator":
-        command = CommandKind.ESTOP
+        command = CommandKind.TRIP
     elif fault == "age":
         machine.ages["p_A"] = 0.021
     elif fault == "diverged":

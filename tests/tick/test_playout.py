@@ -210,7 +210,7 @@ def test_a_block_whose_last_cycle_has_missed_ticks_is_evaluated_one_cycle_later(
     assert machine.complex_of("drive") != before
 
 
-@pytest.mark.parametrize("command", [(CommandKind.SET_INPUT, 0, 0.2), (CommandKind.STOP,), (CommandKind.ESTOP,)])
+@pytest.mark.parametrize("command", [(CommandKind.SET_INPUT, 0, 0.2), (CommandKind.STOP,), (CommandKind.TRIP,)])
 def test_a_person_goes_first(command: tuple[float, ...]) -> None:
     machine = Played(Plant())
     machine.play(2 * BAR)

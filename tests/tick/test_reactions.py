@@ -201,7 +201,7 @@ def test_a_limit_goes_first(action: int) -> None:
     assert rows == [(Mode.FAULT, first, 0.0, 0)]
 
 
-@pytest.mark.parametrize("command", [CommandKind.STOP, CommandKind.DISARM, CommandKind.ESTOP])
+@pytest.mark.parametrize("command", [CommandKind.STOP, CommandKind.DISARM, CommandKind.TRIP])
 def test_a_stop_goes_first(command: int) -> None:
     machine = reacting()
     arm(machine, Reacting.SET)
@@ -297,7 +297,7 @@ def test_they_are_armed_in_armed_and_running_only(mode: int) -> None:
     machine = reacting(Mode.SAFE)
     machine.tick()
     if mode == Mode.FAULT:
-        machine.tick(CommandKind.ESTOP)
+        machine.tick(CommandKind.TRIP)
     assert arm(machine, Reacting.STOP) == (ResultCode.WRONG_MODE, ResultCode.WRONG_MODE)
 
 
