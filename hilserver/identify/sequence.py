@@ -12,9 +12,9 @@ and held there: this shows the zero errors of the pressure sensors (:mod:`hilser
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,17 +33,24 @@ MIN_DROP = 1e5
 """Pa: minimum pressure for which the speed of the piston is calculated."""
 MARGIN = 0.15
 """Fraction of the stroke, or of the range between the position's limits, that is kept free at either end."""
-NEAR_LIMIT = 0.4
-"""Fraction of the range between supply pressure and a pressure's limit, above which commands are reduced."""
-REDUCTION = 0.7
-"""Factor by which commands are reduced."""
+NEAR_LIMIT, KEPT_FREE = 0.4, 0.08
+"""Fraction of the range between supply pressure and a pressure's limit, above which commands are reduced; but at least
+this fraction of the limit is kept free."""
+REDUCTION, CAREFUL = 0.7, 0.9
+"""Factor by which commands are reduced; share of this pressure from which a moving load is slowed down in steps."""
 ROUNDS = (0.3, 0.55, 0.8, 1.0)
 """Shares of the largest command, round by round."""
-NULL_REGION, NULL_STEPS = 0.12, 16
+PART_ENDS = {RoundPart.NULL: 0.4, RoundPart.STAIRS: 0.6, RoundPart.STEPS: 1.0}
+"""When the parts of a round end at the latest, as shares of it. Mostly, the staircases end earlier."""
 SHORTEST, LONGEST = 0.02, 0.15
 """Duration of a random step, s."""
-STAIRS = (0.25, 0.5, 0.75, 1.0)
-STAIR_TIME = 0.08
+NULL_REGION, NULL_TIME = 0.12, 0.08
+NULL_STAIRS = (0.0, *np.linspace(-0.1, -1.0, 7), *np.linspace(-1.0, 1.0, 16), *np.linspace(1.0, 0.1, 7), 0.0)
+"""Levels of the staircase through the null region, as shares of the largest one, and the duration of each, s."""
+STAIRS, STAIR_TIME = tuple(sign * share for share in (0.25, 0.5, 0.75, 1.0) for sign in (1.0, -1.0)), 0.08
+"""The same of the staircase to the largest command."""
+SLOWING_DOWN, SLOW_STEP = (0.6, 0.35, 0.2, 0.1), 0.04
+"""Shares of the last command with which the piston is slowed down, and the duration of each, s."""
 NEAR_MIDDLE = 0.2
 """Fraction of half the range within which the piston is centred."""
 FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
@@ -128,6 +135,8 @@ class Excitation:
         self.rig, self.bench, self.group, self.largest = rig, bench, group, largest
         self.random = np.random.default_rng(seed)
         self.reach, self.bound, self.spent, self.last_round = 0.0, inf, 0.0, 0.0
+        self.level = 0.0
+        """The last command."""
         self.highest: list[tuple[float, dict[str, float]]] = []
         """The reach of each round, with the highest pressures in it, Pa."""
         if group.cylinder is not None:
@@ -141,10 +150,13 @@ class Excitation:
         self.creep = FIRST_COMMAND * self.largest
 
     def run(self, seconds: float) -> None:
-        """Run the rounds for this number of seconds in total; ends at rest."""
+        """Run the rounds for this number of seconds in total, once the piston is in the middle; ends at rest."""
         for number, share in enumerate(ROUNDS):
             self.reach = min(share * self.largest, self.bound, self._foreseen())
             self.highest.append((self.reach, {}))
+            if number == 0:
+                self._centre()
+                self.spent = 0.0
             begin = self.spent
             self._round(seconds * (number + 1) / len(ROUNDS))
         self._hold(0.0, LONGEST)
@@ -190,27 +202,33 @@ class Excitation:
         return True
 
     def _round(self, until: float) -> None:
+        begin, length = self.spent, until - self.spent
         for part in RoundPart:
-            self._part(part, until)
+            self._part(part, begin + PART_ENDS[part] * length)
 
     def _part(self, part: RoundPart, until: float) -> None:
         if part is RoundPart.STEPS:
             while self.spent < until:
                 self._random_step()
+        if self.spent >= until:
             return
-        null = min(NULL_REGION, self.reach)
-        way = np.linspace(-null, null, NULL_STEPS).tolist()
-        stairs = [sign * self.reach * share for share in STAIRS for sign in (1.0, -1.0)]
         self._centre()
-        self._stairs([*way, *way[::-1]] if part is RoundPart.NULL else stairs, until)
+        if part is RoundPart.NULL:
+            left = max(until - self.spent, NULL_TIME)
+            stride = max(ceil(len(NULL_STAIRS) * NULL_TIME / left), 1)
+            self._stairs(NULL_STAIRS[::stride], NULL_TIME, min(NULL_REGION, self.reach), until)
+        else:
+            self._stairs(STAIRS, STAIR_TIME, self.reach, until)
 
-    def _stairs(self, levels: list[float], until: float) -> None:
-        for level in levels:
+    def _stairs(self, shares: Iterable[float], seconds: float, largest: float, until: float) -> None:
+        """Levels as shares of the largest one, or of the reach as soon as this is less."""
+        for share in shares:
             if self.spent >= until:
                 return
-            if self._leaves(level, STAIR_TIME):
+            level = share * min(largest, self.reach)
+            if self._leaves(level, seconds):
                 self._centre()
-            self._hold(level, STAIR_TIME)
+            self._hold(level, seconds)
 
     def _random_step(self) -> None:
         """Size uniform in 0.2 … 1 of the reach, duration log-uniform; more often towards the middle."""
@@ -224,10 +242,23 @@ class Excitation:
         self._hold(level, seconds)
 
     def _hold(self, level: float, seconds: float) -> None:
-        self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
-        self.spent += seconds
+        self._command(level, seconds)
+        self.level = level
         if self._near_limit():
             self.bound = self.reach = REDUCTION * self.reach
+            self._slow_down()
+
+    def _command(self, level: float, seconds: float) -> None:
+        self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
+        self.spent += seconds
+
+    def _slow_down(self) -> None:
+        """Close the valves in steps: the sudden stop of a load raises the pressure most."""
+        if self.level == 0.0 or not self._is_careful():
+            return
+        for share in SLOWING_DOWN:
+            self._command(share * self.level, SLOW_STEP)
+        self.level = 0.0
 
     # --- avoiding the end stops --------------------------------------------------------------------------------------
 
@@ -267,7 +298,8 @@ class Excitation:
         if self.group.cylinder is None:
             return
         middle, half = 0.5 * (self.low + self.high), 0.5 * (self.high - self.low)
-        level, begin = self.creep, self.spent
+        self._slow_down()
+        level, begin = min(self.creep, self.reach), self.spent
         while abs(off := middle - self._x()) > NEAR_MIDDLE * half:
             if self.spent - begin > STALL_TIME:
                 raise HilserverError(
@@ -299,21 +331,29 @@ class Excitation:
         """The pressure of each channel above which it is near its limit, Pa."""
         supply = max(self.bench.now(self.rig.settings.valves[name].supply) for name in self.group.valves)
         return {
-            limit.channel: limit.max.value - (1.0 - NEAR_LIMIT) * max(limit.max.value - supply, 0.0)
+            limit.channel: limit.max.value
+            - max((1.0 - NEAR_LIMIT) * (limit.max.value - supply), KEPT_FREE * limit.max.value)
             for limit in self.rig.settings.limits.values()
             if limit.max is not None and limit.max.unit == "Pa" and limit.max.value > 0.0
         }
 
+    def _is_careful(self) -> bool:
+        """Whether a pressure has come so high in this round that a load must not be stopped suddenly."""
+        highest = self.highest[-1][1]
+        return any(highest.get(channel, 0.0) > CAREFUL * allowed for channel, allowed in self._allowed().items())
+
     def _foreseen(self) -> float:
-        """The reach at which a pressure would come near its limit, extrapolated from the last two rounds."""
-        found = inf
-        if len(self.highest) > 1:
-            (less, before), (more, after) = self.highest[-2:]
+        """The reach at which a pressure would come near its limit, extrapolated from the first round and a later one.
+
+        The lowest of all: random steps do not show the highest pressure in each round.
+        """
+        found, (first, before) = inf, self.highest[0] if self.highest else (0.0, {})
+        for reach, after in self.highest[1:]:
             for channel, allowed in self._allowed().items():
                 now = after.get(channel, 0.0)
                 rise = now - before.get(channel, 0.0)
-                if rise > 0.0 and more > less:
-                    found = min(found, more + max(allowed - now, 0.0) * (more - less) / rise)
+                if rise > 0.0 and reach > first:
+                    found = min(found, reach + max(allowed - now, 0.0) * (reach - first) / rise)
         return found
 
 

@@ -45,7 +45,7 @@ def with_two_gains(rig: Rig, knee: float, share: float) -> Rig:
 
 
 def recorded_and_identified(rig: Rig) -> tuple[Recording, Identified]:
-    recording = recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
+    recording = recorded_sequence(rig, ["A"], 30.0, 0.6, end_stops=False)
     return recording, identify_valve(rig, recording, "A", order=2)
 
 

@@ -133,7 +133,7 @@ def test_a_gain_that_changes_with_time_or_frequency_is_detected() -> None:
 def randomised() -> list[Identified]:
     """A valve of a lift rig with all unknowns, by a seed that no figure of the page is from."""
     rig = changed_rig("lift", 101)
-    return [identify_valve(rig, recorded_sequence(rig, ["A"], 30.0, 0.6, end_stops=False), "A")]
+    return [identify_valve(rig, recorded_sequence(rig, ["A"], 40.0, 0.6, end_stops=False), "A")]
 
 
 @pytest.mark.slow
