@@ -21,8 +21,6 @@ from hilserver.compiler.seal import seal
 from hilserver.compiler.sources import fingerprint
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.commands import Command
-from hilserver.protocol.published import Answer
 from hilserver.protocol.running import announce, find, running, withdraw, working_folder
 from hilserver.realtime.setup import swap_payload
 from hilserver.realtime.shared import LoopMemory
@@ -36,9 +34,8 @@ from hilserver.rig.plan import first_row
 from hilserver.service import devices
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.forking import OF_SERVICE_MANAGER, fork
-from hilserver.service.rig_stop import RigStop
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import no_command
 from hilserver.tick.row import command_in, header
 
@@ -205,39 +202,6 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
     assert events[4].details == {"ticks": [15, 17]}
     assert reader.missed == 5
     assert reader.events(reader.read()) == []
-
-
-def test_the_supervisors_reason_of_a_trip_ends_with_its_fault(rig: Rig, memory: LoopMemory) -> None:
-    """Of the next trip, by the operator, it was still the stated cause. Rows from before the trip do not end it."""
-    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
-
-    async def execute(command: Command) -> Answer:
-        loop.tick(2, mode=Mode.RUNNING)
-        loop.tick(2, mode=Mode.FAULT, fault=FaultCode.OPERATOR)
-        return command.answer(time=0.0)
-
-    def texts() -> list[str]:
-        return [event.text for event in reader.events(reader.read())]
-
-    loop.tick(mode=Mode.SAFE)
-    loop.tick(mode=Mode.ARMED)
-    assert texts() == ["ARMED"]
-    assert "tripped" in asyncio.run(RigStop(reader, execute).stop("trip", "not recorded: the disk is full"))
-    assert texts() == ["RUNNING", "FAULT: not recorded: the disk is full"]
-    assert reader.fault(loop.row) == "not recorded: the disk is full"
-    loop.tick(mode=Mode.SAFE, fault=FaultCode.NONE)
-    loop.tick(mode=Mode.FAULT, fault=FaultCode.OPERATOR)
-    assert texts() == ["SAFE", f"FAULT: {FaultCode.OPERATOR.text}"]
-
-
-def test_a_refused_trip_leaves_no_reason(rig: Rig, memory: LoopMemory) -> None:
-    reader = TelemetryReader(rig, memory)
-
-    async def refuse(command: Command) -> Answer:
-        return command.answer(time=0.0, problems=["no such thing"])
-
-    assert asyncio.run(RigStop(reader, refuse).stop("trip", "not recorded")) == ""
-    assert reader.trip_reason == ""
 
 
 def test_the_local_enable_is_reported_and_displayed(demo_with_key: Rig, tmp_path: Path) -> None:
