@@ -95,20 +95,20 @@ def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> No
         row += FIVE
 
 
-def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, held: bool) -> None:
-    """The same; ``held``: with the shared solution of a mechanism's equations of motion, if steps share one."""
+def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, shared: bool) -> None:
+    """The same; ``shared``: with the shared solution of a mechanism's equations of motion, if steps share one."""
     expose_pressures(ix, val, z)
     clear_sums(ix, d)
     for k in range(ix[N_MECHANISMS]):
         move_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]))
     evaluate(ix, val, z, y, d)
-    share = int(held and ix[SOLUTION_STEPS] > 0)
+    share = int(shared and ix[SOLUTION_STEPS] > 0)
     for k in range(ix[N_MECHANISMS]):
         push_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]), share)
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        total, held = ix[row + ONE], d[ix[row + THREE] + HELD]
-        C = held if held > 0.0 else d[total + ONE]
+        total, C_held = ix[row + ONE], d[ix[row + THREE] + HELD]
+        C = C_held if C_held > 0.0 else d[total + ONE]
         d[ix[row]] = d[total] / C  # dp/dt = sum of flows / sum of capacitances
         row += FIVE
     row = ix[MECHANICAL]

@@ -211,7 +211,7 @@ def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Fi
     free = shutil.disk_usage(place).free
     yield check_space(folder, free, rate, kept_free)
     if free > 4 * TRIAL_BYTES:
-        yield check_speed(folder, writing_speed(place), rate)
+        yield check_speed(writing_speed(place), rate)
 
 
 def check_space(folder: Path, free: float, rate: float, kept_free: float = 0.0) -> Finding:
@@ -247,7 +247,7 @@ def writing_speed(folder: Path) -> float:
         return TRIAL_BYTES / (time.perf_counter() - begin)
 
 
-def check_speed(folder: Path, speed: float, rate: float) -> Finding:
+def check_speed(speed: float, rate: float) -> Finding:
     """Whether the disk keeps up with the log."""
     found = f"{speed / 1e6:.0f} MB/s, forced to disk"
     if rate == 0.0:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hilserver.errors import HilserverError
 from hilserver.identify.recorded import Recording, recording_of_log
-from hilserver.identify.sequence import by_hand, run_sequences
+from hilserver.identify.sequence import RunEnded, by_hand, run_sequences
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
 from hilserver.rig.build import Rig
@@ -119,7 +119,8 @@ class LiveBench:
         row = self._supervisor.telemetry.latest()
         assert row is not None  # it is RUNNING
         if header(row).mode != Mode.RUNNING:
-            raise _left(self._supervisor.rig, row, "while its valves were moved")
+            log = self._supervisor.log_file
+            raise RunEnded(f"{_left(self._supervisor.rig, row, 'while its valves were moved')} Recorded so far: {log}.")
         for name, column in self._columns.items():
             self._highest[name] = max(self._highest.get(name, -inf), float(row[column]))
         return row

@@ -59,7 +59,7 @@ class Source(Protocol):
 class RunningServer:
     """The rows of a server that runs this rig on this computer."""
 
-    def __init__(self, rig: Rig, memory: LoopMemory) -> None:
+    def __init__(self, memory: LoopMemory) -> None:
         self.described = "from the running server"
         self.failures: dict[str, str] = {}
         self._memory = memory
@@ -116,7 +116,7 @@ class OpenDevices:
         elapsed, self._read_at = max(now - self._read_at, 1e-6), now
         with np.errstate(invalid="ignore", over="ignore"):  # a value that is not a number is no sample
             scale_channels(self._rig.plan, self._row, elapsed)
-            check_limits(self._rig.plan, self._row, elapsed)
+            check_limits(self._rig.plan, self._row)
         return self._row
 
 
@@ -181,7 +181,7 @@ def live(rig: Rig, only: str = "") -> Iterator[Source]:
     """
     with contextlib.ExitStack() as stack:
         memory = _running(rig)
-        yield RunningServer(rig, memory) if memory is not None else OpenDevices(rig, stack, only)
+        yield RunningServer(memory) if memory is not None else OpenDevices(rig, stack, only)
 
 
 def _running(rig: Rig) -> LoopMemory | None:

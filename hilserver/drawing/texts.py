@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-NAME, VALUE, LETTER = 11.5, 11.0, 9.0
+NAME, VALUE = 11.5, 11.0
 """Font sizes of names, of values and signals, and of port letters; a unit is a pixel at scale 1."""
 LINE = 14.0
 """Distance between the base lines of two lines of text."""

@@ -69,6 +69,10 @@ AT_ENDS = 0.4
 """The largest command there, where nothing moves, if pressures while moving allow less."""
 
 
+class RunEnded(HilserverError):
+    """The rig has left RUNNING while its valves were moved, mostly because of a limit."""
+
+
 class Bench(Protocol):
     """A rig in mode RUNNING whose valves take manual commands."""
 
@@ -76,7 +80,7 @@ class Bench(Protocol):
     """Maximum time until a measured value is available, s."""
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Hold these commands, by valve. Raises HilserverError if the rig no longer runs."""
+        """Hold these commands, by valve. Raises RunEnded if the rig no longer runs."""
 
     def now(self, channel: str) -> float:
         """The latest value of a channel, SI."""
@@ -137,6 +141,8 @@ class Excitation:
         self.reach, self.bound, self.spent, self.last_round = 0.0, inf, 0.0, 0.0
         self.level = 0.0
         """The last command."""
+        self.most = 0.0
+        """The largest one so far."""
         self.highest: list[tuple[float, dict[str, float]]] = []
         """The reach of each round, with the highest pressures in it, Pa."""
         if group.cylinder is not None:
@@ -249,7 +255,12 @@ class Excitation:
             self._slow_down()
 
     def _command(self, level: float, seconds: float) -> None:
-        self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
+        self.most = max(self.most, abs(level))
+        try:
+            self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
+        except RunEnded as error:
+            smaller = f"Use smaller commands: --largest {REDUCTION * self.most:.1g}"
+            raise RunEnded(f"{error} {smaller} (so far they were up to {self.most:.2g}).") from error
         self.spent += seconds
 
     def _slow_down(self) -> None:
@@ -398,9 +409,9 @@ class LockstepBench:
             ticks -= count
             if self._run.mode != "RUNNING":
                 reason = f": {self._run.fault}" if self._run.fault else ""
-                raise HilserverError(
+                raise RunEnded(
                     f"{self.rig.file}: the sequence of commands has ended in mode {self._run.mode}{reason} after "
-                    f"{self._run.tick * self._run.dt:.1f} s. Use smaller commands: --largest."
+                    f"{self._run.tick * self._run.dt:.1f} s."
                 )
 
     def _keep(self, rows: Floats) -> None:

@@ -22,21 +22,9 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
-    n_raw, own = len(rig.layout.raw), rig.library.own
     rehearsal = loop.rehearsal and os.environ.get(SWITCH) != "off"
-    return Setup(
-        rig.plan,
-        rig.packed.index,
-        rig.packed.value,
-        row,
-        devices,
-        scheduling,
-        n_raw,
-        plants,
-        own,
-        rig.speed,
-        rehearsal,
-    )
+    packed, own = rig.packed, rig.library.own
+    return Setup(rig.plan, packed.index, packed.value, row, devices, scheduling, plants, own, rig.speed, rehearsal)
 
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:

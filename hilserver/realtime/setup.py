@@ -35,7 +35,6 @@ class Setup:
     row: Floats
     devices: tuple[DeviceSetup, ...]
     scheduling: Scheduling
-    n_raw: int
     plants: Mapping[str, PlantArrays]
     own: tuple[OwnFile, ...] = ()
     """Files with components of the user, as the supervisor has read them: all processes build the same library."""
@@ -60,7 +59,6 @@ def write_setup(setup: Setup, path: Path) -> None:
     text = {
         "devices": [asdict(d) for d in setup.devices],
         "scheduling": scheduling,
-        "n_raw": setup.n_raw,
         "plants": [*setup.plants],
         "own": [asdict(file) for file in setup.own],
         "speed": setup.speed,
@@ -89,7 +87,7 @@ def read_setup(path: Path) -> Setup:
     cpus = text["scheduling"].pop("cpus")
     scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
     own = tuple(OwnFile(**o) for o in text["own"])
-    loop = {name: text[name] for name in ("n_raw", "speed", "rehearsal")}
+    loop = {name: text[name] for name in ("speed", "rehearsal")}
     return Setup(plan, index, value, row, devices, scheduling, plants=plants, own=own, **loop)
 
 

@@ -40,13 +40,13 @@ def learned_values(rig: Rig, row: Floats) -> dict[str, dict[str, LearnedValue]]:
     found = {}
     for i, (name, settings) in enumerate(rig.settings.valves.items()):
         b, seen = valve_state(rig.plan, row, i), learning_state(rig.plan, row, i)
-        tracked, why = tuple(_tracked(settings, b, seen)), why_held(rig, row, settings, b)
+        tracked, why = tuple(_tracked(settings, b, seen)), why_held(row, settings, b)
         if Strategy(int(b.strategy)) is Strategy.adaptive or any(t.value != t.configured for t in tracked):
             found[name] = {t.key: _published(t, why) for t in tracked}
     return found
 
 
-def why_held(rig: Rig, row: Floats, settings: ValveSettings, b: ValveState) -> str:
+def why_held(row: Floats, settings: ValveSettings, b: ValveState) -> str:
     """Why the values of the valve are not tracked at present, as a text; empty if they are."""
     if not settings.bridge.learn:
         return "off: learn = false"

@@ -186,7 +186,7 @@ class Characteristic(IntEnum):
 
 
 class Saturation(IntFlag):
-    """Why a valve's command differs from that required by the virtual flow."""
+    """Why a valve's command differs from that required by the virtual flow; and faults of its spool and loop."""
 
     text: str
 
@@ -205,16 +205,8 @@ class Saturation(IntFlag):
     SPOOL_FAULT = 64, "the spool does not follow its command"
 
 
-class Learning(IntEnum):
+class Learning(Explained):
     """What the values that an adaptive bridge tracks do at present."""
-
-    text: str
-
-    def __new__(cls, number: int, text: str = "") -> Learning:
-        """A member: its number and its text."""
-        member = int.__new__(cls, number)
-        member._value_, member.text = number, text
-        return member
 
     OFF = 0, "off"
     TRACKED = 1, "tracked"

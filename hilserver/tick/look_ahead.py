@@ -264,7 +264,7 @@ def prepare(
             if ahead_of(plan, work, port).C == 0.0:
                 ahead_of(plan, work, port).p = mean_pressure(plan, row, machine, work, port, at, h)
     dip = DIP if stage == Stage.PREDICTED and call > 0 and steps == 0 else 0.0
-    bind_ahead(plan, ix, row, z, work, tick, dip)
+    bind_ahead(plan, ix, z, work, tick, dip)
 
 
 @compilable
@@ -328,7 +328,7 @@ def bind(ix: Indices, row: Floats, z: Floats) -> None:
 
 
 @compilable
-def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, tick: int, dip: float) -> None:
+def bind_ahead(plan: Plan, ix: Indices, z: Floats, work: Floats, tick: int, dip: float) -> None:
     """Write the ports' pressures, changed by ``dip``, and a future tick's inputs into the circuit's copy.
 
     Chamber A's pressure is raised and chamber B's lowered: where the circuit connects the two, the slope includes what

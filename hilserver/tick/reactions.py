@@ -151,7 +151,7 @@ def react(plan: Plan, row: Floats, elapsed: float, action: int) -> int:
             continue
         if r.state == ReactionState.ARMED:
             r.state = ReactionState.WATCHING.value
-        watch_condition(plan, row, r, elapsed)
+        watch_condition(row, r, elapsed)
         if r.state == ReactionState.WATCHING and r.primed > 0 and r.held >= r.hold - 0.5 * plan.loop[0].dt:
             if r.action == Reacting.SET:
                 end_ramps(plan, row, r.input)
@@ -168,7 +168,7 @@ def react(plan: Plan, row: Floats, elapsed: float, action: int) -> int:
 
 
 @compilable
-def watch_condition(plan: Plan, row: Floats, r: ReactionMemory, elapsed: float) -> None:
+def watch_condition(row: Floats, r: ReactionMemory, elapsed: float) -> None:
     """``held``: time for which the condition holds, -1 if it does not; it ends below the level by the hysteresis.
 
     A value that is not finite meets no condition, but says as little about its end: no reaction fires again after it.

@@ -91,7 +91,7 @@ class ValveState(Struct):
     opening: float = value("", "opening that passes the virtual flow, before lead and limits")
     demand: float = value("", "command that the strategy demands, as a fraction of full opening")
     command: float = value("", "command within all limits, as a fraction of full opening")
-    saturation: int = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
+    saturation: int = value("", "limits of the command, faults of the spool: bits (hilserver.tick.codes.Saturation)")
     opening_filtered: float = value("", "memory of the lead: the filtered opening")
     lead: float = value("", "lead with look-ahead: of the next tick, or (held pressures) of this one; NaN at first")
     spool: float = value("", "spool position simulated from the commands, as a fraction of full stroke")
@@ -257,7 +257,7 @@ class CommandRecord(Struct):
     kind: int = value("", "kind of the command (hilserver.tick.codes.CommandKind)")
     a: float = value("", "first argument")
     b: float = value("", "second argument")
-    c: float = value("", "third argument; of reactions only, as the following ones")
+    c: float = value("", "third argument; of reactions and playouts only, as the following ones")
     d: float = value("", "fourth argument")
     e: float = value("", "fifth argument")
     f: float = value("", "sixth argument")
@@ -392,7 +392,8 @@ class Section(NamedTuple):
     """A section of the row: columns with the same fields for each name of a list, such as each channel of the rig."""
 
     owner: str
-    """What the names belong to: ``readings``, ``driven`` (outputs that are in use), or a table of the rig file."""
+    """What the names belong to: a table of the rig file, or ``readings``, ``driven`` (outputs that are in use),
+    ``reactions``, ``playouts``."""
     pattern: str
     """Name of a column; ``*`` stands for a name of the list, ``<k>`` for a number of ticks."""
     fields: Mapping[str, Field]

@@ -86,7 +86,7 @@ def is_jump(plan: Plan, row: Floats, i: int, time: float) -> bool:
 
 
 @compilable
-def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
+def check_limits(plan: Plan, row: Floats) -> int:
     """Mark each limit in the row, 1 if violated; return the most severe action required.
 
     A channel without any sample so far violates all its limits, and an output without any confirmation its own.

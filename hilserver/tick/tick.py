@@ -23,7 +23,7 @@ from hilserver.tick.signals import check_limits, scale_channels, set_inputs
 def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
     """One tick: ``row`` holds the result of the last tick and the new inputs, and is complete after the call.
 
-    ``work`` is scratch space (PackedCircuit.work_size); ``command`` is the mailbox record to take, all zero for none.
+    ``work`` is scratch space, of circuit and look-ahead; ``command`` is the mailbox record to take, all zero for none.
     """
     plan, head = plan_on(block), header(row)
     dt = plan.loop[0].dt
@@ -31,7 +31,7 @@ def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, com
     elapsed = (clip(head.missed, 0.0, plan.loop[0].max_missed) + 1.0) * dt
     scale_channels(plan, row, elapsed)
     note_readings(plan, row, elapsed)
-    action = check_limits(plan, row, elapsed)
+    action = check_limits(plan, row)
     take_delayed(plan, row, elapsed)
     take_command(plan, row, command, action)
     watch(plan, row, action)

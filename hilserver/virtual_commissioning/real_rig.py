@@ -49,7 +49,6 @@ class StandInRun(LockstepRun):
     """
 
     def __init__(self, rig: Rig, program: Program, substitute: StandIn) -> None:
-        self._substitute = substitute
         self._plant = PlantArrays._make(array.copy() for array in substitute.plant)
         super().__init__(rig, program=program)
         self.plants = {NAME: self._plant}

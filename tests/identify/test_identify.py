@@ -72,7 +72,8 @@ def test_the_sequence_stays_within_the_limits_of_a_heavy_rig() -> None:
 
 def test_a_sequence_that_ends_in_a_fault_says_when_and_what_to_do() -> None:
     limit = {"rig": {"limits": {"p_A_high": {"max": "60 bar"}}}}
-    with pytest.raises(HilserverError, match=r"in mode FAULT: limit p_A_high after \d+\.\d s\. Use smaller commands"):
+    said = r"in mode FAULT: limit p_A_high after \d+\.\d s\. Use smaller commands: --largest 0\.\d+ \(so far they"
+    with pytest.raises(HilserverError, match=said):
         recorded_sequence(lift(limit), ["A", "B"], 10.0, 0.6, end_stops=False)
 
 

@@ -70,8 +70,9 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v
 def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float) -> float:
     """Fraction of the opening that is commanded at the present drop: 1 with a sufficient drop, 0 without one.
 
-    Between zero drop and a quarter of P_TR, the sensors' noise would make the inverse jump between null and full
-    opening. So the command fades to null there: immediately when the drop vanishes, and back slowly when it returns.
+    Between zero drop and a quarter of the transition pressure, the sensors' noise would make the inverse jump between
+    null and full opening. So the command fades to null there: immediately when the drop vanishes, and back slowly when
+    it returns.
     """
     wanted = 1.0 - step(b.drop, 0.0, 0.0, MIN_DROP * v.p_tr, 1.0)
     slowly = b.no_drop_share + (wanted - b.no_drop_share) * elapsed / (return_time + elapsed)
@@ -97,7 +98,7 @@ def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> f
 
 @compilable
 def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float) -> float:
-    r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered with TAU_W.
+    r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered over ``lead_filter``.
 
     The command is held for a tick, so tau is replaced by its discrete equivalent, which leaves no error on a ramp:
 
@@ -147,7 +148,7 @@ def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
 
 @compilable
 def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
-    """Accept a new manual command; it holds for JOG_TIME seconds."""
+    """Accept a new manual command; it holds for ``jog_time``."""
     b.jog = clip(target, -v.jog_limit, v.jog_limit)
     b.jog_left = v.jog_time
 
