@@ -9,7 +9,7 @@ from typing import Any
 from hilserver.protocol import commands, description, topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.tick import codes
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.row import column_reference
 from reference_pages.docstrings import docstring
 from reference_pages.fields import COLUMNS, flat_fields

@@ -13,13 +13,13 @@ from hilserver.bench.parts import median_time
 from hilserver.driver import Driver, Pace, PlantDriver, is_hardware
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.segment_folder import find_segment, segment_path
 from hilserver.realtime.shared import ALIVE, LoopMemory
+from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row

@@ -30,7 +30,7 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import timed
-from hilserver.tick.bridge.ladder import Strategy, looks_ahead
+from hilserver.tick.bridge.strategies import Strategy, looks_ahead
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import input_columns, valve_state
 

@@ -39,8 +39,8 @@ from hilserver.simulation.balance import balance
 from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import Machine, machine_of_device
-from hilserver.tick.bridge.ladder import Strategy
-from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.bridge.strategies import Strategy
+from hilserver.tick.outputs import raw_output
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant_records import actuators_on
 from hilserver.tick.records import plain

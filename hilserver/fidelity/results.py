@@ -17,7 +17,7 @@ from hilserver.rig.cycle import Sine
 from hilserver.simulation.balance import Balance, balance_texts
 from hilserver.simulation.pacing import Paced
 from hilserver.simulation.step_error import StepError
-from hilserver.tick.bridge.ladder import BRIDGING, Strategy
+from hilserver.tick.bridge.strategies import BRIDGING, Strategy
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"

@@ -15,7 +15,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
 from hilserver.simulation.lockstep import fault_name
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Mode
 
 SETTLED = 0.6

@@ -12,12 +12,12 @@ from hilserver.fidelity.comparison import Comparison, traced_run
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.step import IntegrationStep, RunAt
 from hilserver.fidelity.sweeps import about_foreseen, alone
+from hilserver.rig.available_strategies import cannot, gains_nothing, possible
 from hilserver.rig.build import Rig, assemble
-from hilserver.rig.ladder import cannot, gains_nothing, possible
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Look, Paced, Pacing
-from hilserver.tick.bridge.ladder import BRIDGING, Strategy
+from hilserver.tick.bridge.strategies import BRIDGING, Strategy
 
 DEFAULT_STRATEGIES = (
     "inverse_static",

@@ -8,7 +8,7 @@ from math import isfinite
 from hilserver.fidelity.measures import Deviation, largest_errors
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, highest_strategy
 from hilserver.fidelity.tables import number, percent, signed
-from hilserver.tick.bridge.ladder import BRIDGING
+from hilserver.tick.bridge.strategies import BRIDGING
 from hilserver.units import shown_unit
 
 NOT_USABLE = 0.1

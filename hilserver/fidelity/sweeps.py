@@ -9,7 +9,7 @@ from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.reference import commanded_by
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sweep
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 
 AMPLITUDE = 0.3
 """Default amplitude of the sines: share of half the input's range."""

@@ -8,12 +8,12 @@ from math import atan, atan2, pi
 import numpy as np
 
 from hilserver.rig.build import Rig
-from hilserver.rig.hold import hold_of
+from hilserver.rig.sampling_lag import sampling_lag
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import time_constant, valve_delay
 from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.kinds import FLOW_SERVO, INVERSE
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.estimator import TREND_TIME
 
 
@@ -29,7 +29,7 @@ def bridge_delay(
     settings, v, kind = rig.settings, rig.settings.valves[valve], Strategy[strategy].kind
     sensor = settings.channels[settings.ports[v.port]]
     rates = rig.rates if rates is None else rates
-    read, write = (hold_of(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
+    read, write = (sampling_lag(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
     tick = 0.5 / settings.loop.rate
     filtered = atan(omega * sensor.filter) / omega
     planned = valve_delay(v, settings, rates)
@@ -74,7 +74,7 @@ def servo_lag(rig: Rig, valve: str, omega: float, off: float, rates: Mapping[str
     integral = 1.0 / (s * v.bridge.integral_time) if v.bridge.integral_time > 0.0 else 0.0
     derivative = s * v.bridge.derivative_time / (1.0 + s * v.bridge.derivative_filter)
     flow = settings.channels[v.flow]
-    read, write = (hold_of(device, rates, settings.loop.rate) for device in (flow.device, v.device))
+    read, write = (sampling_lag(device, rates, settings.loop.rate) for device in (flow.device, v.device))
     lag = 0.5 / settings.loop.rate + write.at(off) + slower * v.delay + spool_lag(v, omega, slower)
     actuator = np.exp(-s * lag)
     sensor = np.exp(-s * (slower * flow.delay + read.at(off))) / (1.0 + s * flow.filter)

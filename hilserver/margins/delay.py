@@ -37,8 +37,8 @@ from hilserver.margins.bridge_delay import bridge_delay, predicts
 from hilserver.margins.loop import DelayedLoop
 from hilserver.margins.softness import ANY, MIN_SHARE, Softness, correction_of, softness_of
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.available_strategies import possible
 from hilserver.rig.build import Rig
-from hilserver.rig.ladder import possible
 from hilserver.simulation.machine import (
     Machine,
     Pause,
@@ -52,7 +52,7 @@ from hilserver.simulation.machine import (
     real_pressures,
 )
 from hilserver.tick.bridge.effects import Compensates, includes
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Saturation
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState

@@ -11,7 +11,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
 from hilserver.tick.bridge.kinds import FLOW_SERVO
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 
 SENSOR_ERROR = 1e5
 """Pa by which a supply that is off may seem to be below its tank."""

@@ -27,7 +27,6 @@ from hilserver.compiler.circuit_code import address
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock, RehearsingClock
-from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.devices import ADVICE, DeviceSetup
 from hilserver.realtime.queues import Mailbox
 from hilserver.realtime.reports import FailureReport, arguments, send_report
@@ -35,6 +34,7 @@ from hilserver.realtime.scan import HEARTBEAT_AGE, LoopDevice, Scan
 from hilserver.realtime.scheduling import prepare
 from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.simulated_device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.worker import RemoteDevice
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.plan import Plan

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from hilserver.circuit.library import Library
 from hilserver.errors import Problem, did_you_mean, shown
+from hilserver.rig.available_strategies import cannot
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
-from hilserver.rig.ladder import cannot
 from hilserver.rig.references import ChannelKind, subtables, unresolved
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import too_long_before, unknown_signals

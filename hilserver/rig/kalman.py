@@ -21,7 +21,7 @@ import numpy as np
 from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.numerics.riccati import spare_cells
-from hilserver.rig.hold import ticks_between_samples
+from hilserver.rig.sampling_lag import ticks_between_samples
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, RATES, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of, plain

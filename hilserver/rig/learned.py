@@ -11,8 +11,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.published import LearnedValue
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import ValveSettings
-from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.learning import DELAY_RANGE, GAIN_RANGE, NOISE, NULL_RANGE, OVERLAP_RANGE, RIGHT, SEEN
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Learning, Mode
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import LEARNED, LearningState, ValveState, header, learning_state, valve_state

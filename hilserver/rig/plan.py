@@ -21,16 +21,16 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
-from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.input_settings import InputSettings
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.outputs import DrivenOutput
+from hilserver.rig.sampling_lag import ticks_between_samples
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_line
 from hilserver.rig.watches import channel_constants, watches
-from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
+from hilserver.tick.outputs import raw_output
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan, make_plan, table_of
 from hilserver.tick.records import NONE, RecordTable, cells_of
 from hilserver.tick.row import (

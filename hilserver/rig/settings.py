@@ -26,7 +26,7 @@ from hilserver.rig.references import (
 )
 from hilserver.rig.scale import Scale
 from hilserver.rig.triggers import TriggerSettings
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.units import (
     AnyQuantity,
     Force,

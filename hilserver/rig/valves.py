@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hilserver.rig.flow_signal import FlowSignal
-from hilserver.rig.hold import hold_of
+from hilserver.rig.sampling_lag import sampling_lag
 from hilserver.rig.settings import RigSettings, ValveSettings
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.flow_signal import BENDS
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE
 from hilserver.tick.records import NONE
@@ -62,7 +62,7 @@ def _ages(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -
     return {
         "delay": valve_delay(v, settings, rates),
         "age_spool": spool.lag if spool is not None else 0.0,
-        "age_Q": flow.lag + hold_of(flow.device, rates, settings.loop.rate).mean if flow is not None else 0.0,
+        "age_Q": flow.lag + sampling_lag(flow.device, rates, settings.loop.rate).mean if flow is not None else 0.0,
     }
 
 
@@ -138,7 +138,7 @@ def _output(v: ValveSettings) -> dict[str, Any]:
 def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
     """Time from a command to the start of the spool's motion, s, with the mean lag of a slow device."""
     rate = settings.loop.rate
-    return v.delay + min(hold_of(v.device, rates, rate).mean, LATEST / rate)
+    return v.delay + min(sampling_lag(v.device, rates, rate).mean, LATEST / rate)
 
 
 def time_constant(v: ValveSettings) -> float:

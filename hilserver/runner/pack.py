@@ -25,7 +25,7 @@ from hilserver.record.run import run_header
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.runner.image import CELL, Cells, Image, dimensions_of
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.lockstep import Attached, run_bridged
 from hilserver.tick.plant import PlantArrays

@@ -22,7 +22,7 @@ from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplie
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick.bridge.ladder import BRIDGING
+from hilserver.tick.bridge.strategies import BRIDGING
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.virtual_commissioning.request import Findings, Request

@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 
 LOADED_BY_ALL = "hilserver.realtime.process"
 """Module of the real-time process. All that it imports is also needed by the simulated device and the recorder."""
-USUAL_CHILDREN = (LOADED_BY_ALL, "hilserver.realtime.device", "hilserver.record.recorder")
+USUAL_CHILDREN = (LOADED_BY_ALL, "hilserver.realtime.simulated_device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
 OF_SERVICE_MANAGER = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """Variables by which systemd says how the supervisor, and nobody else, is to notify it."""

@@ -9,7 +9,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.protocol import commands
 from hilserver.rig.build import Rig
 from hilserver.service.strategies import offered_strategies
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import CommandKind, ResultCode
 
 _PLAIN = {

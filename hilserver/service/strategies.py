@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.available_strategies import cannot
 from hilserver.rig.build import Rig
-from hilserver.rig.ladder import cannot
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
 
 
 def offered_strategies(rig: Rig, valve: str) -> tuple[str, ...]:

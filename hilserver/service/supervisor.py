@@ -33,7 +33,7 @@ from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
 from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
-from hilserver.service.loop import LoopProcesses, end_predecessor
+from hilserver.service.loop_processes import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
 from hilserver.service.operator import Operator

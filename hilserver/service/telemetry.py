@@ -31,7 +31,7 @@ from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, w
 from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
 from hilserver.rig.learned import learned_values
-from hilserver.service.devices import DeviceReports
+from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ENDING, ReactionTable
 from hilserver.service.strategies import offered_strategies, present_strategies

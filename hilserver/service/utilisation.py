@@ -12,7 +12,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.protocol.published import Utilisation
 from hilserver.rig.build import Rig
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Mode
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import headers

@@ -21,7 +21,7 @@ from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.stand_by import WAITING
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.children import Child, all_ready
-from hilserver.service.devices import DeviceReports
+from hilserver.service.device_reports import DeviceReports
 
 Tell = Callable[[str | None, str], None]
 """Takes the present trouble of a device, if any, and what happened, as sentences."""

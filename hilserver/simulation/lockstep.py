@@ -31,7 +31,7 @@ from hilserver.simulation.pacing import TickPace
 from hilserver.simulation.rows import RowMemory, TrueValues
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.simulation.steps import Steps, completed
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import GOES_ON, WAITING_CELLS, Attached, is_unwanted

@@ -31,7 +31,7 @@ from hilserver.studies.figures import FIDELITY, MARGIN, SATURATED, Figure
 from hilserver.studies.subject import VariantFailedError, reason_of
 from hilserver.studies.sweep_figures import OVER_FREQUENCY, figure_over_frequency
 from hilserver.studies.varied_rig import CIRCUIT, RigValues
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.plan import Plan, plan_on
 
 STRATEGY = "strategy"

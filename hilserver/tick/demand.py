@@ -8,7 +8,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import closed_command
-from hilserver.tick.bridge.ladder import looks_ahead, strategy_command
+from hilserver.tick.bridge.strategies import looks_ahead, strategy_command
 from hilserver.tick.codes import Action, FaultCode, Mode
 from hilserver.tick.modes import take_over, trip
 from hilserver.tick.plan import Plan

@@ -13,8 +13,8 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
-from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.bridge.learning import forget_volumes, note_volume, reset_nonfinite_learning, slopes_of_edges
+from hilserver.tick.bridge.strategies import compensates
 from hilserver.tick.contact import note_stiffness
 from hilserver.tick.cylinder import (
     add_volumes,

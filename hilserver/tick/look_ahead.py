@@ -44,7 +44,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import POINTS, first_of
 from hilserver.tick.bridge.effects import Compensates
-from hilserver.tick.bridge.ladder import compensates, looks_ahead
+from hilserver.tick.bridge.strategies import compensates, looks_ahead
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import (
     chamber_A,

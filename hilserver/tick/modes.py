@@ -7,10 +7,10 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, follows, needs_flow_sensor, prepare_strategy
-from hilserver.tick.bridge.strategies import set_jog
+from hilserver.tick.bridge.control_laws import set_jog
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES, follows, needs_flow_sensor, prepare_strategy
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
-from hilserver.tick.inputs import set_by_operator
+from hilserver.tick.delayed_inputs import set_by_operator
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.playout import end_playouts, forget_responses
 from hilserver.tick.reactions import command_reaction, end_ramps, forget_circuit, has_ended

@@ -9,10 +9,9 @@ from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
-from hilserver.tick.bridge.ladder import compensates, follows, stop_winding_up
 from hilserver.tick.bridge.learning import learn
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
-from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.bridge.strategies import compensates, follows, stop_winding_up
 from hilserver.tick.codes import Action, FaultCode, Learning, Mode, Saturation, When
 from hilserver.tick.demand import demand
 from hilserver.tick.modes import supervisor_lost, too_many_missed
@@ -178,3 +177,9 @@ def is_healthy(plan: Plan, row: Floats) -> bool:
     head = header(row)
     is_up = head.mode in (Mode.SAFE, Mode.ARMED, Mode.RUNNING) and head.device_error == 0
     return is_up and not supervisor_lost(plan, row) and not too_many_missed(plan, row)
+
+
+@compilable
+def raw_output(command: float, v: ValveRecord) -> float:
+    """The device's raw value for a command: polarity, null offset, scale."""
+    return float(v.raw_offset + v.raw_gain * clip(v.polarity * command + v.null, -1.0, 1.0))

@@ -14,7 +14,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
-from hilserver.tick.inputs import move_to
+from hilserver.tick.delayed_inputs import move_to
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import CommandRecord, PlayoutMemory, header, playout_memory
 

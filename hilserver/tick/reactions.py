@@ -12,7 +12,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, CommandKind, FaultCode, Mode, Reacting, ReactionState, ResultCode
-from hilserver.tick.inputs import move_to
+from hilserver.tick.delayed_inputs import move_to
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import command_playout, end_playouts
 from hilserver.tick.row import CommandRecord, ReactionMemory, header, playout_memory, reaction_memory

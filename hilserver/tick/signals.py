@@ -8,7 +8,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Action, Characteristic, Mode, Shape, Watched
-from hilserver.tick.inputs import move_to
+from hilserver.tick.delayed_inputs import move_to
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
 from hilserver.tick.playout import play
 from hilserver.tick.readings import note_jump, watched_reading

@@ -9,8 +9,8 @@ from __future__ import annotations
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
 from hilserver.tick.circuit import run_circuit, watch_circuit
+from hilserver.tick.delayed_inputs import take_delayed
 from hilserver.tick.estimator import follow_machine
-from hilserver.tick.inputs import take_delayed
 from hilserver.tick.modes import take_command, watch
 from hilserver.tick.outputs import drive_valves, set_outputs
 from hilserver.tick.plan import plan_on

@@ -24,7 +24,7 @@ from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
-from hilserver.tick.bridge.ladder import compensates
+from hilserver.tick.bridge.strategies import compensates
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import MIN_PRESSURE, chamber_A, chamber_B, is_known
 from hilserver.tick.plan import Plan, is_gap

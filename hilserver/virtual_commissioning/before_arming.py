@@ -16,7 +16,7 @@ from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.realtime.reports import send_report
 from hilserver.rig.build import Rig
-from hilserver.tick.bridge.ladder import BRIDGING
+from hilserver.tick.bridge.strategies import BRIDGING
 from hilserver.virtual_commissioning.cases import short_cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
 from hilserver.virtual_commissioning.report import sentence

@@ -13,7 +13,7 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
-from hilserver.rig.hold import ticks_between_samples
+from hilserver.rig.sampling_lag import ticks_between_samples
 from hilserver.rig.scale import Curve
 from hilserver.simulation.lockstep import RECORD, LockstepRun
 from hilserver.tick.plant import PlantArrays

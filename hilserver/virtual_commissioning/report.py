@@ -10,7 +10,7 @@ from typing import Any
 from hilserver.fidelity.tables import NOTHING, number
 from hilserver.report.document import Block, Document, Grid, Heading, Listing
 from hilserver.report.figures import write_json
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.units import shown_unit
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult

@@ -94,7 +94,7 @@ with TemporaryDirectory() as folder:
     [
         "import hilserver.rig.build",
         "import hilserver.service.supervisor",
-        "import hilserver.realtime.process, hilserver.realtime.device",
+        "import hilserver.realtime.process, hilserver.realtime.simulated_device",
         "import hilserver.realtime.compile",
         SIMULATION,
     ],

@@ -27,7 +27,7 @@ from hilserver.record.reader import LogReader, LogTable
 from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, Saturation
 from hilserver.toml import read_toml
 

@@ -24,7 +24,7 @@ from hilserver.fidelity.tables import cycle_grid, frequency_grid, overview
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.row import header, headers
 

@@ -24,7 +24,7 @@ from hilserver.margins.servo_loop import (
     tuned,
 )
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.strategies import flow_servo
+from hilserver.tick.bridge.control_laws import flow_servo
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 

@@ -19,12 +19,12 @@ from hilserver.driver import Driver, PlantDriver, StandInDriver
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime import clock as clock_module
 from hilserver.realtime.clock import RehearsingClock
-from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import Loop
 from hilserver.realtime.rig_setup import SWITCH, make_setup
 from hilserver.realtime.setup import read_setup, write_setup
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.replay import replay_log

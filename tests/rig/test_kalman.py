@@ -10,8 +10,8 @@ from scipy.integrate import simpson
 from scipy.linalg import expm, solve_discrete_are
 
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.kalman import _discrete, stationary
+from hilserver.rig.sampling_lag import ticks_between_samples
 
 POSITION, SPEED, BIAS = range(3)
 

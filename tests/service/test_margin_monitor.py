@@ -27,7 +27,7 @@ from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 

@@ -18,8 +18,8 @@ from service_bench import assert_no_gap, commands, fastest, set_in_motion
 from service_harness import Panel, Server, busy_processors, children_of, eventually, is_alive, listens, read_log, talk
 from service_inputs import malformed, random_switch
 
-from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment_folder import segment_path
+from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.record.reader import LogTable
 from hilserver.tick.codes import Mode
 

@@ -31,7 +31,7 @@ from hilserver.record.run import packed_record, run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
-from hilserver.service import devices
+from hilserver.service import device_reports
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.forking import OF_SERVICE_MANAGER, fork
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
@@ -316,7 +316,7 @@ def test_a_failure_of_a_device_is_an_event_after_a_quiet_time(monkeypatch: pytes
     """One that fails again and again would fill the log; its failures are counted."""
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    reports, said = devices.DeviceReports(["card"]), []
+    reports, said = device_reports.DeviceReports(["card"]), []
     for count, at in enumerate((1.0, 2.0, 10.0, 20.1), 1):
         now = at
         reports.heard({"device": "card", "errors": {"unplugged": count}, "last_error": "device card: it is unplugged."})

@@ -21,7 +21,7 @@ from hilserver.simulation.replay import Replayed, replay_log
 from hilserver.simulation.report import replay_sentences
 from hilserver.simulation.samples import TickSamples
 from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in, is_whole
 

@@ -20,8 +20,8 @@ from chaos_place import ChaosServer, Disk
 from service_harness import MODULES, rig_text
 from soak import HEARTBEAT, MAX_MISSED, RECORDING, Soak
 
-from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.record.folder import SUFFIX
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import headers

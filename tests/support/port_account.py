@@ -24,7 +24,7 @@ from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun, fault_name
 from hilserver.simulation.machine import machine_of_device
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Mode
 from hilserver.tick.plan import plan_on
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from service_harness import Panel, Server, applied, eventually, talk
 
-from hilserver.realtime.device import DeviceMemory
+from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.record.reader import LogTable
 from hilserver.rig.settings import RigSettings
 from hilserver.toml import read_toml

@@ -25,9 +25,9 @@ from warm_start import Command, start
 
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import new_client
-from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.realtime.stand_by import WORKING
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader, LogTable, last_batch
@@ -35,7 +35,7 @@ from hilserver.record.reader import LogReader, LogTable, last_batch
 CONFIG = Path(__file__).parents[2] / "config"
 MODULES = {
     "hilserver.realtime.process": "loop",
-    "hilserver.realtime.device": "device",
+    "hilserver.realtime.simulated_device": "device",
     "hilserver.realtime.worker": "worker",
     "hilserver.realtime.stand_by": "stand-by",
     "hilserver.record.recorder": "recorder",

@@ -43,7 +43,7 @@ IMPORTED = (
     "concurrent.futures.thread",
     "hilserver.cli.run",
     "hilserver.realtime.process",
-    "hilserver.realtime.device",
+    "hilserver.realtime.simulated_device",
     "hilserver.record.recorder",
     "hilserver.service.margin_monitor",
     "hilserver.service.supervisor",

@@ -12,14 +12,14 @@ from rig_bench import BAR, DT, L_MIN
 from valve_bench import ASYMMETRICAL, flow_of, valve
 
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.ladder import Strategy, prepare_strategy
-from hilserver.tick.bridge.strategies import (
+from hilserver.tick.bridge.control_laws import (
     flow_servo,
     inverse,
     inverse_orifice,
     lag_compensation,
     leakage,
 )
+from hilserver.tick.bridge.strategies import Strategy, prepare_strategy
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, ValveRecord
 from hilserver.tick.records import blank

@@ -15,9 +15,9 @@ from rig_bench import BAR, DT, Bench, bench_rig
 from valve_bench import ASYMMETRICAL, flow_of, valve
 
 from hilserver.rig.build import at_speed, load_rig
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
-from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode, Saturation
+from hilserver.tick.outputs import raw_output
 from hilserver.tick.row import ValveState
 
 # --- in the tick -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from hilserver.fidelity.strategies import compare
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.plan import plan_on
 
 pytestmark = pytest.mark.slow

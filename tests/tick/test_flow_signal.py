@@ -20,8 +20,8 @@ from valve_bench import valve
 from hilserver.errors import ConfigurationError
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.flow_signal import FlowSignal
+from hilserver.tick.bridge.control_laws import flow_servo
 from hilserver.tick.bridge.kinds import prepare_flow_servo
-from hilserver.tick.bridge.strategies import flow_servo
 from hilserver.tick.codes import Saturation
 from hilserver.tick.flow_signal import linear_opening, spool_for, steepness
 from hilserver.tick.records import blank

@@ -19,7 +19,7 @@ from slow_lift import DT, SlowLift, slow_lift
 from tick_bench import bench
 
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.device import DeviceMemory, SimulatedDevice
+from hilserver.realtime.simulated_device import DeviceMemory, SimulatedDevice
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import ABSURD, CommandKind, FaultCode, Mode
@@ -162,8 +162,8 @@ def test_the_device_process_closes_the_valves_in_ticks_that_it_has_missed(monkey
 
     readings = SimpleNamespace(width=3, publish=lambda row: None)
     memory = SimpleNamespace(commands=Commands(), readings=readings, applied=slice(2, 3))
-    monkeypatch.setattr("hilserver.realtime.device.GridClock", Clock)
-    monkeypatch.setattr("hilserver.realtime.device.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("hilserver.realtime.simulated_device.GridClock", Clock)
+    monkeypatch.setattr("hilserver.realtime.simulated_device.time", SimpleNamespace(monotonic=lambda: now[0]))
     device = object.__new__(SimulatedDevice)
     device.__dict__ |= {"_period": DT, "_dt": DT, "_speed": 1.0, "_plant": None, "_stopping": False}
     device.__dict__ |= {"_watchdog": (WATCHDOG + 0.5) * DT, "_safe": np.zeros(1), "_supervisor": os.getppid()}

@@ -37,10 +37,10 @@ SECOND, LAST = "from hilserver.tick.bridge.effects", "    flow_servo = 10"
 SEEN = """
 from typing import get_args
 from hilserver.fidelity.results import VARIANTS, highest_strategy
-from hilserver.rig import ladder, settings
+from hilserver.rig import available_strategies, settings
 from hilserver.rig.plan import first_row
 from hilserver.service.strategies import offered_strategies
-from hilserver.tick.bridge.ladder import Strategy, follows, strategy_command
+from hilserver.tick.bridge.strategies import Strategy, follows, strategy_command
 from hilserver.tick.codes import ResultCode
 from hilserver.tick.modes import change_strategy
 from hilserver.tick.row import valve_state
@@ -50,7 +50,7 @@ from rig_bench import bench_rig
 assert "bang" in get_args(settings.StrategyName)
 rig = bench_rig({"valves": {"main": {"bridge": {"strategy": "bang"}}}})
 assert rig.settings.valves["main"].bridge.strategy == "bang"
-assert "bang" in ladder.possible(rig.settings)
+assert "bang" in available_strategies.possible(rig.settings)
 assert "bang" in offered_strategies(rig, "main")
 assert VARIANTS["bang"] == "fully open towards the flow"
 assert highest_strategy({"inverse_lag": 0, "bang": 0}) == "bang"
@@ -71,9 +71,9 @@ print("all of it")
 
 
 def test_all_that_uses_strategies_finds_a_new_one(tmp_path: Path) -> None:
-    """Configuration, ladder, texts, reference page, dispatch, and the take-over when it is selected."""
+    """Configuration, choice by rig, texts, reference page, dispatch, and the take-over when it is selected."""
     shutil.copytree(ROOT / "hilserver", tmp_path / "hilserver", ignore=shutil.ignore_patterns("__pycache__", "built"))
-    table = tmp_path / "hilserver/tick/bridge/ladder.py"
+    table = tmp_path / "hilserver/tick/bridge/strategies.py"
     (tmp_path / "hilserver/tick/bridge/bang.py").write_text(KIND)
     lines = table.read_text().replace(SECOND, IMPORT + SECOND, 1).splitlines(keepends=True)
     (last,) = (number for number, line in enumerate(lines) if line.startswith(LAST))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import Mode, Saturation
 from hilserver.tick.row import header, headers
 

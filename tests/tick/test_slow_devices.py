@@ -19,7 +19,7 @@ from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
 from hilserver.rig.build import Rig, assemble
-from hilserver.rig.hold import Hold, hold_of
+from hilserver.rig.sampling_lag import SamplingLag, sampling_lag
 from hilserver.service.operator import Operator
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.cylinder import expected
@@ -54,10 +54,10 @@ def found(rig: Rig) -> RigMargins:
 
 
 def test_a_value_is_held_for_a_period_instead_of_a_tick() -> None:
-    held = hold_of("plc", {"plc": 200.0}, 1000.0)
+    held = sampling_lag("plc", {"plc": 200.0}, 1000.0)
     assert (held.mean, held.largest) == pytest.approx((2e-3, 4e-3))
-    assert hold_of("plc", {"plc": 5000.0}, 1000.0) == Hold()  # the loop takes the latest
-    assert hold_of("card", {"plc": 200.0}, 1000.0) == hold_of(None, {}, 1000.0) == Hold()
+    assert sampling_lag("plc", {"plc": 5000.0}, 1000.0) == SamplingLag()  # the loop takes the latest
+    assert sampling_lag("card", {"plc": 200.0}, 1000.0) == sampling_lag(None, {}, 1000.0) == SamplingLag()
 
 
 def test_command_delay_is_that_of_the_margins() -> None:
@@ -73,7 +73,7 @@ def test_command_delay_is_that_of_the_margins() -> None:
         delays[rate] = -np.angle(ratio(speed[first:last], rows["valve.A.flow_virtual"][first:last], f)) / (
             2 * np.pi * f
         )
-    assert delays[50] - delays[1000] == pytest.approx(hold_of("rig", {"rig": 50.0}, 1000.0).mean, abs=1.5e-3)
+    assert delays[50] - delays[1000] == pytest.approx(sampling_lag("rig", {"rig": 50.0}, 1000.0).mean, abs=1.5e-3)
 
 
 @pytest.mark.parametrize(("rate", "phase", "x", "p"), [(200, 0, 1e-4, 0.01), (100, 4, 1e-4, 0.02), (50, 7, 1e-3, 0.06)])

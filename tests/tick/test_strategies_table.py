@@ -11,10 +11,10 @@ from rig_bench import bench_rig
 
 from hilserver.fidelity.results import VARIANTS
 from hilserver.rig import settings
-from hilserver.rig.ladder import cannot, gains_nothing
+from hilserver.rig.available_strategies import cannot, gains_nothing
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.kinds import INVERSE, LOOK_AHEAD, MANUAL
-from hilserver.tick.bridge.ladder import (
+from hilserver.tick.bridge.strategies import (
     KINDS,
     STRATEGY_NAMES,
     Gains,

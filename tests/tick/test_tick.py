@@ -14,7 +14,7 @@ from tick_bench import CYCLE, SUPPLIED, TANK, bench
 
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import COLUMN, INPUTS, command_in, headers

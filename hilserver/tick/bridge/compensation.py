@@ -26,8 +26,8 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
+from hilserver.tick.bridge.control_laws import authority
 from hilserver.tick.bridge.effects import Compensates, includes
-from hilserver.tick.bridge.strategies import authority
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for, overlap_of

@@ -1,7 +1,7 @@
 """The kinds of strategies: what computes the command, and how a strategy of the kind takes over.
 
 A kind of its own is one more function for each, and a `Kind` of them for the entry in the table
-(`hilserver.tick.bridge.ladder`). The functions are compiled into the tick.
+(`hilserver.tick.bridge.strategies`). The functions are compiled into the tick.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import compensated
+from hilserver.tick.bridge.control_laws import flow_servo, inverse, jog
 from hilserver.tick.bridge.effects import Compensates, includes
-from hilserver.tick.bridge.strategies import flow_servo, inverse, jog
 from hilserver.tick.flow_signal import linear_opening
 from hilserver.tick.plan import Plan, ValveRecord, is_gap
 from hilserver.tick.row import ValveState, valve_state

@@ -1,159 +1,263 @@
-r"""The strategies of the bridge, compiled into the tick.
+"""The bridge's strategies: one table, from which configuration, texts, comparisons and compiled dispatch are made.
 
-Each takes the virtual flow ``q`` (m^3/s into the machine's port), the measured pressures at the real valve, its block
-of the row ``b`` and its line of the plan ``v``, and returns the demanded command (-1 … 1 of full opening).
+For a strategy of a new kind, the entry names a `Kind` with its functions (`hilserver.tick.bridge.kinds`).
 """
 
 from __future__ import annotations
 
-from math import exp, isfinite
+from collections.abc import Callable, Sequence
+from enum import Enum, IntEnum
 
+from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
-from hilserver.numerics.flow import root_of_drop
-from hilserver.numerics.shape import clip, step
-from hilserver.numerics.valve import leakage_fade
 from hilserver.tick.bridge.effects import Compensates, includes
-from hilserver.tick.bridge.end_stop import gain_at_end_stop
-from hilserver.tick.codes import Saturation
-from hilserver.tick.flow_signal import linear_opening, spool_for
-from hilserver.tick.plan import ValveRecord
-from hilserver.tick.row import ValveState
-from hilserver.tick.valve import UNAVAILABLE, note
-
-MIN_DROP = 0.25
-"""Fraction of the transition pressure below which the command is faded out."""
-SLOW_RETURN = 0.2
-"""s: time in which the command is restored, because the measured drop is noisy."""
+from hilserver.tick.bridge.kinds import FLOW_SERVO, INVERSE, LOOK_AHEAD, MANUAL, Command, Kind, Prepare
+from hilserver.tick.plan import Plan, ValveRecord
+from hilserver.tick.row import ValveState, valve_state
 
 
-@compilable
-def inverse(
-    effects: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
+class Needs(Enum):
+    """What a strategy requires, as a text for the user."""
+
+    NOTHING = ""
+    FLOW_SENSOR = "requires the flow: the channel that measures it (flow)"
+    FLOW_OR_CYLINDER = "requires the flow: a channel (flow), or a cylinder at this port, whose motion gives it"
+
+
+class Gains(Enum):
+    """Data without which a strategy is no better than the level before it, as a text for the user."""
+
+    ALWAYS = ""
+    OVERLAP = "gains nothing over second_order: no overlap is known"
+    SUPPLY_SENSOR = "gains nothing: the supply pressure is a fixed value"
+    DELAY_OR_CYLINDER = "gains nothing: neither a delay nor a cylinder at port {port} is known"
+    FLOW_OR_POSITION = "gains nothing: without a position at port {port} the flow is not observable"
+
+
+_DYNAMICS = Compensates.LAG | Compensates.LEAKAGE
+_NULL_REGION = _DYNAMICS | Compensates.OVERLAP
+_SUPPLY = _NULL_REGION | Compensates.SUPPLY_DROOP
+_PREDICTION = _SUPPLY | Compensates.DELAY
+_FEEDBACK = _PREDICTION | Compensates.VOLUME_ERROR
+
+
+class Strategy(IntEnum):
+    """The levels of compensation, each including the one before it; also `manual` and the flow servo.
+
+    Each member has: its number in row and log, its kind, the effects for which it compensates, its description, its
+    requirements, and the data without which it is no better than the level before it.
+    """
+
+    kind: Kind
+    compensates: int
+    text: str
+    needs: Needs
+    gains: Gains
+
+    def __new__(
+        cls,
+        number: int,
+        kind: Kind = MANUAL,
+        compensates: int = Compensates.NOTHING,
+        text: str = "",
+        needs: Needs = Needs.NOTHING,
+        gains: Gains = Gains.ALWAYS,
+    ) -> Strategy:
+        """A member of the table."""
+        member = int.__new__(cls, number)
+        member._value_, member.kind, member.compensates, member.text = number, kind, compensates, text
+        member.needs, member.gains = needs, gains
+        return member
+
+    manual = 0, MANUAL, Compensates.NOTHING, "manual commands, within the jog limits"
+    inverse_static = (
+        1,
+        INVERSE,
+        Compensates.NOTHING,
+        "opening that passes the virtual flow at the measured pressure drop",
+    )
+    inverse_lag = (
+        2,
+        INVERSE,
+        Compensates.LAG,
+        "the same, with a lead that compensates the first-order lag of the real spool",
+    )
+    inverse_lag_leakage = (
+        3,
+        INVERSE,
+        _DYNAMICS,
+        "as inverse_lag, with the leakage of the real valve compensated",
+    )
+    second_order = (
+        4,
+        LOOK_AHEAD,
+        _DYNAMICS,
+        "lead for a second-order spool, from the derivatives of the virtual circuit",
+    )
+    null_region = (
+        5,
+        LOOK_AHEAD,
+        _NULL_REGION,
+        "as second_order, with the overlap crossed without a jump",
+        Needs.NOTHING,
+        Gains.OVERLAP,
+    )
+    supply_droop = (
+        6,
+        LOOK_AHEAD,
+        _SUPPLY,
+        "as null_region, with the supply pressure extrapolated",
+        Needs.NOTHING,
+        Gains.SUPPLY_SENSOR,
+    )
+    prediction = (
+        7,
+        LOOK_AHEAD,
+        _PREDICTION,
+        "as supply_droop, for the time at which the command takes effect: circuit and machine are predicted",
+        Needs.NOTHING,
+        Gains.DELAY_OR_CYLINDER,
+    )
+    feedback = (
+        8,
+        LOOK_AHEAD,
+        _FEEDBACK,
+        "as prediction, with the volume that did not flow added to the command",
+        Needs.FLOW_OR_CYLINDER,
+        Gains.FLOW_OR_POSITION,
+    )
+    adaptive = (
+        9,
+        LOOK_AHEAD,
+        _FEEDBACK | Compensates.PARAMETERS,
+        "as feedback, with the valve's flow gain and delay tracked",
+        Needs.FLOW_OR_CYLINDER,
+        Gains.FLOW_OR_POSITION,
+    )
+    flow_servo = 10, FLOW_SERVO, Compensates.NOTHING, "PID control of the measured flow", Needs.FLOW_SENSOR
+
+
+STRATEGY_NAMES = tuple(Strategy.__members__)
+BRIDGING = tuple(strategy.name for strategy in Strategy if strategy.kind.follows)
+"""The strategies that follow the virtual flow, from the lowest level up."""
+KINDS = tuple(dict.fromkeys(strategy.kind for strategy in Strategy))
+
+# One value per strategy, for compiled code.
+_KIND = tuple(KINDS.index(strategy.kind) for strategy in Strategy)
+_EFFECTS = tuple(int(strategy.compensates) for strategy in Strategy)
+_FOLLOWS = tuple(strategy.kind.follows for strategy in Strategy)
+_LOOKS_AHEAD = tuple(strategy.kind.looks_ahead for strategy in Strategy)
+_INTEGRATES = tuple(strategy.kind.integrates for strategy in Strategy)
+_NEEDS_FLOW_SENSOR = tuple(strategy.needs is Needs.FLOW_SENSOR for strategy in Strategy)
+
+
+def _nothing(
+    kind: int, effects: int, plan: Plan, row: Floats, work: Floats, valve: int, elapsed: float, dt: float
 ) -> float:
-    """The inverse-orifice transform of this tick's flow, compensated for the ``effects``.
+    return 0.0
 
-    p, p_S, p_T are the pressures at the port, supply and tank; ``elapsed``: time since the last call, s; ``dt``: time
-    for which the command will be held, s.
+
+def _no_memory(kind: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
+    return
+
+
+def _command_of(commands: Sequence[Command]) -> Callable[..., float]:
+    """A compiled function that calls the command of the kind with a number: a comparison for each of them."""
+    chosen = compilable(_nothing)
+    for number, command in reversed(list(enumerate(commands))):
+        chosen = _either_command(number, command, chosen)
+    return chosen
+
+
+def _either_command(number: int, command: Command, other: Callable[..., float]) -> Callable[..., float]:
+    @compilable
+    def either(
+        kind: int, effects: int, plan: Plan, row: Floats, work: Floats, valve: int, elapsed: float, dt: float
+    ) -> float:
+        if kind == number:
+            return command(effects, plan, row, work, valve, elapsed, dt)
+        return other(kind, effects, plan, row, work, valve, elapsed, dt)
+
+    return either
+
+
+def _prepare_of(functions: Sequence[Prepare]) -> Callable[..., None]:
+    """The same for the functions that prepare."""
+    chosen = compilable(_no_memory)
+    for number, prepare in reversed(list(enumerate(functions))):
+        chosen = _either_prepare(number, prepare, chosen)
+    return chosen
+
+
+def _either_prepare(number: int, prepare: Prepare, other: Callable[..., None]) -> Callable[..., None]:
+    @compilable
+    def either(kind: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
+        if kind == number:
+            prepare(q, command, b, v)
+        else:
+            other(kind, q, command, b, v)
+
+    return either
+
+
+_command = _command_of([kind.command for kind in KINDS])
+_prepare = _prepare_of([kind.prepare for kind in KINDS])
+
+
+@compilable
+def strategy_command(plan: Plan, row: Floats, work: Floats, valve: int, elapsed: float, dt: float) -> float:
+    """The command that the strategy of a valve demands in this tick; see `hilserver.tick.bridge.kinds.Command`."""
+    number = valve_state(plan, row, valve).strategy
+    return _command(kind_of(number), effects_of(number), plan, row, work, valve, elapsed, dt)
+
+
+@compilable
+def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
+    """Set a strategy's memory so that it takes over from ``command`` without a jump (the remainder is faded out)."""
+    _prepare(kind_of(number), q, command, b, v)
+
+
+@compilable
+def stop_winding_up(command: float, b: ValveState, v: ValveRecord) -> None:
+    """Set the memory of a strategy that integrates to a command which the end of the stroke has limited."""
+    if 0 <= b.strategy < len(_INTEGRATES) and _INTEGRATES[b.strategy]:
+        prepare_strategy(b.strategy, b.flow_virtual, command, b, v)
+
+
+@compilable
+def kind_of(number: int) -> int:
+    """Number of a strategy's kind in KINDS; the first one for a number that is not in the table (a row from elsewhere).
+
+    The first one is that of `manual`.
     """
-    leak = leakage(b.spool, p, p_S, p_T, v) if includes(effects, Compensates.LEAKAGE) else 0.0
-    w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
-    if not includes(effects, Compensates.LAG):
-        return w
-    if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
-        b.opening_filtered = w
-        return w
-    return lag_compensation(w, b, v, elapsed, dt)
+    return _KIND[number] if 0 <= number < len(_KIND) else 0
 
 
 @compilable
-def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
-    """Spool position at which the metering edge passes ``q``: W = q/(C_v·g(dp)); the sign of q selects the edge.
-
-    Source: theory §1.1; [Virtual hydraulics] eq. 5.1. Without a positive drop no opening passes q: the command is null,
-    and this is reported.
-    """
-    drop = p_S - p if q >= 0.0 else p - p_T
-    b.drop = drop
-    if q == 0.0:
-        return opening_of(0.0, b)
-    slope = (v.C_PA if q > 0.0 else v.C_AT) * root_of_drop(drop, v.p_tr)
-    if not slope > 0.0:
-        note(b, Saturation.NO_DROP)
-        return opening_of(0.0, b)
-    w = q / slope
-    if abs(w) > 1.0:
-        note(b, Saturation.CAPACITY)
-    return opening_of(spool_for(clip(w, -1.0, 1.0), v), b)
+def effects_of(number: int) -> int:
+    """The effects for which a strategy compensates, as bits."""
+    return _EFFECTS[number] if 0 <= number < len(_EFFECTS) else 0
 
 
 @compilable
-def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float) -> float:
-    """Fraction of the opening that is commanded at the present drop: 1 with a sufficient drop, 0 without one.
-
-    Between zero drop and a quarter of the transition pressure, the sensors' noise would make the inverse jump between
-    null and full opening. So the command fades to null there: immediately when the drop vanishes, and back slowly when
-    it returns.
-    """
-    wanted = 1.0 - step(b.drop, 0.0, 0.0, MIN_DROP * v.p_tr, 1.0)
-    slowly = b.no_drop_share + (wanted - b.no_drop_share) * elapsed / (return_time + elapsed)
-    b.no_drop_share = max(wanted, slowly)
-    if b.no_drop_share > 0.01:
-        note(b, Saturation.NO_DROP)
-    return float(1.0 - b.no_drop_share) * gain_at_end_stop(b)
+def compensates(number: int, effect: int) -> bool:
+    """Whether the strategy with this number compensates for an effect."""
+    return includes(effects_of(number), effect)
 
 
 @compilable
-def opening_of(w: float, b: ValveState) -> float:
-    """Store the static opening and return it."""
-    b.opening = w
-    return w
+def follows(number: int) -> bool:
+    """Whether the strategy with this number follows the virtual flow."""
+    return 0 <= number < len(_FOLLOWS) and _FOLLOWS[number]
 
 
 @compilable
-def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> float:
-    """Leakage of the real valve into its port at the estimated spool position: P->A minus A->T. Source: theory §1.1."""
-    share = leakage_fade(abs(linear_opening(spool, v)), v.leak_gone)
-    return share * float(v.leak_PA * root_of_drop(p_S - p, v.p_tr) - v.leak_AT * root_of_drop(p - p_T, v.p_tr))
+def looks_ahead(number: int) -> bool:
+    """Whether the strategy with this number needs the circuit simulated over the next ticks."""
+    return 0 <= number < len(_LOOKS_AHEAD) and _LOOKS_AHEAD[number]
 
 
 @compilable
-def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float) -> float:
-    r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered over ``lead_filter``.
-
-    The command is held for a tick, so tau is replaced by its discrete equivalent, which leaves no error on a ramp:
-
-    .. math:: \tau_d = \frac{\Delta t}{1 - e^{-\Delta t/\tau}} \approx \tau + \Delta t/2
-
-    The filter is implicit and so stable for any tick. Without a previous value of W (NaN) the lead starts at rest.
-    Source: theory §1.1; [Virtual hydraulics] eqs. 5.2-5.4.
-    """
-    if not isfinite(b.opening_filtered):
-        b.opening_filtered = w
-    rate = (w - b.opening_filtered) / (v.tau_W + elapsed)
-    b.opening_filtered += rate * elapsed
-    lead = dt / (1.0 - exp(-dt / v.tau)) if v.tau > 0.0 else dt
-    return clip(w + lead * rate, v.u_min, v.u_max)
-
-
-@compilable
-def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float:
-    """PID control of the measured flow. The derivative acts on the filtered measured flow: a step of q causes no kick.
-
-    Anti-windup: the integral is limited so that the command stays within its range. The valve's flow-signal curve is
-    made good, so that the gain of the loop does not depend on the opening.
-    Source: theory §1.2; [Virtual hydraulics] ch. 5.6.2.
-    """
-    rate = (b.flow_measured - b.flow_filtered) / (v.tau_d + elapsed)
-    b.flow_filtered += rate * elapsed
-    error = q - b.flow_measured
-    rest = v.K_p * (error - v.T_d * rate)
-    more = v.K_p * error * elapsed / v.T_i if v.T_i > 0.0 else 0.0
-    u = rest + b.integral
-    room = max(v.u_max - u, 0.0) if more > 0.0 else min(v.u_min - u, 0.0)
-    b.integral += min(more, room) if more > 0.0 else max(more, room)
-    u += more
-    if u > v.u_max or u < v.u_min:
-        note(b, Saturation.CAPACITY)
-    return spool_for(clip(u, v.u_min, v.u_max), v)
-
-
-@compilable
-def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
-    """Manual command for commissioning, within the jog limit; it returns to null unless renewed (hold to run)."""
-    b.jog_left = max(b.jog_left - elapsed, 0.0)
-    if b.jog_left <= 0.0:
-        b.jog = 0.0
-    return clip(b.jog, -v.jog_limit, v.jog_limit)
-
-
-@compilable
-def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
-    """Accept a new manual command; it holds for ``jog_time``."""
-    b.jog = clip(target, -v.jog_limit, v.jog_limit)
-    b.jog_left = v.jog_time
-
-
-@compilable
-def raw_output(command: float, v: ValveRecord) -> float:
-    """The device's raw value for a command: polarity, null offset, scale."""
-    return float(v.raw_offset + v.raw_gain * clip(v.polarity * command + v.null, -1.0, 1.0))
+def needs_flow_sensor(number: int) -> bool:
+    """Whether the strategy with this number requires a measured flow."""
+    return 0 <= number < len(_NEEDS_FLOW_SENSOR) and _NEEDS_FLOW_SENSOR[number]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import RigSettings, ValveSettings
-from hilserver.tick.bridge.ladder import BRIDGING, Gains, Needs, Strategy
+from hilserver.tick.bridge.strategies import BRIDGING, Gains, Needs, Strategy
 
 
 def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Hold:
+class SamplingLag:
     """Lag of a value that is passed on once per period and held in between, s: its mean, and the largest."""
 
     mean: float = 0.0
@@ -18,7 +18,7 @@ class Hold:
         return self.mean if off == 0.0 else self.largest
 
 
-def hold_of(device: str | None, rates: Mapping[str, float], loop_rate: float) -> Hold:
+def sampling_lag(device: str | None, rates: Mapping[str, float], loop_rate: float) -> SamplingLag:
     """Lag by which a device holds samples and commands longer than the loop, which does so for one tick.
 
     ``rates``: how often slow devices are read and written, 1/s; others are read and written by the loop itself.
@@ -26,9 +26,9 @@ def hold_of(device: str | None, rates: Mapping[str, float], loop_rate: float) ->
     for k ticks instead of one; transfer times are those of the configured delays.
     """
     if device is None or device not in rates:
-        return Hold()
+        return SamplingLag()
     longer = max(1.0 / rates[device] - 1.0 / loop_rate, 0.0)
-    return Hold(0.5 * longer, longer)
+    return SamplingLag(0.5 * longer, longer)
 
 
 def ticks_between_samples(device: str | None, rates: Mapping[str, float], loop_rate: float) -> int:

@@ -4,7 +4,8 @@ Two rings in one shared memory segment: readings (device -> loop) and commands (
 its monotonic time. Without a command for the watchdog's time, the device sets its safe values without a request. The
 readings are followed by the commands that the actuators follow, so that all processes can see the state of the device.
 
-Started by the supervisor as ``python -m hilserver.realtime.device SETUP DEVICE PID``, where PID is the supervisor's.
+Forked by the supervisor, or started as ``python -m hilserver.realtime.simulated_device SETUP DEVICE PID``, where PID is
+the supervisor's.
 """
 
 from __future__ import annotations

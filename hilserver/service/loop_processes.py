@@ -20,7 +20,7 @@ from hilserver.realtime.setup import write_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, Prepared, all_ready
-from hilserver.service.devices import DeviceReports
+from hilserver.service.device_reports import DeviceReports
 from hilserver.service.workers import WorkerProcess
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -82,7 +82,7 @@ class LoopProcesses:
         setup = str(self.setup_file)
         for name in self._plants:
             await _released(self._device_memory(name))  # else the loop would attach to that of a killed run
-            arguments = ("hilserver.realtime.device", setup, name, str(os.getpid()))
+            arguments = ("hilserver.realtime.simulated_device", setup, name, str(os.getpid()))
             self.devices.append(await Child.start(f"device {name}", *arguments, prepared=self._prepared))
         workers = []
         for device in self._setup.devices:
