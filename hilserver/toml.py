@@ -56,7 +56,7 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         text = f"can't be read: {error}."
     except (ValueError, RecursionError) as error:  # also integers of thousands of digits, lists nested too deeply
-        text = f"is not valid TOML: {error}."
+        text = f"the file is not valid TOML: {error}."
     line = _LINE.search(text)
     raise ConfigurationError([Problem(text, file=name, line=int(line[1]) if line else 0)])
 

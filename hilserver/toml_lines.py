@@ -94,7 +94,7 @@ def _line(lines: Mapping[str, tuple[int, bool]], key: str) -> int:
 
 
 def toml_text(file: Path) -> str:
-    """The text of a TOML file; empty if it can't be read (again, as a pipe can't)."""
+    """The text of a TOML file; empty if it can't be read, or not a second time, as with a pipe."""
     try:
         return file.read_bytes().decode("utf-8-sig") if file.suffix == ".toml" and file.is_file() else ""
     except (OSError, ValueError):

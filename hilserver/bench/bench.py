@@ -215,5 +215,5 @@ def read_report(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise HilserverError(f"{path}: can't be read: {error.strerror}.") from error
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise HilserverError(f"{path}: is not a result of hilserver bench --json.") from error
+        raise HilserverError(f"{path} is not a result of hilserver bench --json.") from error
     return dict(report)

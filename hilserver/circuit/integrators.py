@@ -45,7 +45,7 @@ from hilserver.numerics.linear import compressed_size
 
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
-    """`advance_with` all boundary values held."""
+    """`advance_with`, with all boundary values held."""
     advance_with(ix, val, z, y, work, work[:0], n_steps, h, False)
 
 

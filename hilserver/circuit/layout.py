@@ -95,7 +95,7 @@ class CircuitLayout:
         for node, start in self.circuit.starts.items():
             if node in prescribed and not node.startswith(RIG):
                 for key in sorted(start.model_fields_set):
-                    text = f"{prescribed[node].name} prescribes it from the start: leave this out"
+                    text = f"{prescribed[node].name} already prescribes it: remove this value"
                     if "initial" in type(prescribed[node].component).model_fields and key == "position":
                         text += f", and set components.{prescribed[node].name}.initial"
                     self._problem(f"{text}.", f"nodes.{node}.{key}")

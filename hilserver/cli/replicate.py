@@ -35,7 +35,7 @@ def replicate(
     wanted, unit = read_target(target, period)
     header = read_header(log)
     if (known := header.units.get(f"channel.{channel}", "")) != unit:
-        raise HilserverError(f"{target}: is in {unit or 'no unit'}, but channel {channel} in {known or 'no unit'}.")
+        raise HilserverError(f"{target} is in {unit or 'no unit'}, but channel {channel} is in {known or 'no unit'}.")
     try:
         bound = to_si(highest, "1/s")
     except ValueError as error:

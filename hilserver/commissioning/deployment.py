@@ -236,7 +236,7 @@ def _require_doctor(target: Target, name: str, tell: Callable[[str], None]) -> N
             tell(f"{finding['state']}: {finding['check']}: {finding['found']}")
     if errors := [finding for finding in findings if finding["state"] == "error"]:
         text = "; ".join(f"{each['check']}: {each['found']}" for each in errors)
-        raise DeploymentError(f"{target.address}: is not suitable: {text}.")
+        raise DeploymentError(f"{target.address} is not suitable: {text}.")
 
 
 def _what_runs(target: Target, program_id: str) -> str:

@@ -194,7 +194,7 @@ def environment(root: Path, place: Path, release: Path) -> dict[str, str]:
 
 
 def call(root: Path, rig: str, release: str, arguments: list[str]) -> dict[str, Any]:
-    """Run ``hilserver`` of a release, with the rig's file in place of RIG."""
+    """Run a release's ``hilserver``; RIG in the arguments stands for its rig file."""
     place = root / "rigs" / rig
     folder = (place / release if release in ("current", "previous") else place / "releases" / release).resolve()
     file = str(folder / json.loads((folder / RELEASE).read_text())["file"])

@@ -152,7 +152,7 @@ def _check(target: RunnerTarget, name: str, tell: Callable[[str], None]) -> None
         )
     if done["code"] != 0:
         text = (done["errors"] or done["output"]).strip()
-        raise DeploymentError(f"{target.address}: is not suitable: {text.removeprefix('hilserver-runner: ')}")
+        raise DeploymentError(f"{target.address} is not suitable: {text.removeprefix('hilserver-runner: ')}")
     for line in map(json.loads, done["output"].splitlines()):
         if "degradation" in line:
             tell(f"warning: {line['degradation']}")

@@ -28,7 +28,7 @@ class Pin:
     way: tuple[Point, ...] = ()
 
     def moved(self, x: float, y: float) -> Pin:
-        """The same, further to the right and lower down."""
+        """A copy, moved right and down."""
         way = tuple((a + x, b + y) for a, b in self.way)
         return replace(self, x=self.x + x, y=self.y + y, way=way)
 

@@ -20,7 +20,7 @@ class Item:
     anchor: str = "start"
 
     def moved(self, x: float, y: float) -> Item:
-        """The same, further to the right and lower down."""
+        """A copy, moved right and down."""
         return replace(self, x=self.x + x, y=self.y + y, label=(self.label[0] + x, self.label[1] + y))
 
 
@@ -33,7 +33,7 @@ class Polyline:
     points: tuple[Point, ...]
 
     def moved(self, x: float, y: float) -> Polyline:
-        """The same, further to the right and lower down."""
+        """A copy, moved right and down."""
         return replace(self, points=tuple((a + x, b + y) for a, b in self.points))
 
 
@@ -47,7 +47,7 @@ class Mark:
     anchor: str = "start"
 
     def moved(self, x: float, y: float) -> Mark:
-        """The same, further to the right and lower down."""
+        """A copy, moved right and down."""
         return replace(self, x=self.x + x, y=self.y + y)
 
     def span(self, width: float) -> tuple[float, float]:

@@ -132,7 +132,8 @@ def _checked(text: str, changes: list[Change], wanted: Mapping[str, Any], label:
             return begin + changed
     except ValueError:  # what TOML or UTF-8 can't hold
         pass
-    raise HilserverError(f"can't {label} in the way in which this file is written: edit it as text.")
+    text = "the layout of this file or the new value does not allow it. Edit the text instead."
+    raise HilserverError(f"can't {label}: {text}")
 
 
 def _without_empty(value: Any) -> Any:

@@ -38,9 +38,9 @@ def default_input(rig: Rig) -> str:
             return found[0]
     if len(inputs) == 1:
         return inputs[0]
-    raise HilserverError(
-        f"{rig.file}: which input is to be swept? Select it with --input: {', '.join(inputs) or 'none'}."
-    )
+    if not inputs:
+        raise HilserverError(f"{rig.file}: the rig has no operator input to sweep.")
+    raise HilserverError(f"{rig.file}: choose the input to sweep with --input: {', '.join(inputs)}.")
 
 
 def sweep_of(

@@ -41,7 +41,7 @@ class IdentifiedValue:
 
     @property
     def known(self) -> bool:
-        """Whether the recording identifies it."""
+        """Whether the recording determines this value."""
         return isfinite(self.deviation)
 
     def text(self) -> str:

@@ -74,7 +74,8 @@ def next_drive(period: Period, target: Floats, highest: float, gain: float = 1.0
     u, y, wanted = (np.fft.rfft(values)[used] for values in (period.drive, period.response, target))
     largest = float(np.abs(u).max(initial=0.0))
     if largest <= 1e-9 * len(target):
-        raise HilserverError("the drive does not move: begin with one that moves the machine a little.")
+        text = f"the recorded input is constant up to {highest:.4g} Hz"
+        raise HilserverError(f"{text}: start with a cycle that moves the machine a little.")
     machine = _between(frequency[used], y, u, np.abs(u) >= LEAST_LINE * largest)
     if not float(np.abs(machine).max()) > 0.0:  # also where the channel has no samples
         raise HilserverError("the response does not move: is this the channel that the input drives?")

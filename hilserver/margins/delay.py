@@ -125,7 +125,7 @@ class StrategyDelay:
 class DelayResult:
     """The operating points, and a margin per strategy. ``origin``: of the machine, in words; ``driven``: the valves.
 
-    ``supply_known``: whether the real valves' own damping is included. ``missing``: why there is no result, if so.
+    ``supply_known``: whether the real valves' own damping is included. ``missing``: the reason if there is no result.
     """
 
     origin: str

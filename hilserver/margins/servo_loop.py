@@ -223,7 +223,9 @@ def tuned(plant: FlowPlant) -> Pid:
 
 
 def highest_gain(omega: Floats, L: Complexes, forward: Complexes) -> float:
-    """The highest factor of the loop ``L`` that keeps all three, by bisection below the one at which it oscillates.
+    """The largest gain factor of the loop ``L`` that satisfies `M_S`, `PHASE_MARGIN` and `M_T`.
+
+    Found by bisection below the factor at which the loop oscillates.
 
     ``forward``: the response from the flow error to the measured flow.
     """

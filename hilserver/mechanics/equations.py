@@ -25,7 +25,7 @@ def move_mechanism(ix: Indices, val: Floats, z: Floats, d: Floats, block: int) -
 
 
 def push_mechanism(ix: Indices, val: Floats, z: Floats, d: Floats, block: int, held: int) -> None:
-    """Derivatives of the states under the forces and masses at the nodes; after ``move_mechanism``."""
+    """Write the derivatives of the states under the forces and masses at the nodes; call after ``move_mechanism``."""
     if ix[block + METHOD] == ABSOLUTE:
         planar_rates(ix, val, z, d, block, held != 0)
     else:

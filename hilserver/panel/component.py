@@ -23,7 +23,7 @@ UNANSWERED = (
 
 
 def effect_of(answer: Answer) -> str:
-    """Since when a change is active, and how far it has moved the commands of the valves."""
+    """From which tick a change is active, how long that took, and how far it moved the valve commands."""
     moved = answer.result.get("command_moved_percent")
     percent = ", ".join(f"{v} {p:.1f} %" for v, p in moved.items()) if isinstance(moved, dict) else ""
     active = answer.result.get("active_ms")

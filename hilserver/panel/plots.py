@@ -69,7 +69,7 @@ class Plot:
         self.restart()
 
     def restart(self) -> None:
-        """Redraw with other channels, units or window."""
+        """Redraw after a change of channels, units or time window."""
         self._new, self._cursor = True, 0
         self.channels = self._of_two_units(self.given)
         left = [label(channel) for channel in self.given if channel not in self.channels]

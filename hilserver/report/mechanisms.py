@@ -183,7 +183,7 @@ def _draw_body(axis: Axes, m: Mechanism, poses: Poses, name: str, colour: str, n
 
 
 def _draw_cylinder(axis: Axes, m: Mechanism, poses: Poses, actuator: Linear) -> None:
-    """The barrel as long as the cylinder is retracted, the rod to the other pin."""
+    """The barrel is a little shorter than the retracted cylinder; the rod reaches to the other pin."""
     (x1, y1), (x2, y2) = (_at(m, poses, *end) for end in zip(actuator.between, actuator.pins, strict=True))
     length = float(np.hypot(x2 - x1, y2 - y1))
     share = min(0.92 * (actuator.retracted or 0.6 * actuator.drawn_length) / max(length, 1e-9), 0.95)

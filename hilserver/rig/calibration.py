@@ -158,11 +158,11 @@ def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
         return "the channel has a fixed value: nothing was measured."
     if entry.source != source_of(channel):
         return (
-            f'was made at "{entry.source}", the channel now reads "{source_of(channel)}": '
+            f'was made at "{entry.source}", but the channel now reads "{source_of(channel)}": '
             "calibrate it again, and remove entries that no longer apply."
         )
     if in_si(entry.unit)[0] != channel.unit:
-        return f"is in {entry.unit or 'no unit'}, the channel is measured in {channel.unit or 'no unit'}."
+        return f"is in {entry.unit or 'no unit'}, but the channel is measured in {channel.unit or 'no unit'}."
     return ""
 
 

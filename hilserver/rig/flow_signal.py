@@ -52,7 +52,7 @@ class FlowSignal:
         if flow[0] > 0.0 or signal[0] < 0.0:
             raise ValueError("flow_signal: begin with no flow, at the signal where the valve opens: 0 or the overlap")
         if signal[-1] != 1.0:
-            raise ValueError("flow_signal: end with the flow at full signal, 1")
+            raise ValueError("flow_signal: the last point must be at signal 1 (full signal)")
         closed = int(np.flatnonzero(flow == 0.0)[-1])
         signal, share = signal[closed:], flow[closed:] / flow[-1]
         if np.any(np.diff(share) <= 0.0):

@@ -31,7 +31,8 @@ def _shared_pressures(rig: Rig) -> Iterator[str]:
     first: dict[str, str] = {}
     for port, channel in rig.settings.ports.items():
         if other := first.get(channel):
-            yield f"ports.{port}: has the channel of ports.{other}, {channel}: one sensor can't measure both ports."
+            text = f"uses the same channel as ports.{other} ({channel}): one sensor can't measure both ports."
+            yield f"ports.{port}: {text}"
         first.setdefault(channel, port)
 
 

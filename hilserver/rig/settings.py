@@ -286,7 +286,8 @@ class OutputSettings(Datasheet):
     @model_validator(mode="after")
     def _two_levels(self) -> OutputSettings:
         if self.off_delay > 0.0 and self.on not in ("armed", "running"):
-            raise ValueError(f"off_delay is for on = armed or running: {self.on} must end at once")
+            text = f'with "{self.on}" the output must switch off at once'
+            raise ValueError(f'off_delay requires on = "armed" or "running"; {text}')
         if (self.raw is None) == (self.value is None) or (self.value is None) != (self.scale is None):
             raise ValueError("give raw, or value and scale")
         if self.value is not None and self.scale is not None:

@@ -60,9 +60,9 @@ class TriggerSettings(Datasheet):
         if sum(cause is not None for cause in (self.when, self.mode, self.event)) != 1:
             raise ValueError("give exactly one of when, mode and event")
         if self.hysteresis is not None and self.when is None:
-            raise ValueError("hysteresis is for when")
+            raise ValueError("hysteresis can only be used together with when")
         if self.either and self.when is None:
-            raise ValueError("either is for when")
+            raise ValueError("either can only be used together with when")
         if self.when is not None and self.hysteresis is not None:
             if self.hysteresis.unit != condition(self.when).level.unit:
                 raise ValueError("hysteresis must be in the unit of the level")

@@ -123,7 +123,8 @@ class PlayoutTable:
         rate = self._rig.settings.loop.rate
         slowest, fastest = rate / MOST_TICKS, rate / LEAST_TICKS
         if not slowest <= frequency.value <= fastest:
-            raise invalid("frequency", f"{text} is not possible with this loop: {slowest:g} to {fastest:g} Hz are.")
+            limits = f"between {slowest:g} and {fastest:g} Hz"
+            raise invalid("frequency", f"{text} is out of range: it must be {limits} at this loop rate.")
         return round(rate / frequency.value)
 
     def _require_at_rest(self, name: str, number: int, row: Floats) -> None:

@@ -176,8 +176,8 @@ def oil_without_room(packed: PackedCircuit, carried: Integers, present: Floats) 
         if unit == "m^3":
             component = name.rpartition(".")[0]
             volumes = [shown_value(volume, unit) for volume in (present[state], upper[state])]
-            text = "{} of oil are in it now, and {} is all that it would hold: the rest would be lost.".format(*volumes)
-            problems.append(Problem(f"{text} Empty it first, or make it larger.", f"components.{component}"))
+            text = "it contains {} of oil, but the new one holds only {}: the rest would be lost.".format(*volumes)
+            problems.append(Problem(f"{text} Empty it first, or make the new one larger.", f"components.{component}"))
     return problems
 
 

@@ -228,7 +228,7 @@ class TelemetryReader:
                 yield f"channel {name}: {reason}"
 
     def timing(self) -> dict[str, float]:
-        """DurationFigures of the latest batch of rows, in seconds."""
+        """Timing figures of the latest batch of rows by name, in seconds."""
         rows = self._recent
         if len(rows) == 0:
             return {}

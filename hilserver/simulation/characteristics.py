@@ -65,7 +65,8 @@ def component_curve(
     found = simulate(source, {_SWEEP: ramp}, turn + DURATION)
     chosen = f"part.{value}" if value and f"part.{value}" in found.values else preferred
     if chosen not in found.values:
-        raise HilserverError(f"{name} has no curve over these units: it has no {chosen.removeprefix('part.')}.")
+        missing = chosen.removeprefix("part.")
+        raise HilserverError(f"{name} can't be plotted over these units: it has no value {missing}.")
     x = np.linspace(low, high, POINTS)
     along, values = DURATION * np.linspace(0.0, 1.0, POINTS), found[chosen]
     up, down = np.interp(SETTLING + along, found.time, values), np.interp(turn + along, found.time, values)

@@ -223,7 +223,7 @@ class LockstepRun:
         self._queue.append(_Commands(self._lines(record[None], after, mode, wanted), about=about))
 
     def give_all(self, records: Floats, after: Integers, mode: int, wanted: int) -> None:
-        """Queue commands that `give` would queue one by one; ``after``: of each of these records."""
+        """Queue several commands at once; ``after``: for each, the number of ticks from now on that come before it."""
         self._queue.append(_Commands(self._lines(records, after, mode, wanted)))
 
     def set_input(self, name: str, value: float) -> None:

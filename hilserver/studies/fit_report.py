@@ -68,7 +68,8 @@ def correlations_grid(result: FitOfCircuit) -> Grid:
     rows = []
     for key, line in zip(result.keys, result.correlations, strict=True):
         rows.append((key, *(f"{x:.2f}" if np.isfinite(x) and result.is_known(key) else "–" for x in line)))
-    return Grid(("", *result.keys), tuple(rows), "Of the errors of the values; near ±1 they are hardly told apart.")
+    caption = "Of the errors of the values; near ±1 they can hardly be distinguished."
+    return Grid(("", *result.keys), tuple(rows), caption)
 
 
 def deviations_grid(result: FitOfCircuit) -> Grid:
@@ -98,7 +99,7 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
         names = f"{', '.join(group[:-1])} and {group[-1]}"
         yield f"{names} can't be told apart: other values of them all fit as well. Fix one: the others follow."
     for one, other, correlation in result.alike():
-        yield f"{one} and {other} are hardly told apart (correlation {correlation:.3f})."
+        yield f"{one} and {other} can hardly be distinguished (correlation {correlation:.3f})."
     for each in result.free:
         if result.is_known(each.key) and result.at_bound(each):
             text = f"{each.key} is at a bound of its range: a better value may be beyond it."

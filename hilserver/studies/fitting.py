@@ -44,7 +44,7 @@ FIRST_SAMPLE = 2.0
 SINGULAR = 1e-6
 """Eigenvalue of the normalised J^T J, of a largest one of the order of 1, below which a combination is not known."""
 ALIKE = 0.95
-"""Correlation from which two parameters are hardly told apart."""
+"""Correlation from which two parameters can hardly be distinguished."""
 COVERAGE = 1.96
 """Half width of a 95 % interval, in standard deviations."""
 UNEXPLAINED = 2.0
@@ -144,7 +144,7 @@ class FitOfCircuit:
         return found
 
     def alike(self) -> list[tuple[str, str, float]]:
-        """Pairs of parameters that are hardly told apart, with their correlation."""
+        """Pairs of parameters that can hardly be distinguished, with their correlation."""
         return [
             (self.keys[i], self.keys[j], float(self.correlations[i, j]))
             for i in range(len(self.keys))

@@ -105,7 +105,7 @@ class RunsOfRig(ABC):
         try:
             return self.values.changed(plain, chosen), strategy
         except Exception as error:
-            raise VariantFailedError(f"impossible: {reason_of(error)}") from error
+            raise VariantFailedError(f"this variant can't be built: {reason_of(error)}") from error
 
     def with_strategy(self, rig: Rig, strategy: str) -> Rig:
         """The rig with this strategy for all valves; empty: as it is."""

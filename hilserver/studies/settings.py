@@ -107,7 +107,7 @@ class StudySettings(Datasheet):
                 "circuit)"
             )
         if wrong := [key for key in _NOT_OF[given[-1]] if getattr(self, key) is not None]:
-            raise ValueError(f"{wrong[0]} has no meaning here: a {given[-1]} has its own, or none")
+            raise ValueError(f"{wrong[0]} can't be given when a {given[-1]} is studied")
         return self
 
 
@@ -170,9 +170,7 @@ def load_study(file: Path, *, trust: bool = False) -> Study:
     with collected(problems):
         varied = varied_values(studied, settings.vary, settings.fixed, str(file))
     if settings.plan == "morris" and (chosen := [each.key for each in varied if each.choices]):
-        text = (
-            f"morris needs values with an order, which {chosen[0]} does not have: use grid, sobol or latin_hypercube."
-        )
+        text = f"morris requires ordered values, but {chosen[0]} is a choice: use grid, sobol or latin_hypercube."
         problems.append(Problem(text, "plan", str(file)))
     with collected(problems):
         raw_figures = settings.figures or studied.default_figures()

@@ -54,6 +54,7 @@ class StudyTable:
     def __init__(self, stem: Path, schema: pa.Schema, resume: bool) -> None:
         self.stream, self.parquet = (stem.with_name(f"{stem.name}{end}") for end in (UNFINISHED, TABLE))
         self.stem, self.schema, self.done, self.failed = stem, schema, 0, 0
+        self._resumable = True
         if is_locked(self.stream):
             raise HilserverError(f"{self.stream}: another process runs this study: wait for it, or give --output.")
         try:
@@ -110,8 +111,7 @@ class StudyTable:
             self._writer.write_batch(batch)
             self._file.flush()
         except OSError as error:
-            text = f"can't be written: {error.strerror or error}. With room for it, --resume continues the study."
-            raise HilserverError(f"{self.stream}: {text}") from error
+            raise self._unwritten(self.stream, error) from error
         self.done += batch.num_rows
         self.failed += batch.num_rows - batch.column(FAILURE).null_count
 
@@ -122,6 +122,7 @@ class StudyTable:
             self._file.close()
 
     def __enter__(self) -> StudyTable:
+        self._resumable = False
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -141,9 +142,13 @@ class StudyTable:
                     writer.write_table(pa.Table.from_batches(group))
             self.stream.unlink()
         except OSError as error:
-            text = f"can't be written: {error.strerror or error}. With room for it, --resume completes the study."
-            raise HilserverError(f"{self.parquet}: {text}") from error
+            raise self._unwritten(self.parquet, error) from error
         return self.parquet
+
+    def _unwritten(self, file: Path, error: OSError) -> HilserverError:
+        then = "continue with --resume" if self._resumable else "start again"
+        remedy = f"If the disk is full, free some space, then {then}."
+        return HilserverError(f"{file}: can't be written: {error.strerror or error}. {remedy}")
 
 
 def complete_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

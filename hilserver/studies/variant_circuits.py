@@ -72,7 +72,7 @@ class VariantCircuits:
             found = self._alternative_of(tuple(int(values[k]) for k in self._chosen))
             return found.varied.at([float(values[k]) for k in found.places])
         except Exception as error:
-            raise VariantFailedError(f"impossible: {reason_of(error)}") from error
+            raise VariantFailedError(f"this variant can't be built: {reason_of(error)}") from error
 
     def _alternative_of(self, chosen: tuple[int, ...]) -> _Alternative:
         """The circuit with these component types, prepared when it is first needed."""

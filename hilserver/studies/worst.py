@@ -100,7 +100,8 @@ def worst_case(
         )
     failures = search.failures
     if not isfinite(found.fun):
-        raise HilserverError(f"{study.file}: no candidate has the figure {name}: {next(iter(failures), 'it is NaN')}.")
+        reason = next(iter(failures), "its value is not a finite number")
+        raise HilserverError(f"{study.file}: {name} could not be calculated for any candidate: {reason}.")
     values = search.values(found.x)
     keyed = {each.key: float(x) for each, x in zip(study.varied, values, strict=True)}
     return WorstCase(

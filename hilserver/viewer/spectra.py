@@ -85,7 +85,7 @@ def _raster(times: Floats, signals: list[Floats]) -> tuple[float, list[Floats], 
     steps = np.diff(times)
     step = float(np.median(steps))
     if step <= 0.0:
-        raise HilserverError("The times of the samples do not advance: there are no frequencies.")
+        raise HilserverError("The sample times don't increase, so no spectrum or frequency response can be calculated.")
     if np.abs(steps - step).max() <= 0.01 * step:
         return (len(times) - 1) / float(times[-1] - times[0]), signals, ""
     raster = np.arange(times[0], times[-1], step)

@@ -23,7 +23,7 @@ CHUNK = 1 << 18
 
 def _duration(text: str) -> str:
     if to_si(text, "s") < 0.0:
-        raise ValueError(f"{text} is before: a duration is at least 0 s.")
+        raise ValueError(f"a duration can't be negative: {text}.")
     return text
 
 

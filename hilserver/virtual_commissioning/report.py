@@ -196,7 +196,7 @@ def further_off(result: TrialResult) -> Iterator[str]:
         closest, least = min(lower, key=lambda pair: pair[1], default=("", inf))
         if found.verdict is not Suitability.FIT and worst[0] > least + ALIKE:
             yield (
-                f"{found.strategy} is further off than {closest}, which compensates less: position "
+                f"{found.strategy} is less accurate than {closest}, which compensates less: position "
                 f"{_percent(worst[0])} instead of {_percent(least)}. Use {closest}, or a strategy that is fit."
             )
         if found.verdict is not Suitability.UNFIT:

@@ -180,7 +180,7 @@ def test_a_report_is_read_back(tmp_path: Path) -> None:
 def test_an_invalid_report_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(text)
-    with pytest.raises(HilserverError, match=r"report\.json: is not a result of hilserver bench --json"):
+    with pytest.raises(HilserverError, match=r"report\.json is not a result of hilserver bench --json"):
         read_report(file)
     with pytest.raises(HilserverError, match=r"none\.json: can't be read: No such file"):
         read_report(tmp_path / "none.json")

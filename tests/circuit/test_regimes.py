@@ -84,11 +84,11 @@ HELD = {"type": "velocity_source", "ports": {"rod": "rod"}}
     [
         (
             {"tank": {"pressure": "3 bar"}},
-            r"nodes\.tank\.pressure: tank prescribes it from the start: leave this out\.",
+            r"nodes\.tank\.pressure: tank already prescribes it: remove this value\.",
         ),
         (
             {"rod": {"position": "0.1 m"}},
-            r"nodes\.rod\.position: held prescribes it .* set components\.held\.initial\.",
+            r"nodes\.rod\.position: held already prescribes it: .* set components\.held\.initial\.",
         ),
         ({"line": {"pressure": "-1.5 bar"}}, r"nodes\.line\.pressure: -1\.5 bar is below the vapour pressure"),
         ({"line": {"position": "0.1 m"}}, r"nodes\.line\.position: a hydraulic node has pressure and pressure_from\."),

@@ -147,7 +147,7 @@ WRONG = {
     "login.toml": ('host = "a"\nuse = "anna"\npassword_file = "no"\n', ["2: use: unknown key. Did you mean user?"]),
     "answers.toml": ('[answers]\nborre = "80 mm"\n', ["2: answers.borre: is not a question. Did you mean bore?"]),
     "unit.toml": ('[answers]\n\nbore = "80 bar"\n', ['3: answers.bore: "80 bar" has the wrong unit']),
-    "broken.toml": ("[inputs.lever]\nshape = \n", ["2: is not valid TOML: "]),
+    "broken.toml": ("[inputs.lever]\nshape = \n", ["2: the file is not valid TOML: "]),
 }
 
 
@@ -175,7 +175,7 @@ def test_several_files_are_checked_in_one_run(hilserver: Command, tmp_path: Path
     assert told.out.endswith(f"{good}: no problems.\n")
     lines = told.err.splitlines()
     assert lines[0] == f"{tmp_path}/none.toml: no such file."
-    assert lines[1].startswith(f"{tmp_path}/broken.toml:2: is not valid TOML")
+    assert lines[1].startswith(f"{tmp_path}/broken.toml:2: the file is not valid TOML")
     assert lines[2].startswith(f"{tmp_path}/cycle.toml:1: repeat")
     assert lines[-1] == "4 problems. Nothing was changed."
 

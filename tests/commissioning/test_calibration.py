@@ -138,9 +138,9 @@ def test_a_broken_wire_is_detected_after_calibration_too() -> None:
         (
             {"polynomial": [1, 10], "source": "card.B"},
             "p_A",
-            r'p_A\[0\]: was made at "card.B", the channel now reads "card.A"',
+            r'p_A\[0\]: was made at "card.B", but the channel now reads "card.A"',
         ),
-        ({"polynomial": [1, 10], "unit": "mm"}, "p_A", r"p_A\[0\]: is in mm, the channel is measured in Pa"),
+        ({"polynomial": [1, 10], "unit": "mm"}, "p_A", r"p_A\[0\]: is in mm, but the channel is measured in Pa"),
         ({"polynomial": [1, 10], "unit": "barr"}, "p_A", r'p_A\[0\]: "barr" is not a unit'),
         ({"polynomial": [1, 10], "tare": 1}, "p_A", r"p_A\[0\]: give polynomial or tare"),
         ({}, "p_A", r"p_A\[0\]: give polynomial or tare"),

@@ -175,7 +175,7 @@ def test_what_cannot_be_done_is_said(edit: Edit, words: str) -> None:
 @pytest.mark.parametrize("value", [[None], {"a": None}, float("nan"), "\ud800"])
 def test_what_a_file_cannot_hold_is_refused(value: object) -> None:
     one = document(SECTIONS)
-    with pytest.raises(HilserverError, match="edit it as text"):
+    with pytest.raises(HilserverError, match="Edit the text instead"):
         one.make(SetValue(("components", "pump", "description"), value))
     assert (one.text, one.past) == (SECTIONS, [])
 

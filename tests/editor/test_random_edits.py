@@ -109,7 +109,7 @@ def test_file_and_picture_stay_equal(start: int) -> None:
                 document.make(edit)
             except HilserverError as error:
                 refused += 1
-                unwritten += ["edit it as text" in str(error), document.text != before]
+                unwritten += ["Edit the text instead" in str(error), document.text != before]
                 continue
             made += 1
             model = edited(model, document.parts, edit)

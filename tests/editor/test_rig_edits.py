@@ -320,7 +320,7 @@ def test_rig_file_and_picture_stay_equal(start: int) -> None:
         while document.undo():
             pass
         assert document.text == original
-    assert all(same and "edit it as text" not in reason for reason, same in refused)
+    assert all(same and "Edit the text instead" not in reason for reason, same in refused)
     assert made > len(refused), "otherwise little was tried"
 
 

@@ -67,7 +67,7 @@ def test_what_is_above_the_highest_frequency_is_left_as_it_is() -> None:
 
 def test_a_drive_or_target_at_rest_is_refused() -> None:
     rest = np.zeros(N)
-    with pytest.raises(HilserverError, match="the drive does not move"):
+    with pytest.raises(HilserverError, match="the recorded input is constant"):
         next_drive(Period(DT, rest, rest, rest), history(), 8.0)
     with pytest.raises(HilserverError, match="the target does not move"):
         next_drive(Period(DT, history(), rest, rest), rest, 8.0)

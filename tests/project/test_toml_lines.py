@@ -272,6 +272,6 @@ def test_an_error_names_the_lines_as_a_text(tmp_path: Path) -> None:
 
 
 def test_a_syntax_error_has_its_line() -> None:
-    with pytest.raises(ConfigurationError, match=r"^rig\.toml:2: is not valid TOML: .*line 2") as caught:
+    with pytest.raises(ConfigurationError, match=r"^rig\.toml:2: the file is not valid TOML: .*line 2") as caught:
         parse_toml(b"a = 1\nb = \n", "rig.toml")
     assert caught.value.problems[0].line == 2

@@ -351,7 +351,7 @@ def test_only_the_windows_are_kept(tmp_path: Path) -> None:
         ('when = "p_A = 1 bar"', "is not a condition"),
         ('mode = "FAULTS"', "FAULT"),
         ('when = "p_A > 1 bar"\nmode = "FAULT"', "give exactly one of when, mode and event"),
-        ('mode = "FAULT"\nhysteresis = "1 bar"', "hysteresis is for when"),
+        ('mode = "FAULT"\nhysteresis = "1 bar"', "hysteresis can only be used together with when"),
         ('when = "p_A > 1 bar"\nhysteresis = "1 mm"', "must be in the unit of the level"),
         ('event = "switch"\nbefore = "1 h"', "before"),
         ('event = "switch"\nbefore = "7 s"', "bad.before: 7 s are more than 60000 ticks, .* at most 6 s"),

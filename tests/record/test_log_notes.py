@@ -102,7 +102,7 @@ def test_notes_are_kept_on_a_file_system_without_locks(log: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("notes = [", "run.arrow.notes.toml: is not valid TOML"),
+        ("notes = [", "run.arrow.notes.toml: the file is not valid TOML"),
         ("[[notes]]\ntime = 1.0", r"run.arrow.notes.toml:1: notes\[0\].text: missing"),
         ("[[notes]]\ntime = 'soon'\ntext = 'x'", r"notes\[0\].time: \"soon\" is not a number"),
         ("recording = '2020-01-01'", r"begun at 2020-01-01, not to run\.arrow, begun at 2026-11-20T10:12:00\+00:00"),

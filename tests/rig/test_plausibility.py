@@ -32,7 +32,7 @@ def one(changes: dict[str, Any]) -> str:
 
 def test_two_ports_with_one_sensor() -> None:
     assert one({"ports": {"B": "p_A"}}) == (
-        "ports.B: has the channel of ports.A, p_A: one sensor can't measure both ports."
+        "ports.B: uses the same channel as ports.A (p_A): one sensor can't measure both ports."
     )
 
 

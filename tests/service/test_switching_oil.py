@@ -79,9 +79,7 @@ def test_an_accumulator_too_small_for_its_oil_is_refused(run: LockstepRun) -> No
         Switch(component="accumulator", type="accumulator", values=same_type),
         SwitchCircuit(circuit=source),
     ]
-    expected = (
-        rf"components\.accumulator: {1e3 * inside:.4g} l of oil are in it now, and 0\.9 l is all that it would hold"
-    )
+    expected = rf"components\.accumulator: it contains {1e3 * inside:.4g} l of oil, but the new one holds only 0\.9 l"
     for command in commands:
         with pytest.raises(ConfigurationError, match=expected):
             prepared(run, command)

@@ -123,7 +123,7 @@ def test_a_trigger_that_has_no_more_windows_says_why(rig: Rig, table: TriggerTab
         ({"when": "p_A > 1 bar", "hysteresis": "1 mm"}, "hysteresis must be in the unit of the level"),
         ({"event": "switch", "before": "31 s"}, "before: "),
         ({"event": "switch", "after": "2 bar"}, "after: "),
-        ({"event": "switch", "either": True}, "either is for when"),
+        ({"event": "switch", "either": True}, "either can only be used together with when"),
         ({"trigger": "fault", "event": "switch"}, "trigger: fault is in the rig file"),
     ],
 )

@@ -129,7 +129,7 @@ def test_other_plans(tmp_path: Path) -> None:
     assert found is not None
     assert np.isnan(found.first[0])
     assert np.isfinite(found.first[1])
-    with pytest.raises(ConfigurationError, match="order"):
+    with pytest.raises(ConfigurationError, match="morris requires ordered values, but capillary is a choice"):
         load_study(written_study(tmp_path, CHOICE.replace('"grid"', '"morris"')))
 
 

@@ -367,8 +367,8 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
     grid = failures_grid(result)
     assert grid is not None
     assert {(row[0], row[1]) for row in grid.rows} == {
-        ("impossible: ZeroDivisionError: float division by zero", "4"),
-        ("impossible: vessel.volume: -0.001 is out of range: must be > 0", "4"),
+        ("this variant can't be built: ZeroDivisionError: float division by zero", "4"),
+        ("this variant can't be built: vessel.volume: -0.001 is out of range: must be > 0", "4"),
     }
     (number,) = np.flatnonzero((odd == 2.0) & (volume == 1e-3))
     with pytest.raises(HilserverError, match="with these values the run failed: ZeroDivisionError"):
@@ -376,7 +376,7 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
     found = worst_case(study, "end", tmp_path / "out")
     assert found.values["leak.odd"] == 1.0
     assert found.values["vessel.volume"] == pytest.approx(4e-3, rel=0.02)
-    assert found.failures["impossible: ZeroDivisionError: float division by zero"] > 0
+    assert found.failures["this variant can't be built: ZeroDivisionError: float division by zero"] > 0
     rows = pq.read_table(found.table).to_pandas()
     assert len(rows) == found.runs
     assert rows["failure"].notna().sum() == sum(found.failures.values())

@@ -352,7 +352,7 @@ def test_python_in_a_log_is_run_only_if_it_is_trusted(
         ('"run.arrow"', '{ log = "run.arrow", start = "2 s", end = "1 s" }', "start must be less than end"),
         ('"run.arrow"', '{ log = "run.arrow", start = "2 s" }', "has no rows from 2 s"),
         ('"run.arrow"', '["run.arrow", "run.arrow"]', "two logs are called run"),
-        ("[vary]", 'strategy = "feedback"\n[vary]', "strategy has no meaning here: a replay has its own, or none"),
+        ("[vary]", 'strategy = "feedback"\n[vary]', "strategy can't be given when a replay is studied"),
         ("[vary]", 'rig = "rigs/rig.toml"\n[vary]', "give what is studied"),
         ("[vary]", 'circuit = "rigs/rig.toml"\n[vary]', "is not a circuit file"),
         ("circuit.hole.diameter", "circuit.hole.diametre", "Did you mean circuit.hole.diameter?"),

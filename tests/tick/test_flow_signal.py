@@ -92,7 +92,7 @@ def test_a_valve_without_a_curve_is_the_same_in_every_bit() -> None:
     [
         ({"flow_signal": written(TWO_GAINS), "overlap": 0.03}, "contains the overlap"),
         ({"flow_signal": written(TWO_GAINS[1:])}, "begin with no flow"),
-        ({"flow_signal": written(TWO_GAINS[:-1])}, "end with the flow at full signal"),
+        ({"flow_signal": written(TWO_GAINS[:-1])}, "the last point must be at signal 1"),
         ({"flow_signal": written(((0.0, 0.0), (0.4, 10.0), (0.5, 10.0), (1.0, 60.0)))}, "must rise"),
         ({"flow_signal": written(((0.0, 0.0), (0.5, 50.0), (1.0, 20.0)))}, "falls with rising signal"),
         ({"flow_signal": [[0.1 * k, f"{k * k} l/min"] for k in range(11)]}, "at most 4 points"),

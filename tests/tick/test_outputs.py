@@ -115,7 +115,7 @@ def test_outputs_go_off_in_the_order_of_their_delays() -> None:
 
 def test_a_delay_is_for_outputs_that_a_mode_switches() -> None:
     relay = {"device": "card", "output": "relay", "raw": [0, 1], "on": "heartbeat", "off_delay": "1 s"}
-    with pytest.raises(ConfigurationError, match="off_delay is for on = armed or running"):
+    with pytest.raises(ConfigurationError, match='off_delay requires on = "armed" or "running"; with "heartbeat"'):
         bench_rig({"devices": {"card": {"outputs": ["valve", "relay"]}}, "outputs": {"relay": relay}})
 
 

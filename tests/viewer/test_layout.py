@@ -94,7 +94,7 @@ def test_a_layout_is_not_written_elsewhere(tmp_path: Path, name: str) -> None:
         ("[[tabs]]\n[[tabs.plots]]\nunits = {Foo = 'bar'}", r'units: "Foo" is not the SI unit'),
         ("[[tabs]]\n[[tabs.analyses]]\naverages = 3", r"tabs\[0\]\.analyses\[0\]\.averages: 3 is not one of 1, 4, 8"),
         ("[align]\nby = 'even'", r"f\.toml: align\.by: \"even\" is not one of 'start', 'clock'"),
-        ("tabs = [", r"f\.toml: is not valid TOML"),
+        ("tabs = [", r"f\.toml: the file is not valid TOML"),
         ("[[tabs]]\n" * 51, r"f\.toml: tabs: .*at most 50"),
         ("[[tabs]]\n" + "[[tabs.plots]]\n" * 21, r"f\.toml: tabs\[0\]\.plots: .*at most 20"),
         ("[[tabs]]\n" + "[[tabs.analyses]]\n" * 21, r"f\.toml: tabs\[0\]\.analyses: .*at most 20"),

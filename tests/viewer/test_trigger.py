@@ -211,7 +211,7 @@ def test_what_cannot_be_looked_for_is_said(
     [
         ("[trigger]\nlevel = '3 bar'", "trigger: a trigger has either a signal with a level, or an event"),
         ("[trigger]\nevent = 'switch'\nbefore = '3 bar'", r"trigger\.before: .*measured in s"),
-        ("[trigger]\nevent = 'switch'\nafter = '-1 s'", r"trigger\.after: -1 s is before"),
+        ("[trigger]\nevent = 'switch'\nafter = '-1 s'", r"trigger\.after: a duration can't be negative: -1 s"),
     ],
 )
 def test_what_is_wrong_in_a_trigger_is_named(text: str, expected: str) -> None:

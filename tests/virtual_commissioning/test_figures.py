@@ -159,7 +159,7 @@ def test_a_level_that_is_further_off_than_a_lower_one_is_named() -> None:
 
     static, lag = found("inverse_static", 0.035), found("inverse_lag", 0.038)
     (text,) = said(lag, static)
-    assert text.startswith("inverse_lag is further off than inverse_static, which compensates less: position 3.8 %")
+    assert text.startswith("inverse_lag is less accurate than inverse_static, which compensates less: position 3.8 %")
     assert said(static, found("inverse_lag", 0.0353)) == [], "alike"
     assert said(found("inverse_static", 0.001), found("inverse_lag", 0.004)) == [], "fit"
     assert said(static, found("inverse_lag", 0.03), found("feedback", 0.001)) == []

@@ -75,7 +75,7 @@ class ValveWithRegulator(ValveWithThrottle):
     @model_validator(mode="after")
     def _one_lag(self) -> ValveWithRegulator:
         if self.lag is not None and "response_time" in self.model_fields_set:
-            raise ValueError('response_time has no meaning with lag = "none": give one of them')
+            raise ValueError('give either response_time or lag = "none", not both')
         return self
 
     def is_sampled(self) -> bool:

@@ -28,10 +28,10 @@ class Gains(Enum):
     """Data without which a strategy is no better than the level before it, as a text for the user."""
 
     ALWAYS = ""
-    OVERLAP = "gains nothing over second_order: no overlap is known"
-    SUPPLY_SENSOR = "gains nothing: the supply pressure is a fixed value"
-    DELAY_OR_CYLINDER = "gains nothing: neither a delay nor a cylinder at port {port} is known"
-    FLOW_OR_POSITION = "gains nothing: without a position at port {port} the flow is not observable"
+    OVERLAP = "is no more accurate than second_order: no overlap is known"
+    SUPPLY_SENSOR = "is no more accurate: the supply pressure is a fixed value"
+    DELAY_OR_CYLINDER = "is no more accurate: neither a delay nor a cylinder at port {port} is known"
+    FLOW_OR_POSITION = "is no more accurate: without a position at port {port} the flow is not observable"
 
 
 _DYNAMICS = Compensates.LAG | Compensates.LEAKAGE
