@@ -44,8 +44,8 @@ def with_two_gains(rig: Rig, knee: float, share: float) -> Rig:
     return assemble(sources, rig.file, rig.library)
 
 
-def recorded_and_identified(rig: Rig) -> tuple[Recording, Identified]:
-    recording = recorded_sequence(rig, ["A"], 30.0, 0.6, end_stops=False)
+def recorded_and_identified(rig: Rig, seconds: float = 20.0) -> tuple[Recording, Identified]:
+    recording = recorded_sequence(rig, ["A"], seconds, 0.6, end_stops=False)
     return recording, identify_valve(rig, recording, "A", order=2)
 
 
@@ -76,7 +76,7 @@ def test_a_curve_has_no_more_bends_than_the_means_have_room_for() -> None:
 @pytest.mark.slow
 def test_two_gains_are_suspected() -> None:
     """The flows of the curve that is suggested are right to 1 % of the full flow, up to the largest opening."""
-    recording, found = recorded_and_identified(with_two_gains(lift(of_valves(overlap=0.01)), 0.2, 0.1))
+    recording, found = recorded_and_identified(with_two_gains(lift(of_valves(overlap=0.01)), 0.2, 0.1), 30.0)
     assert suspected(found)
     (curve,) = suggested_curves([found]).values()
     signal, flow = np.array(curve).T

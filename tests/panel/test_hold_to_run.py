@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from panel_bench import CHROMIUM, STANDING, WITHIN, chromium, launched, served
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -207,9 +208,10 @@ def test_a_slider_that_was_released_while_the_rig_stood_moves_nothing(page: Page
     page.wait_for_timeout(1500)
     expect(slider(page)).to_have_attribute("aria-valuenow", "0")
     run(rig)
-    samples = rig.record(STATED / 2, "input.joystick")
-    assert len(samples) > 0
-    assert set(samples["input.joystick"]) == {0.0}
+    joystick = rig.record(STATED / 2, "input.joystick")["input.joystick"]
+    seen = joystick[np.isfinite(joystick)]  # a missed tick on the grid of the telemetry has no value
+    assert len(seen) > 0
+    assert set(seen) == {0.0}
 
 
 def test_what_the_server_reports_late_moves_no_slider_that_is_held(page: Page, rig: Client, server: Server) -> None:
