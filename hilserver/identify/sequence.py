@@ -186,9 +186,9 @@ class Excitation:
         self.reach, stroke = min(self.largest, self.bound), self.group.cylinder.stroke
         for end, sign in ((0.0, -1.0), (stroke, 1.0)):
             if self._moves_to(end, NEAR_END * stroke):
-                self._hold(sign * self.creep, LANDING)
+                self._press(sign * self.creep, LANDING)
                 for share in END_OPENINGS:
-                    self._hold(sign * share * min(self.largest, max(self.reach, AT_ENDS)), END_TIME)
+                    self._press(sign * share * min(self.largest, max(self.reach, AT_ENDS)), END_TIME)
         self._moves_to(0.5 * stroke, NEAR_MIDDLE * stroke)
         self._hold(0.0, LONGEST)
 
@@ -216,6 +216,7 @@ class Excitation:
         if part is RoundPart.STEPS:
             while self.spent < until:
                 self._random_step()
+            return
         if self.spent >= until:
             return
         self._centre()
@@ -253,6 +254,11 @@ class Excitation:
         if self._near_limit():
             self.bound = self.reach = REDUCTION * self.reach
             self._slow_down()
+
+    def _press(self, level: float, seconds: float) -> None:
+        """Hold the piston at an end, where the pressure of the supply is no reason to reduce the commands."""
+        self._command(level, seconds)
+        self._near_limit()
 
     def _command(self, level: float, seconds: float) -> None:
         self.most = max(self.most, abs(level))

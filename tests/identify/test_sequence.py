@@ -110,3 +110,13 @@ def test_each_round_has_all_its_parts(seconds: float) -> None:
         assert part.min() < -0.06
         assert part.max() > 0.06
         assert len(np.unique(np.round(part, 6))) > 15
+
+
+def test_both_ends_are_reached_where_a_limit_is_little_above_the_supply() -> None:
+    """There, one port has the pressure of the supply, 210 bar: nothing moves, so this is no reason to move less."""
+    limits = {"limits": {f"p_{port}_high": {"max": "218 bar"} for port in "AB"}}
+    recording = recorded_sequence(lift({"rig": limits}), ["A", "B"], 20.0, 0.3)
+    x = recording.channels["x"]
+    assert x.min() < 1e-3
+    assert x.max() > 0.999
+    assert abs(x[-1] - 0.5) < 0.25
