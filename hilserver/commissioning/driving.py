@@ -91,7 +91,11 @@ class LiveBench:
         self._due = max(self._due, time.monotonic()) + seconds
         while True:
             jogs = [Jog(valve=name, command=command) for name, command in commands.items()]
-            asyncio.run_coroutine_threadsafe(_do(self._supervisor, *jogs), self._loop).result(TIMEOUT)
+            try:
+                asyncio.run_coroutine_threadsafe(_do(self._supervisor, *jogs), self._loop).result(TIMEOUT)
+            except HilserverError:  # refused: mostly because the rig is no longer RUNNING
+                self._look()
+                raise
             renew = time.monotonic() + self._renewed
             while (now := time.monotonic()) < min(self._due, renew):
                 self._look()

@@ -262,11 +262,7 @@ class Excitation:
 
     def _command(self, level: float, seconds: float) -> None:
         self.most = max(self.most, abs(level))
-        try:
-            self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
-        except RunEnded as error:
-            smaller = f"Use smaller commands: --largest {REDUCTION * self.most:.1g}"
-            raise RunEnded(f"{error} {smaller} (so far they were up to {self.most:.2g}).") from error
+        self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
         self.spent += seconds
 
     def _slow_down(self) -> None:
@@ -476,9 +472,13 @@ def run_sequences(
     groups = groups_of(rig, valves)
     for group in groups:
         excitation = Excitation(rig, bench, group, largest)
-        excitation.run(seconds / len(groups))
-        if (most := longest / len(groups) - excitation.spent) >= LEAST:
-            last_round = bench.recording().last(excitation.last_round)
-            excitation.repeat(still_needed(rig, last_round, [n for n in valves if n in group.valves], most))
-        if end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
-            excitation.to_the_ends()
+        try:
+            excitation.run(seconds / len(groups))
+            if (most := longest / len(groups) - excitation.spent) >= LEAST:
+                last_round = bench.recording().last(excitation.last_round)
+                excitation.repeat(still_needed(rig, last_round, [n for n in valves if n in group.valves], most))
+            if end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
+                excitation.to_the_ends()
+        except RunEnded as error:
+            smaller = f"Use smaller commands: --largest {REDUCTION * excitation.most:.1g}"
+            raise RunEnded(f"{error} {smaller} (so far they were up to {excitation.most:.2g}).") from error

@@ -88,6 +88,14 @@ def test_undrivable_rigs_are_refused_before_anything_starts(rig: Rig) -> None:
         asyncio.run(record_passes(replace(rig, settings=unrecorded), [None], lambda _: None))
 
 
+def test_a_rig_that_trips_while_its_valves_are_moved_names_the_log_and_a_smaller_command(rig: Rig) -> None:
+    limits = {**rig.sources["rig"]["limits"], "p_A_high": {"channel": "p_A", "max": "70 bar", "action": "trip"}}
+    sources = {**rig.sources, "rig": {**rig.sources["rig"], "limits": limits}}
+    said = r"\(action trip\)\. Recorded so far: \S+\.arrow\. Use smaller commands: --largest 0\.\d+ \("
+    with pytest.raises(HilserverError, match=said):
+        asyncio.run(record_by_hand(assemble(sources, rig.file, rig.library), ["main"], 10.0, 0.4))
+
+
 def test_valves_are_moved_by_hand_and_identified_from_the_log(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
