@@ -1,13 +1,14 @@
 """Identification sequence: manual commands in steps, bounded in size, travel and time.
 
-The valves of a cylinder move it together, port A against port B. A round has a staircase through the null region, up
-and down (overlap, leakage, null, hysteresis), a staircase to the largest command (flow gain), and steps of random size
-and length (delay and dynamics of the spool). The first round uses only a part of the largest command, the following
-ones more, but not as much as would bring a pressure near its limit, as far as the last two rounds show. As soon as a
-pressure approaches its limit, commands are reduced and no longer increased. No step is made that could leave the middle
-range of the stroke. After the rounds, what is least certain can be excited further
-(:mod:`hilserver.identify.design`). At the end, the piston can be moved to both ends of its stroke, slowly near them,
-and held there: this shows the zero errors of the pressure sensors (:mod:`hilserver.identify.zeros`).
+The valves of a cylinder move it together, port A against port B, once the piston is in the middle of its stroke. A
+round has a staircase through the null region, from null to both sides and back (overlap, leakage, null, hysteresis), a
+staircase to the largest command (flow gain), and steps of random size and length (delay and dynamics of the spool). The
+first round uses only a part of the largest command, the following ones more, but not as much as would bring a pressure
+near its limit, as far as the earlier rounds show. As soon as a pressure approaches its limit, commands are reduced and
+no longer increased, and a moving load is slowed down in steps. No step is made that could leave the middle range of the
+stroke. After the rounds, what is least certain can be excited further (:mod:`hilserver.identify.design`). At the end,
+the piston can be moved to both ends of its stroke, slowly near them, and held there: this shows the zero errors of the
+pressure sensors (:mod:`hilserver.identify.zeros`).
 """
 
 from __future__ import annotations
