@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hilserver.identify.fit import SPECTRUM, Parameter, Values
+from hilserver.identify.fit import SPECTRUM
 from hilserver.identify.influences import (
     AIR,
     DEAD_VOLUME,
@@ -35,6 +35,7 @@ from hilserver.identify.influences import (
     uniform,
 )
 from hilserver.identify.model import orifice_law
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig

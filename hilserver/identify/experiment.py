@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError
 from hilserver.identify.chamber import Chamber, ChamberSignals, laws
-from hilserver.identify.fit import Parameter, Signal, Values
+from hilserver.identify.fit import Signal
 from hilserver.identify.influences import (
     ACCURACY,
     CorrectedChannels,
@@ -42,6 +42,7 @@ from hilserver.identify.model import (
     mean_shares,
     shares_now,
 )
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig

@@ -30,6 +30,7 @@ Errors-in-variables methods in system identification, Automatica 43 (2007) 939.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, log, sqrt
@@ -40,7 +41,9 @@ from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
 from scipy.signal import lfilter
 
+from hilserver.identify.linearised import STEP, LinearisedModel, Predict
 from hilserver.identify.many_residuals import minimum
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
@@ -48,12 +51,12 @@ MAX_ROUNDS = 12
 """Fits, each with the filters from the one before, until the gain falls below DONE."""
 NEAR_OPTIMUM, DONE = 30.0, 1.0
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
+CONVERGES = 0.25
+"""Gain of a fit, as a fraction of that of the one before, with which it may also take back what that one changed."""
 ORDER = 30
 """Order of the autoregressive models."""
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """Poles of the leaky sum of a signal that is a change per tick, which whitens noise and drift of the sum."""
-STEP = 1e-3
-"""Step for derivatives, as a fraction of a parameter's size."""
 MODEL_ERROR = 1e-3
 """Minimum standard deviation of white residuals, as a fraction of the equally filtered signal.
 
@@ -79,30 +82,6 @@ PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter to be identified.
-
-    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0 if
-    none is wanted; ``prior``: standard deviation of the prior knowledge, with the mean ``start``; ``slope``: the value
-    that is changed within a fit, if it is another one, and added to this one afterwards; ``inseparable``: standard
-    deviation of an influence quantity that no recording distinguishes from it.
-    """
-
-    start: float
-    lower: float
-    upper: float
-    size: float
-    useful: float
-    prior: float = inf
-    slope: str = ""
-    inseparable: float = 0.0
-
-    def value_in(self, values: Values, name: str) -> float:
-        """Its value, with what a fit is adding to it."""
-        return values[name] + values.get(self.slope, 0.0)
-
-
-@dataclass(frozen=True)
 class Signal:
     """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of a noisy quantity.
 
@@ -118,10 +97,6 @@ class Signal:
     noise: Callable[[Values], Floats] | None = None
 
 
-Flags = NDArray[np.bool_]
-Values = Mapping[str, float]
-Predict = Callable[[Values], Sequence[Floats]]
-"""The model's prediction of all signals."""
 Others = Callable[[Values], Iterable[Values]]
 """Other values that may fit equally well, near another minimum: a fit continues from the best of them."""
 
@@ -144,6 +119,7 @@ class Whitener:
             filtered = lfilter([1.0], [1.0, -self.pole], filtered)
         return np.where(used, filtered, 0.0)
 
+    @functools.cached_property
     def spectrum(self) -> Floats:
         """Power spectral density of the residuals that it makes white, at SPECTRUM."""
         later = np.exp(-2j * np.pi * np.outer(SPECTRUM, np.arange(len(self.model))))
@@ -256,9 +232,14 @@ def fit(
     start: Values,
     others: Others | None = None,
     rounds: int = MAX_ROUNDS,
+    near: bool = False,
 ) -> FitResult:
-    """Identify the parameters, starting from the values of ``start``, in at most this number of rounds."""
-    values, gained = dict(start), inf
+    """Identify the parameters, starting from the values of ``start``, in at most this number of rounds.
+
+    ``near``: they are the result of a fit that differs little from this one.
+    """
+    values, gained, model = dict(start), 0.0 if near else inf, LinearisedModel(parameters, predict)
+    step = np.zeros(len(parameters))
     for _ in range(rounds):
         pairs = zip(signals, predict(values), strict=True)
         whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
@@ -266,13 +247,20 @@ def fit(
         if gained == inf and rounds > 1:  # the residuals are errors of the model, and say nothing of the noise
             by_name = {s.name: s for s in signals}
             whiteners |= {n: Whitener.of_spectrum(density).for_model(by_name[n]) for n, density in noise.items()}
-        problem = _Problem(parameters, signals, predict, whiteners, noise, gained < NEAR_OPTIMUM)
+        problem = _Problem(parameters, signals, model, whiteners, noise, gained < NEAR_OPTIMUM)
         if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
-        values, gained = problem.solved(values, FINAL_TOLERANCE if gained < NEAR_OPTIMUM else PRELIMINARY_TOLERANCE)
+        tolerance = FINAL_TOLERANCE if problem.near else PRELIMINARY_TOLERANCE
+        before, (found, gained) = gained, problem.solved(values, tolerance)
         if gained < DONE and others is None and problem.near:
+            values = found
             break
+        change = np.array([(found[name] - values[name]) / p.size for name, p in parameters.items()])
+        if gained > CONVERGES * before and step @ change < 0.0:
+            change *= 0.5  # filters by the values, and values by the filters, would go to and fro between two results
+        values |= {name: values[name] + p.size * c for (name, p), c in zip(parameters.items(), change, strict=True)}
+        step = change
     return problem.fit(values)
 
 
@@ -287,7 +275,7 @@ class _Problem:
 
     parameters: Mapping[str, Parameter]
     signals: Sequence[Signal]
-    predict: Predict
+    model: LinearisedModel
     whiteners: Mapping[str, Whitener]
     noise: Mapping[str, Floats] = field(default_factory=dict)
     near: bool = True
@@ -298,7 +286,7 @@ class _Problem:
         return [self.whiteners[s.name](s.measured - y, s.used) * self._share(s, values) for s, y in pairs]
 
     def residual(self, values: Values) -> Floats:
-        return np.concatenate(self.residuals(values, self.predict(values)))
+        return np.concatenate(self.residuals(values, self.model.predict(values)))
 
     def _share(self, signal: Signal, values: Values) -> float:
         """1/s: the residuals with the noise at the start, as a share of those with the noise by these values."""
@@ -311,7 +299,7 @@ class _Problem:
         """
         if signal.noise is None or signal.name not in self.noise:
             return 0.0
-        before, residual = self.noise[signal.name], self.whiteners[signal.name].spectrum()
+        before, residual = self.noise[signal.name], self.whiteners[signal.name].spectrum
         share = np.minimum(before / residual, LARGEST_SHARE)
         return float(np.mean((signal.noise(values) / before - 1.0) * share))
 
@@ -345,40 +333,30 @@ class _Problem:
         return max(1.0, float(np.sqrt(np.mean(np.square(off))))) if off else 1.0
 
     def penalised_jacobian(self, values: Values) -> Floats:
-        """float64[samples + prior, parameters]"""
+        """float64[samples + prior + noise, parameters]"""
         names = list(self.parameters)
         rows = np.zeros((len(self.known_before), len(names)))
         for row, (name, p) in zip(rows, self.known_before.items(), strict=True):
             row[names.index(name)] = -p.size / p.prior
         noise = np.zeros((len(before := self._less_noise(values)), len(names)))
-        for column, (name, p) in zip(noise.T, self.parameters.items(), strict=True):
-            column[:] = (self._less_noise(self._moved(values, name, p, h := self._step(values, name, p))) - before) / h
+        for column, name in zip(noise.T, names, strict=True):
+            there, h = self.model.moved(values, name)
+            column[:] = (self._less_noise(there) - before) / h
         return np.vstack([self.jacobian(values), rows, noise])
-
-    @staticmethod
-    def _step(values: Values, name: str, p: Parameter) -> float:
-        """Of the scaled parameter, within its bounds."""
-        return STEP if p.value_in(values, name) + STEP * p.size <= p.upper else -STEP
-
-    @staticmethod
-    def _moved(values: Values, name: str, p: Parameter, step: float) -> Values:
-        moving = p.slope or name
-        return {**values, moving: values.get(moving, 0.0) + step * p.size}
 
     def jacobian(self, values: Values) -> Floats:
         """float64[samples, parameters]"""
-        base, columns = self.predict(values), []
-        white = self.residuals(values, base)
+        white = self.residuals(values, self.model.predict(values))
         before = [self._share(s, values) for s in self.signals]
-        for name, p in self.parameters.items():
-            h, parts = self._step(values, name, p), []
-            there = self._moved(values, name, p, h)
-            for s, now, then, r, share in zip(self.signals, base, self.predict(there), white, before, strict=True):
-                if then is now:  # the model predicts the same signal as before
-                    parts.append(np.zeros(len(now)))
+        columns = []
+        for name, slopes in zip(self.parameters, self.model.slopes(values), strict=True):
+            (there, h), parts = self.model.moved(values, name), []
+            for s, slope, r, share in zip(self.signals, slopes, white, before, strict=True):
+                if slope is None:
+                    parts.append(np.zeros(len(r)))
                     continue
-                slope = self.whiteners[s.name]((now - then) / h, s.used) * share
-                parts.append(slope + r * ((self._share(s, there) / share - 1.0) / h))
+                by_share = r * ((self._share(s, there) / share - 1.0) / h)
+                parts.append(by_share - self.whiteners[s.name](slope, s.used) * share)
             columns.append(np.concatenate(parts))
         return np.array(columns).T
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.fit import Values
 from hilserver.identify.model import SpoolMotion, follow, mean_openings, mean_shares, shares_now
+from hilserver.identify.parameters import Values
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.flow_signal import FlowSignal
 from hilserver.rig.settings import ValveSettings

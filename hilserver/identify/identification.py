@@ -10,9 +10,10 @@ from math import inf, pi
 import numpy as np
 
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.fit import FitResult, Parameter, Values, Whitener, fit
+from hilserver.identify.fit import FitResult, Whitener, fit
 from hilserver.identify.flows import suggested_curve
 from hilserver.identify.model import delay_of, lag_of
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -148,15 +149,15 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
     first = {name: p for name, p in wanted.items() if p.prior == inf}
     values |= fit(first, signals, experiment.predict, values, with_same_lag).values
+    found = fit(wanted, signals, experiment.predict, values)
     while True:
-        found = fit(wanted, signals, experiment.predict, values)
         unknown = _unknown(wanted, found)
         left_out |= unknown
         if not unknown or suggested_curve(experiment, found.values):
             reported = [name for name in wanted if name not in left_out]
             return Identified(experiment, second_order, found.of(reported), left_out, found.values)
         wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}
-        values = found.values
+        found = fit(wanted, signals, experiment.predict, found.values, near=True)
 
 
 def with_same_lag(values: Values) -> Iterator[dict[str, float]]:

@@ -18,7 +18,7 @@ from math import hypot, inf, sqrt
 
 import numpy as np
 
-from hilserver.identify.fit import Parameter, Values
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig

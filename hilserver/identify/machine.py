@@ -25,10 +25,10 @@ from scipy.optimize import least_squares
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
 from hilserver.identify.findings import IdentifiedValue, lateness_deviation, own_delay
-from hilserver.identify.fit import Values
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, span, uniform
 from hilserver.identify.motion import motion_of, rod_of
+from hilserver.identify.parameters import Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig

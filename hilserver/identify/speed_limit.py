@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
-from hilserver.identify.fit import STEP
 from hilserver.identify.identification import Identified
+from hilserver.identify.linearised import STEP
 from hilserver.identify.model import lag_of
 from hilserver.identify.scatter import newey_west
 from hilserver.numerics.arrays import Floats

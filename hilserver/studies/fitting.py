@@ -22,7 +22,8 @@ from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import pack
 from hilserver.errors import ConfigurationError, HilserverError, Problem, as_sentence
 from hilserver.fidelity.measures import Deviation
-from hilserver.identify.fit import FitResult, Parameter, Signal, fit
+from hilserver.identify.fit import FitResult, Signal, fit
+from hilserver.identify.parameters import Parameter
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file
 from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject

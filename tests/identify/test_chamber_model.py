@@ -12,9 +12,10 @@ from scipy.integrate import solve_ivp
 
 from hilserver.identify.chamber import Chamber
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.fit import STEP, Whitener, _Problem
+from hilserver.identify.fit import Whitener, _Problem
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.influences import ROD_SPEED
+from hilserver.identify.linearised import STEP, LinearisedModel
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.numerics.arrays import Floats
@@ -44,7 +45,9 @@ def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording])
     whiteners = {s.name: Whitener.of(s.measured - y, s.used, s.summed) for s, y in modelled}
     softer = {**values, "elasticity A": 0.9}
     noise = {s.name: s.noise(softer) for s in experiment.signals if s.noise is not None}
-    problem = _Problem(parameters, experiment.signals, experiment.predict, whiteners, noise)
+    problem = _Problem(
+        parameters, experiment.signals, LinearisedModel(parameters, experiment.predict), whiteners, noise
+    )
     assert noise
     J = problem.penalised_jacobian(values)
     for column, (name, p) in zip(J.T, parameters.items(), strict=True):

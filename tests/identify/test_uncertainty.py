@@ -9,10 +9,11 @@ import pytest
 from identification_coverage import Finding, changed_rig, compared
 
 from hilserver.fidelity.changes import si
-from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Parameter, Signal, Values, fit
+from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import ACCURACY, uniform, unseen_delay
 from hilserver.identify.machine import machine_findings
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.report import fragment, notes
 from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
 from hilserver.identify.sequence import recorded_sequence
@@ -60,6 +61,42 @@ def test_inseparable_parameters_keep_their_prior_uncertainty() -> None:
 def test_uncertainty_is_at_least_that_of_the_derivative() -> None:
     _, deviations = of_line({"gain": Parameter(1.0, -9.0, 9.0, 1.0, inf)}, noise=1e-9)
     assert deviations["gain"] == pytest.approx(FINEST, rel=0.01)
+
+
+def test_a_sequence_of_fits_that_goes_too_far_each_time_converges() -> None:
+    """Within a fit, the slope shows half of what a change of the value does: each one would undo the one before."""
+    random = np.random.default_rng(3)
+    x = random.normal(size=TICKS)
+    signal = Signal("y", 2.0 * x + 0.1 * random.normal(size=TICKS), np.ones(TICKS, dtype=np.bool_), summed=False)
+    gain = Parameter(1.0, -9.0, 9.0, 1.0, inf, slope="more")
+    found = fit({"gain": gain}, [signal], lambda v: [(v["gain"] + 0.5 * v.get("more", 0.0)) * x], {"gain": 1.0})
+    assert found.values["gain"] == pytest.approx(2.0, abs=4.0 * 0.1 / sqrt(TICKS))
+
+
+def test_derivatives_of_nearby_values_lead_to_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 5 % of a standard deviation, of a response whose derivatives depend on both of its parameters."""
+    random = np.random.default_rng(4)
+    time = np.linspace(0.0, 5.0, TICKS)
+    y = 2.0 * (1.0 - np.exp(-time / 0.7)) + 0.1 * random.normal(size=TICKS)
+    signal = Signal("y", y, np.ones(TICKS, dtype=np.bool_), summed=False)
+    parameters = {"gain": Parameter(1.0, 0.0, 9.0, 1.0, inf), "time": Parameter(0.3, 0.05, 9.0, 1.0, inf)}
+    evaluated: list[Values] = []
+
+    def found() -> FitResult:
+        def predict(v: Values) -> list[Floats]:
+            evaluated.append(v)
+            return [v["gain"] * (1.0 - np.exp(-time / v["time"]))]
+
+        evaluated.clear()
+        return fit(parameters, [signal], predict, {name: p.start for name, p in parameters.items()})
+
+    fast, few = found(), len(evaluated)
+    monkeypatch.setattr("hilserver.identify.linearised.NEARBY", 0.0)
+    exact, many = found(), len(evaluated)
+    assert few < many
+    for name, deviation in exact.deviations.items():
+        assert fast.values[name] == pytest.approx(exact.values[name], abs=0.05 * deviation)
+        assert fast.deviations[name] == pytest.approx(deviation, rel=0.02)
 
 
 @pytest.mark.parametrize("known", [True, False])
