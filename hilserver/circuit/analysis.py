@@ -79,15 +79,13 @@ class Analysis:
         self._jacobian()
         return self._columns.T.copy()
 
-    def linearised(
-        self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), states: Floats | None = None
-    ) -> LinearModel:
-        """The circuit around ``values`` (with other ``states``): differences as for `jacobian`.
+    def linearised(self, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> LinearModel:
+        """The circuit around ``values``: differences as for `jacobian`.
 
         ``inputs``: measured pressures (``rig.A.p``) or signals; ``outputs``: as for `outputs`. The memories of sampled
         kernels (delays, switching bands) are held.
         """
-        x = self.values[: self.n].copy() if states is None else states
+        x = self.values[: self.n].copy()
         A = self.jacobian(x)
         f, y = self.rates(x), self.outputs(outputs)
         held = (f == 0.0) & ((x <= self.lower) | (x >= self.upper))

@@ -15,6 +15,8 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean
 
 PARAMETERS = "parameters"
 """Stands for the circuit's own parameters where a component is named."""
+LISTED = 4
+"""Changed values that a text lists at most."""
 
 
 def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,16 +61,16 @@ def as_lines(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", text
 
 
-def change_text(before: Mapping[str, Any], after: Mapping[str, Any], most: int = 4) -> str:
-    """What a switch changes, in a line: ``relief.opening_pressure: 150 bar → 120 bar``; at most so many values.
+def change_text(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What a switch changes, in a line: ``relief.opening_pressure: 150 bar → 120 bar``; the first ones of many.
 
     >>> circuit = {"components": {"relief": {"type": "relief_valve", "opening_pressure": "150 bar"}}}
     >>> change_text(circuit, with_values(circuit, "relief", {"opening_pressure": "120 bar"}))
     'relief.opening_pressure: 150 bar → 120 bar'
     """
     found = [f"{key.removeprefix('components.')}: {old} → {new}" for key, old, new in differences(before, after)]
-    more = [f"{len(found) - most} more values"] if len(found) > most else []
-    return "; ".join([*found[:most], *more]) or "no value was changed"
+    more = [f"{len(found) - LISTED} more values"] if len(found) > LISTED else []
+    return "; ".join([*found[:LISTED], *more]) or "no value was changed"
 
 
 def _table_at(table: Mapping[str, Any], path: Path) -> Mapping[str, Any]:

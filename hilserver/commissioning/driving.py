@@ -18,7 +18,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
 from hilserver.rig.build import Rig
 from hilserver.service.supervisor import Supervisor
-from hilserver.service.telemetry import fault_text
+from hilserver.service.telemetry import fault_reason
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
@@ -194,5 +194,5 @@ async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
 
 def _left(rig: Rig, row: Floats, when: str) -> HilserverError:
     """The error for a rig that is no longer RUNNING."""
-    reason = fault_text(rig, int(header(row).fault)) or "a limit ended it"
+    reason = fault_reason(rig, int(header(row).fault)) or "a limit ended it"
     return HilserverError(f"{rig.settings.name} went to {Mode(int(header(row).mode)).name} {when}: {reason}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,14 +31,9 @@ class RigPage(EditingPage):
     session: RigSession
     _no_problems = "No problems. hilserver check also examines the margins of valves, rate and stability."
 
-    def __init__(
-        self,
-        session: RigSession,
-        open_file: OpensCircuits,
-        leave: tuple[str, Callable[[], None]] | None = None,
-    ) -> None:
+    def __init__(self, session: RigSession, open_file: OpensCircuits) -> None:
         self._open = open_file
-        super().__init__(session, leave)
+        super().__init__(session)
 
     def _content(self) -> None:
         with ui.column().classes("card w-full gap-0 rig-outline"):

@@ -14,9 +14,8 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
-from hilserver.simulation.lockstep import fault_name
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Mode, fault_text
 
 SETTLED = 0.6
 """Fraction of a sweep's rest after which the machine counts as being at rest."""
@@ -113,7 +112,7 @@ def trip_in(record: CircuitRows, rig: Rig) -> TripInRun | None:
     if modes[-1] == Mode.RUNNING or not len(running):
         return None
     last = int(running[-1])
-    cause = fault_name(int(record.columns["fault"][last + 1]), rig.layout.limits)
+    cause = fault_text(int(record.columns["fault"][last + 1]), rig.layout.limits)
     return TripInRun(Mode(int(modes[last + 1])).name, cause, float(record.columns["cycle_time"][last]), last)
 
 

@@ -136,9 +136,9 @@ def limits_before_the_ends(rig: Rig, cylinder: CylinderSettings) -> list[str]:
 class Excitation:
     """The commands of a group on a bench. ``largest``: upper limit of all commands."""
 
-    def __init__(self, rig: Rig, bench: Bench, group: Group, largest: float, seed: int = 1) -> None:
+    def __init__(self, rig: Rig, bench: Bench, group: Group, largest: float) -> None:
         self.rig, self.bench, self.group, self.largest = rig, bench, group, largest
-        self.random = np.random.default_rng(seed)
+        self.random = np.random.default_rng(1)
         self.reach, self.bound, self.spent, self.last_round = 0.0, inf, 0.0, 0.0
         self.level = 0.0
         """The last command."""

@@ -181,14 +181,14 @@ def start(m: Mechanism, file: str = "", prefix: str = "") -> Floats:
 # --- mobility ---------------------------------------------------------------------------------------------------------
 
 
-def mobility(m: Mechanism, states: Floats | None = None) -> Mobility:
+def mobility(m: Mechanism) -> Mobility:
     """Degrees of freedom, and the number of redundant constraints of each joint, in the order of the file.
 
     A constraint that depends on others in one pose only (a crank at its dead centre) is not redundant.
     """
     lines = closures(m)
     assembly = Assembly(m, lines)
-    _, everywhere = _redundant(assembly, assembly.drawn if states is None else states)
+    _, everywhere = _redundant(assembly, assembly.drawn)
     found: dict[str, int] = {}
     for k in everywhere:
         found[lines[k].owner] = found.get(lines[k].owner, 0) + 1

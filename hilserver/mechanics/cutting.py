@@ -193,11 +193,11 @@ def independent_rows(tree: Tree) -> list[int]:
     return best
 
 
-def positions_nearby(tree: Tree, count: int = 3) -> Iterator[Floats]:
-    """The drawn position, and positions nearby in which the loops are closed as well."""
+def positions_nearby(tree: Tree) -> Iterator[Floats]:
+    """The drawn position, and up to three nearby in which the loops are closed as well."""
     yield tree.drawn()
     chance = np.random.default_rng(1)
-    for _ in range(count):
+    for _ in range(3):
         y = tree.drawn()
         displace(tree, y, 0.1 * chance.standard_normal(tree.n_speeds))
         if close(tree, y):

@@ -8,16 +8,18 @@ from numpy.typing import NDArray
 from hilserver.protocol.published import Telemetry
 
 Floats = NDArray[np.float64]
+CAPACITY = 30_000
+"""Samples kept of each channel."""
 CHANNELS_KEPT = 500
 """Beyond this number, channels of earlier circuits are dropped."""
 
 
 class History:
-    """The last ``capacity`` samples; ``count`` is the number received in total. Missing values are NaN."""
+    """The latest samples; ``count`` is the number received in total. Missing values are NaN."""
 
-    def __init__(self, capacity: int = 30_000) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        self._time = np.full(capacity, np.nan)
+        self._time = np.full(CAPACITY, np.nan)
         self._values: dict[str, Floats] = {}
 
     def add(self, telemetry: Telemetry) -> None:

@@ -27,8 +27,7 @@ from hilserver.report.document import Block, Code, Document, Facts, Grid, Headin
 from hilserver.report.envelope import Envelope
 from hilserver.report.event_list import EventList, Kind, Listed
 from hilserver.report.plots import Panel, panels_figure
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, ResultCode, Saturation
-from hilserver.tick.codes import fault_text as text_of_fault
+from hilserver.tick.codes import Mode, ResultCode, Saturation, fault_text
 from hilserver.tick.row import HEADER_CELLS, RowHeader, command_in, headers
 from hilserver.units import shown_unit
 
@@ -131,7 +130,7 @@ class _Run:
         self.shown = ["time", *channels, *inputs, *valve, "mode"]
         named = (name.removesuffix(".flow_virtual")[6:] for name in valve if name.endswith(".flow_virtual"))
         self.valves = {name: _Valve() for name in named if all(f"valve.{name}.{word}" in columns for word in COMPARED)}
-        self._limits = [name for name in columns if name.startswith("limit.")]
+        self._limits = [name.removeprefix("limit.") for name in columns if name.startswith("limit.")]
         packed = self.header.packed
         self.circuits = [(0.0, packed.get("source", {}))]
 
@@ -178,26 +177,21 @@ class _Run:
 
     def _changes_in(self, column: Mapping[str, Floats]) -> None:
         """Changes of mode, violations of limits, missed ticks."""
-        now = np.stack([column[name] for name in ("mode", *self._limits)], axis=1)
+        now = np.stack([column[name] for name in ("mode", *(f"limit.{name}" for name in self._limits))], axis=1)
         change = np.diff(now, axis=0, prepend=now[:1] if self._before is None else self._before)
         self._before = now[-1:]
         for row in map(int, np.flatnonzero(change[:, 0])):
-            fault = self._fault(int(column["fault"][row]))
+            fault = fault_text(int(column["fault"][row]), self._limits)
             text = Mode(int(now[row, 0])).name + (f": {fault}" if fault else "")
             self._add(column, row, text, "fault" if int(now[row, 0]) in FAULTS else "")
         for place, name in enumerate(self._limits, 1):
             for row in map(int, np.flatnonzero(change[:, place] > 0)):
-                self._add(column, row, f"{name.replace('.', ' ')} is violated", "warning")
+                self._add(column, row, f"limit {name} is violated", "warning")
         for row in map(int, np.flatnonzero(column["missed"])):
             self._add(column, row, f"{number_of_ticks(column['missed'][row])} missed", "warning")
 
     def _add(self, column: Mapping[str, Floats], row: int, text: str, kind: Kind) -> None:
         self.events.add(Listed(float(column["time"][row]), int(column["tick"][row]), text, kind))
-
-    def _fault(self, number: int) -> str:
-        if number >= FIRST_LIMIT_FAULT:
-            return f"{self._limits[number - FIRST_LIMIT_FAULT].replace('.', ' ')} (action trip)"
-        return text_of_fault(number)
 
     def _event(self, time: float, tick: int, result: int, event: Event) -> None:
         """Add an event of the log; ``result``: of the command in this tick."""

@@ -52,11 +52,9 @@ def read_plant(
     return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts, like=before.packed))
 
 
-def plant_circuit(
-    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = "", accounts: bool = False
-) -> PackedCircuit:
+def plant_circuit(machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library) -> PackedCircuit:
     """The same, packed only."""
-    return read_plant(machine, drive, library, file, accounts).packed
+    return read_plant(machine, drive, library).packed
 
 
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:

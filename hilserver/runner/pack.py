@@ -26,7 +26,7 @@ from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.runner.image import CELL, Cells, Image, dimensions_of
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode, fault_text
 from hilserver.tick.lockstep import Attached, run_bridged
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import work_needed
@@ -182,7 +182,8 @@ def _worker(image: Image, setup: DeviceSetup) -> list[int]:
 def _words(rig: Rig) -> Iterator[str]:
     """The names of numbers: lines with kind, number and name."""
     faults = {code.value: code.text for code in FaultCode}
-    faults |= {FIRST_LIMIT_FAULT + i: f"limit {name}" for i, name in enumerate(rig.layout.limits)}
+    limits = range(FIRST_LIMIT_FAULT, FIRST_LIMIT_FAULT + len(rig.layout.limits))
+    faults |= {number: fault_text(number, rig.layout.limits) for number in limits}
     tables: dict[str, dict[int, str]] = {
         "mode": {mode.value: mode.name for mode in Mode},
         "fault": faults,

@@ -19,7 +19,7 @@ from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict,
 from hilserver.sequences.model import Action, Fault, InputValue, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.reactions import ENDING
-from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
+from hilserver.service.telemetry_samples import VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import as_whole, header, is_whole
 

@@ -25,7 +25,7 @@ from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
-from hilserver.service.telemetry import channel_columns
+from hilserver.service.telemetry_samples import channel_columns
 from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
 from hilserver.simulation.rows import RowMemory
 from hilserver.simulation.steps import Steps, completed

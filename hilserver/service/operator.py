@@ -27,7 +27,8 @@ from hilserver.rig.build import Rig
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.switching import prepare_switch
-from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
+from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.telemetry_samples import CIRCUITS_KEPT
 from hilserver.service.triggers import TriggerTable
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import command_record, no_command, work_array
@@ -212,7 +213,7 @@ class Operator:
         new, payload = await asyncio.to_thread(self._prepare, command)
         prepared = time.monotonic() - began
         cursor = self._telemetry.published
-        self._telemetry.expect(new.version, new.packed)
+        self._telemetry.samples.expect(new.version, new.packed)
         stays = float(new.packed.names == self.running.packed.names)
         self._posted = new
         try:

@@ -50,7 +50,7 @@ class Publisher:
             self.tell(self._with_change(event) if event.kind == "switch" else event)
         for text in self._telemetry.devices.news():
             self.publish_now(Event(kind="warning", text=text, tick=0, time=0.0))
-        if batch := self._telemetry.batch(rows):
+        if batch := self._telemetry.samples.batch(rows):
             self._mqtt.publish_telemetry(batch)
         self._operator.adopt(rows[-1])
         if self._operator.running.version != self._version:

@@ -31,6 +31,7 @@ from hilserver.service.catalogue import component_types
 from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
+from hilserver.service.descriptions import channel_descriptions, input_descriptions, valve_descriptions
 from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.loop_processes import LoopProcesses, end_predecessor
@@ -316,13 +317,12 @@ class Supervisor:
             tell(device.name, text, text)
 
         settings = self.rig.settings
-        channels, inputs, valves = telemetry.channel_infos(), telemetry.input_infos(), telemetry.valve_infos()
         description = describe(
             settings.name,
             version("hilserver"),
-            channels=channels,
-            inputs=inputs,
-            valves=valves,
+            channels=channel_descriptions(self.rig),
+            inputs=input_descriptions(self.rig),
+            valves=valve_descriptions(self.rig),
             command_lifetime=settings.mqtt.command_lifetime,
             operator=OperatorDescription(**settings.operator.model_dump()),
             reactions=settings.loop.reactions,

@@ -1,4 +1,4 @@
-"""Telemetry: state, decimated samples and events, read from the loop's ring without disturbing the loop."""
+"""What the loop's ring says: its rows, the state of the server and events, read without disturbing the loop."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hilserver.circuit.pack import PackedCircuit
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats
 from hilserver.protocol.event_text import number_of_ticks
 from hilserver.protocol.published import (
-    ChannelDescription,
     DurationFigures,
     Event,
-    InputDescription,
     LoopStatus,
     RecordingStatus,
     ServerState,
-    Telemetry,
     TriggerStatus,
-    ValveDescription,
 )
 from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
@@ -34,30 +29,15 @@ from hilserver.rig.learned import learned_values
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ENDING, ReactionTable
-from hilserver.service.strategies import offered_strategies, present_strategies
+from hilserver.service.strategies import present_strategies
+from hilserver.service.telemetry_samples import TelemetrySamples
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, PlayoutState, Saturation
-from hilserver.tick.codes import fault_text as text_of_fault
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, PlayoutState, Saturation, fault_text
 from hilserver.tick.modes import is_enabled
-from hilserver.tick.row import RowHeader, ValveState, header, headers
+from hilserver.tick.row import header, headers
 
-_OF_A_VALVE = (
-    *("flow_virtual", "flow_measured", "demand", "command", "saturation", "volume_error", "volume_lost"),
-    *("gain_PA", "gain_AT", "delay", "null", "overlap", "learning"),
-)
-VALVE_CHANNELS = {name: ValveState.fields()[name] for name in _OF_A_VALVE}
-"""The values of a valve's block of the row that are in the telemetry, with their units and descriptions."""
-LOOP_CHANNELS = {
-    "loop.wake_up": ("s", "from a tick's deadline to its start; maximum since the last sample"),
-    "loop.work": ("s", "computing time of a tick; maximum since the last sample"),
-    "loop.missed": ("", "ticks missed since the last sample"),
-}
 LONGEST_LIST = 20
 """Most ticks that an event lists."""
-CIRCUITS_KEPT = 20
-"""Versions of the circuit whose rows may still be unread."""
-LONGEST_GAP = 100
-"""Most samples that may be missing within one telemetry message; after a longer gap a new one begins."""
 
 
 class TelemetryReader:
@@ -79,7 +59,6 @@ class TelemetryReader:
         self.recorded: Callable[[], int] = lambda: -1
         """The last tick that is known to be in a log."""
         self.devices = DeviceReports(rig.settings.devices)
-        self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
         self._ring = memory.ring
         self._rows = np.empty((memory.ring.capacity, rig.layout.width))
         self._recent = self._rows[:0]
@@ -87,19 +66,12 @@ class TelemetryReader:
         self._last: Floats | None = None
         self._is_fault = False
         self._timing = LoopTiming(1.0 / rig.clock_rate)
-        self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
-        self._channels = channel_columns(rig)
-        self.reactions = ReactionTable(rig, self._channels)
-        self.playouts = PlayoutTable(rig, self._channels)
+        self.samples = TelemetrySamples(rig)
+        self.reactions = ReactionTable(rig, self.samples.columns)
+        self.playouts = PlayoutTable(rig, self.samples.columns)
         self._row_events = RowEvents(rig.layout.names)
         self._demands = UtilisationMeter(rig)
         self._outputs = {output.limit: output for output in rig.layout.outputs if output.max_age is not None}
-
-    def expect(self, version: int, circuit: PackedCircuit) -> None:
-        """Note the circuit of coming rows of this version."""
-        self._circuits[version] = circuit
-        for old in [number for number in self._circuits if number < version - CIRCUITS_KEPT]:
-            del self._circuits[old]
 
     def latest(self) -> Floats | None:
         """A copy of the newest row, None before the first tick. May be called from any thread."""
@@ -182,7 +154,7 @@ class TelemetryReader:
         code = int(header(row).fault)
         if code == FaultCode.OPERATOR and self.trip_reason:
             return self.trip_reason
-        return fault_text(self.rig, code)
+        return fault_reason(self.rig, code)
 
     def warnings(self, row: Floats) -> Iterator[str]:
         """Outputs that are not confirmed, violated limits, saturated valves and other problems, as sentences."""
@@ -322,129 +294,12 @@ class TelemetryReader:
         version = int(header(row).circuit_version)
         return _event("switch", f"version {version} of the circuit is active", row, version=version)
 
-    # --- telemetry ---------------------------------------------------------------------------------------------------
 
-    def batch(self, rows: Floats) -> Telemetry | None:
-        """A batch of decimated samples, None if there is nothing new.
-
-        Samples are those of every n-th tick; a missed one is null. The names are those of the newest row's circuit,
-        with null where an older row's circuit has no value of that name.
-        """
-        rate = self.rig.clock_rate
-        every = max(round(rate / self.rig.settings.mqtt.telemetry_rate), 1)
-        sampled = np.flatnonzero(headers(rows)["tick"] % every == 0)
-        loop, rows = self._loop_samples(rows, sampled), rows[sampled]
-        gaps = np.flatnonzero(np.diff(headers(rows)["tick"]) > LONGEST_GAP * every)
-        if len(gaps):
-            loop, rows = loop[gaps[-1] + 1 :], rows[gaps[-1] + 1 :]
-        if len(rows) == 0:
-            return None
-        ticks = headers(rows)["tick"]
-        places = ((ticks - ticks[0]) / every).astype(np.int64)
-        table = {name: self.rig.layout.values(rows, column) for name, column in self._channels.items()}
-        table |= self._circuit_values(rows)
-        table |= dict(zip(LOOP_CHANNELS, loop.T, strict=True))
-        channels = {name: _on_grid(values, places) for name, values in table.items()}
-        return Telemetry(t0=float(header(rows[0]).utc), dt=every / rate, channels=channels)
-
-    def _loop_samples(self, rows: Floats, places: Integers) -> Floats:
-        """Largest wake-up delay and work, and missed ticks, for the samples at ``places``: of all rows since the last.
-
-        What comes after the last sample is left over for the next one.
-        """
-        table = np.stack([wake_up_delay(rows, self._timing.period), work_before(rows), headers(rows)["missed"]], axis=1)
-        samples = []
-        for part in np.split(table, places + 1):
-            part = np.concatenate([self._left_over, part])
-            samples.append([part[:, 0].max(), part[:, 1].max(), part[:, 2].sum()])
-            self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
-        self._left_over = np.array([samples.pop()])
-        return np.array(samples).reshape(-1, len(LOOP_CHANNELS))
-
-    def _circuit_values(self, rows: Floats) -> dict[str, Floats]:
-        """The circuit's values in these rows by name, under the names of the newest row's circuit."""
-        versions, start = headers(rows)["circuit_version"], len(self.rig.layout.names)
-        newest = self._circuits.get(int(versions[-1]))
-        found = {name: np.full(len(rows), np.nan) for name in (newest.names if newest is not None else ())}
-        for version in set(versions.tolist()):
-            circuit, here = self._circuits.get(int(version)), versions == version
-            for place, name in enumerate(circuit.names if circuit is not None else ()):
-                if name in found:
-                    found[name][here] = rows[here, start + place]
-        return {f"circuit.{name}": values for name, values in found.items()}
-
-    # --- description -------------------------------------------------------------------------------------------------
-
-    def channel_infos(self) -> dict[str, ChannelDescription]:
-        """Every channel of telemetry with its unit."""
-        settings = self.rig.settings
-        infos = {
-            name: ChannelDescription(
-                unit=s.unit, kind="measured" if s.device else "configured", description=s.description
-            )
-            for name, s in settings.channels.items()
-        }
-        infos |= {f"input.{name}": ChannelDescription(unit="", kind="command") for name in settings.inputs}
-        for valve in settings.valves:
-            infos |= {
-                f"valve.{valve}.{name}": ChannelDescription(
-                    unit=field.unit, kind="bridge", description=field.description
-                )
-                for name, field in VALVE_CHANNELS.items()
-            }
-        infos |= {
-            f"device.{name}.errors": ChannelDescription(
-                unit="", kind="state", description="failures counted since the start"
-            )
-            for name in settings.devices
-        }
-        infos |= {
-            name: ChannelDescription(unit=unit, kind="state", description=text)
-            for name, (unit, text) in LOOP_CHANNELS.items()
-        }
-        infos["mode"] = ChannelDescription(unit="", kind="state", description=RowHeader.fields()["mode"].description)
-        infos["tick"] = ChannelDescription(unit="", kind="state", description="tick of the sample")
-        return infos
-
-    def input_infos(self) -> dict[str, InputDescription]:
-        """Operator inputs and their ranges."""
-        return {
-            name: InputDescription(
-                unit="",
-                minimum=s.range[0],
-                maximum=s.range[1],
-                initial=s.initial,
-                hold_to_run=s.hold_to_run,
-                description=s.description,
-            )
-            for name, s in self.rig.settings.inputs.items()
-        }
-
-    def valve_infos(self) -> dict[str, ValveDescription]:
-        """Real valves and the strategies that can drive them."""
-        return {
-            name: ValveDescription(
-                strategies=offered_strategies(self.rig, name), jog_limit=s.bridge.jog_limit, description=s.description
-            )
-            for name, s in self.rig.settings.valves.items()
-        }
-
-
-def channel_columns(rig: Rig) -> dict[str, str]:
-    """The row's columns of the telemetry channels, by name, except those of circuit and loop."""
-    columns = {name: f"channel.{name}" for name in rig.settings.channels}
-    same = [f"input.{name}" for name in rig.layout.section("input")]
-    same += [f"valve.{valve}.{word}" for valve in rig.layout.valves for word in VALVE_CHANNELS]
-    columns |= {name: name for name in same}
-    columns |= {f"device.{name}.errors": f"errors.{name}" for name in rig.layout.section("errors")}
-    return {"tick": "tick", "mode": "mode", **columns}
-
-
-def fault_text(rig: Rig, fault: int) -> str:
+def fault_reason(rig: Rig, fault: int) -> str:
     """The reason of a fault, as a text; empty if there is none."""
     if fault >= FIRST_LIMIT_FAULT:
         return f"{limit_text(rig, rig.layout.limits[fault - FIRST_LIMIT_FAULT], 'was')} (action trip)"
-    return text_of_fault(fault)
+    return fault_text(fault, rig.layout.limits)
 
 
 def limit_text(rig: Rig, name: str, verb: str = "is") -> str:
@@ -470,12 +325,3 @@ def _event(kind: Literal["fault", "switch", "warning", "info"], text: str, row: 
 
 def _ticks(rows: Floats) -> list[int]:
     return [int(tick) for tick in headers(rows)["tick"][:LONGEST_LIST]]
-
-
-def _on_grid(values: Floats, places: Integers) -> tuple[float | None, ...]:
-    """The values at their places, None between them and for what is not finite."""
-    samples: list[float | None] = [None] * (int(places[-1]) + 1)
-    for place, value, finite in zip(places.tolist(), values.tolist(), np.isfinite(values).tolist(), strict=True):
-        if finite:
-            samples[place] = value
-    return tuple(samples)

@@ -32,8 +32,7 @@ from hilserver.simulation.rows import RowMemory, TrueValues
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.simulation.steps import Steps, completed
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
-from hilserver.tick.codes import fault_text as text_of_fault
+from hilserver.tick.codes import CommandKind, Mode, ResultCode, fault_text
 from hilserver.tick.lockstep import GOES_ON, WAITING_CELLS, Attached, is_unwanted
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import command_record, no_command, work_array
@@ -175,7 +174,7 @@ class LockstepRun:
     @property
     def fault(self) -> str:
         """The cause of the trip; empty without a fault."""
-        return fault_name(int(header(self.row).fault), self.rig.layout.limits)
+        return fault_text(int(header(self.row).fault), self.rig.layout.limits)
 
     @property
     def ticks_recorded(self) -> int | None:
@@ -476,13 +475,6 @@ class LockstepRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def fault_name(number: int, limits: Sequence[str]) -> str:
-    """The cause of a trip with this number; empty without a fault."""
-    if number >= FIRST_LIMIT_FAULT:
-        return f"limit {limits[number - FIRST_LIMIT_FAULT]}"
-    return text_of_fault(number)
 
 
 def _no_trace(plant: PlantArrays) -> Floats:

@@ -19,13 +19,14 @@ from hilserver.compiler.circuit_code import running
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.plan import first_row
-from hilserver.simulation.lockstep import ANY_MODE, fault_name
+from hilserver.simulation.lockstep import ANY_MODE
 from hilserver.simulation.packed_run import initial_values
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import Figure
 from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
+from hilserver.tick.codes import fault_text
 from hilserver.tick.lockstep import GOES_ON
 from hilserver.tick.program import commands_at, work_array
 from hilserver.tick.row import as_whole, is_whole
@@ -137,7 +138,7 @@ class RunsOfLog:
         faults = self.rig.layout.values(block, "fault")
         new = np.flatnonzero((faults != 0) & (self.log.faults[part] == 0))
         if len(new):
-            cause = fault_name(int(faults[new[0]]), self.rig.layout.limits)
+            cause = fault_text(int(faults[new[0]]), self.rig.layout.limits)
             at = float(self.log.time[part][new[0]])
             raise VariantFailedError(f"trips, unlike the log: {cause}, at {at:.6g} s")
 

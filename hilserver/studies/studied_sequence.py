@@ -17,7 +17,7 @@ from hilserver.sequences.model import load_sequence
 from hilserver.sequences.play import channel_units
 from hilserver.sequences.report import document
 from hilserver.sequences.simulated import simulate_sequence
-from hilserver.service.telemetry import channel_columns
+from hilserver.service.telemetry_samples import channel_columns
 from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.rig_runs import with_strategy
 from hilserver.studies.sequence_runs import ALL, SequenceSubject

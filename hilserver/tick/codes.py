@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 
 ABSURD = 1e12
@@ -215,6 +216,8 @@ class Learning(Explained):
     OSCILLATION = 4, "forgotten: the loop oscillates"
 
 
-def fault_text(number: int) -> str:
-    """The text of a fault other than a limit."""
+def fault_text(number: int, limits: Sequence[str]) -> str:
+    """The cause of a trip, of a rig with these limits; empty without a fault."""
+    if 0 <= (place := number - FIRST_LIMIT_FAULT) < len(limits):
+        return f"limit {limits[place]}"
     return FaultCode(number).text if number in FaultCode._value2member_map_ else f"fault {number}"

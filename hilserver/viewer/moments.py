@@ -15,7 +15,7 @@ from hilserver.record.format import Event, LogHeader, is_circuit
 from hilserver.record.notes import LogNote
 from hilserver.record.row_events import ROW_EVENTS, row_event_text
 from hilserver.record.run import COMMAND_NAMES, recorded_command
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, fault_text
+from hilserver.tick.codes import Mode, fault_text
 from hilserver.tick.row import command_in
 from hilserver.viewer.measurement import Moment
 
@@ -28,7 +28,7 @@ class MomentList:
     def __init__(self, header: LogHeader) -> None:
         self.found: list[Moment] = []
         self._header = header
-        self._limits = [name for name in header.columns if name.startswith("limit.")]
+        self._limits = [name.removeprefix("limit.") for name in header.columns if name.startswith("limit.")]
         self._circuit: Mapping[str, Any] = header.packed.get("source", {})
         self._mode: float | None = None
 
@@ -38,7 +38,7 @@ class MomentList:
         for row in map(int, np.flatnonzero(modes != before)):
             mode, fault = int(modes[row]), int(faults[row])
             name = Mode(mode).name.replace("_", " ") if mode in list(Mode) else f"mode {mode}"
-            text = f"{name}: {self._fault(fault)}" if fault else name
+            text = f"{name}: {fault_text(fault, self._limits)}" if fault else name
             self.found.append(Moment(float(times[row]), "fault" if mode in _FAULTS else "mode", text))
         if len(modes):
             self._mode = float(modes[-1])
@@ -66,10 +66,6 @@ class MomentList:
                 command = int(command_in(recorded_command(event, self._header)).kind)
                 if command in COMMAND_NAMES:
                     self.found.append(Moment(time, "command", f"command {COMMAND_NAMES[command]}"))
-
-    def _fault(self, number: int) -> str:
-        limit = number - FIRST_LIMIT_FAULT
-        return f"{self._limits[limit].replace('.', ' ')}" if 0 <= limit < len(self._limits) else fault_text(number)
 
     def in_order(self) -> tuple[Moment, ...]:
         """All of them in the order of time."""

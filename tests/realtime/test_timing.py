@@ -15,6 +15,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
+from hilserver.service.descriptions import channel_descriptions
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import COLUMN, TIMES, header
 
@@ -150,13 +151,13 @@ def test_every_peak_between_two_telemetry_samples_is_kept(rig: Rig, memory: Loop
     seen: dict[str, list[float | None]] = {"loop.wake_up": [], "loop.work": [], "loop.missed": []}
     for batch in np.split(rows, [10, 35]):
         publish(memory, batch)
-        telemetry = reader.batch(reader.read())
+        telemetry = reader.samples.batch(reader.read())
         for name, values in seen.items():
             values += telemetry.channels[name] if telemetry is not None else ()
     assert seen["loop.wake_up"] == pytest.approx([1e-5, 7e-5, 1e-5, 2.03e-3])
     assert seen["loop.work"] == pytest.approx([2e-5, 2e-5, 9e-5, 2e-5])
     assert seen["loop.missed"] == [0.0, 0.0, 0.0, 2.0]
-    assert set(seen) <= set(reader.channel_infos())
+    assert set(seen) <= set(channel_descriptions(rig))
 
 
 def test_status_shows_them_in_microseconds(rig: Rig, memory: LoopMemory) -> None:

@@ -23,7 +23,7 @@ from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import load_sequence
 from hilserver.sequences.simulated import simulate_sequence
 from hilserver.service.playouts import PlayoutTable
-from hilserver.service.telemetry import channel_columns
+from hilserver.service.telemetry_samples import channel_columns
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import header, playout_memory

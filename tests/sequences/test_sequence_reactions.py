@@ -166,7 +166,7 @@ def test_wrong_reactions_are_refused(change: dict[str, Any], problem: str, react
     from hilserver.errors import ConfigurationError
     from hilserver.rig.plan import first_row
     from hilserver.service.reactions import ReactionTable
-    from hilserver.service.telemetry import channel_columns
+    from hilserver.service.telemetry_samples import channel_columns
 
     right = {"reaction": "r", "when": "p_A > 100 bar", "then": "set", "input": "joystick", "value": 0.0}
     table = ReactionTable(reacting, channel_columns(reacting))

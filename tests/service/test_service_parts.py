@@ -34,7 +34,8 @@ from hilserver.rig.plan import first_row
 from hilserver.service import device_reports
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.forking import OF_SERVICE_MANAGER, fork
-from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
+from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.telemetry_samples import LONGEST_GAP
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import no_command
 from hilserver.tick.row import command_in, header
@@ -108,18 +109,18 @@ def test_telemetry_is_on_the_grid_with_null_for_what_is_missing_or_no_number(rig
     loop.tick(25)
     loop.tick(missed=30)  # tick 40 is missing
     loop.tick(10, channel__p_A=np.nan)
-    telemetry = reader.batch(reader.read())
+    telemetry = reader.samples.batch(reader.read())
     assert telemetry is not None
     assert telemetry.channels["tick"] == (0, 20, None, 60)
     assert telemetry.channels["p_A"] == (0.0, 0.0, None, None)
     assert telemetry.channels["x"] == (0.25, 0.25, None, 0.25)
     assert (telemetry.t0, telemetry.dt) == (1.8e9, 0.02)
     loop.tick(19)
-    telemetry = reader.batch(reader.read())
+    telemetry = reader.samples.batch(reader.read())
     assert telemetry is not None
     assert telemetry.channels["tick"] == (80,)
     loop.tick(5)
-    assert reader.batch(reader.read()) is None
+    assert reader.samples.batch(reader.read()) is None
 
 
 def test_a_long_pause_makes_no_long_telemetry(rig: Rig, memory: LoopMemory) -> None:
@@ -127,7 +128,7 @@ def test_a_long_pause_makes_no_long_telemetry(rig: Rig, memory: LoopMemory) -> N
     loop.tick(5)
     loop.tick(missed=20 * (LONGEST_GAP + 1))
     loop.tick(40)
-    telemetry = reader.batch(reader.read())
+    telemetry = reader.samples.batch(reader.read())
     assert telemetry is not None
     assert len(telemetry.channels["tick"]) == 2
 
@@ -144,14 +145,14 @@ def test_samples_of_another_circuit_keep_the_names_they_share(rig: Rig, memory: 
     packed = rig.pack(rig.read_circuit(source))
     start = len(rig.layout.names)
     loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
-    reader.expect(2, packed)
+    reader.samples.expect(2, packed)
     loop.row[start + rig.packed.names.index("supply.p")] = 1e7
     loop.tick(30)
     loop.row[start:] = 0.0
     loop.row[start + packed.names.index("supply.p")] = 2e7
     loop.row[start + packed.names.index("pump.q_P")] = 1e-3
     loop.tick(20, circuit_version=2.0)
-    telemetry = reader.batch(reader.read())
+    telemetry = reader.samples.batch(reader.read())
     assert telemetry is not None
     assert telemetry.channels["circuit.supply.p"] == (1e7, 1e7, 2e7)
     assert telemetry.channels["circuit.pump.q_P"][2] == 1e-3

@@ -22,10 +22,10 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.simulated import plant_circuit
-from hilserver.simulation.lockstep import LockstepRun, fault_name
+from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import machine_of_device
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Mode, fault_text
 from hilserver.tick.plan import plan_on
 
 DEVICE = "rig"
@@ -104,7 +104,7 @@ def run_with(
     record = CircuitRows(columns, rig.packed, rows[:, len(names) : len(names) + len(rig.packed.names)])
     if columns["mode"][-1] != Mode.RUNNING:
         last = int(np.flatnonzero(columns["mode"] == Mode.RUNNING)[-1])
-        cause = fault_name(int(columns["fault"][last + 1]), rig.layout.limits)
+        cause = fault_text(int(columns["fault"][last + 1]), rig.layout.limits)
         return None, f"{cause or 'stopped'} at {columns['cycle_time'][last]:.2f} s"
     tables = rig.sources["devices"][DEVICE]
     plant = plant_circuit(tables["machine"], tables["drive"], rig.library)

@@ -63,7 +63,7 @@ def test_units_start_and_moments_are_known(log: Measurement) -> None:
     switched = "switched: relief.opening_pressure: 150 bar → 120 bar"
     assert found["switch", 3.0] == (switched if log.path.suffix == ".arrow" else "circuit switched")
     if has_units:  # with the header, which has the order of the limits
-        assert found["fault", 5.0] == "FAULT: limit p_A max"
+        assert found["fault", 5.0] == "FAULT: limit p_A.max"
     assert len(log.moments) == 5
     assert [moment.time for moment in log.moments] == sorted(moment.time for moment in log.moments)
     assert list(log.notes) == []

@@ -1,0 +1,62 @@
+"""The descriptions of a rig's channels, inputs and valves that the server publishes."""
+
+from __future__ import annotations
+
+from hilserver.protocol.published import ChannelDescription, InputDescription, ValveDescription
+from hilserver.rig.build import Rig
+from hilserver.service.strategies import offered_strategies
+from hilserver.service.telemetry_samples import LOOP_CHANNELS, VALVE_CHANNELS
+from hilserver.tick.row import RowHeader
+
+
+def channel_descriptions(rig: Rig) -> dict[str, ChannelDescription]:
+    """Every channel of telemetry with its unit."""
+    settings = rig.settings
+    found = {
+        name: ChannelDescription(unit=s.unit, kind="measured" if s.device else "configured", description=s.description)
+        for name, s in settings.channels.items()
+    }
+    found |= {f"input.{name}": ChannelDescription(unit="", kind="command") for name in settings.inputs}
+    for valve in settings.valves:
+        found |= {
+            f"valve.{valve}.{name}": ChannelDescription(unit=field.unit, kind="bridge", description=field.description)
+            for name, field in VALVE_CHANNELS.items()
+        }
+    found |= {
+        f"device.{name}.errors": ChannelDescription(
+            unit="", kind="state", description="failures counted since the start"
+        )
+        for name in settings.devices
+    }
+    found |= {
+        name: ChannelDescription(unit=unit, kind="state", description=text)
+        for name, (unit, text) in LOOP_CHANNELS.items()
+    }
+    found["mode"] = ChannelDescription(unit="", kind="state", description=RowHeader.fields()["mode"].description)
+    found["tick"] = ChannelDescription(unit="", kind="state", description="tick of the sample")
+    return found
+
+
+def input_descriptions(rig: Rig) -> dict[str, InputDescription]:
+    """Operator inputs and their ranges."""
+    return {
+        name: InputDescription(
+            unit="",
+            minimum=s.range[0],
+            maximum=s.range[1],
+            initial=s.initial,
+            hold_to_run=s.hold_to_run,
+            description=s.description,
+        )
+        for name, s in rig.settings.inputs.items()
+    }
+
+
+def valve_descriptions(rig: Rig) -> dict[str, ValveDescription]:
+    """Real valves and the strategies that can drive them."""
+    return {
+        name: ValveDescription(
+            strategies=offered_strategies(rig, name), jog_limit=s.bridge.jog_limit, description=s.description
+        )
+        for name, s in rig.settings.valves.items()
+    }
