@@ -17,7 +17,7 @@ def deploy(
     rig: Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)],
     target: Annotated[str, typer.Argument(help="the computer, as user@host", show_default=False)],
     extra: Annotated[
-        list[str] | None, typer.Option(help="libraries that the rig needs: modbus, ni, own-components, … (repeatable)")
+        list[str] | None, typer.Option(help="libraries needed: modbus, ni, own-components, …; may be repeated")
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="only show which release runs there, and its mode")] = False,
     logs: Annotated[
@@ -89,9 +89,9 @@ def _require_kind(runner: bool, *, sends: bool, extras: bool, service: bool) -> 
     if sends and not runner:
         raise HilserverError("--send is for --runner. A server takes commands from: hilserver send.")
     if service and runner:
-        raise HilserverError("--service is for a server: nothing starts the runner again.")
+        raise HilserverError("--service can't be combined with --runner: the runner is not restarted.")
     if extras and runner:
-        raise HilserverError("--extra is for a server: the runner has no libraries.")
+        raise HilserverError("--extra can't be combined with --runner, which needs no libraries.")
 
 
 def _name_of(rig: Path) -> str:
@@ -101,7 +101,7 @@ def _name_of(rig: Path) -> str:
 
     name = read_toml(rig).get("name")
     if not isinstance(name, str):
-        raise HilserverError(f"{rig}: has no name.")
+        raise HilserverError(f"{rig}: name: missing.")
     return name
 
 

@@ -59,7 +59,7 @@ def _refuse(source: Path, kind: str, options: Mapping[str, object]) -> None:
     from hilserver.errors import HilserverError
 
     for option in (name for name, value in options.items() if value):
-        raise HilserverError(f"{source}: {option} has no meaning for a {kind}.")
+        raise HilserverError(f"{source}: {option} does not apply to a {kind}.")
 
 
 def _log(log: Path, out: Path, format: str | None, columns: Sequence[str], every: int) -> None:

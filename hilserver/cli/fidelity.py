@@ -75,7 +75,7 @@ def fidelity(
 ) -> None:
     """Measure how closely the rig follows its virtual circuit, over the work cycle and over frequency.
 
-    Each strategy of the bridge runs the rig's work cycle and a sweep of sines. The motion of the machine is compared
+    Each bridge strategy runs the work cycle and a stepped-sine sweep. The motion of the machine is compared
     with the reference simulation: the virtual circuit connected directly to a model of the machine, as if it were
     installed there. The report (HTML and Markdown) has amplitude and phase errors over frequency, deviations over the
     work cycle, noise and saturation of the command, and all strategies side by side.

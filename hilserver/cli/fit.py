@@ -29,7 +29,7 @@ Columns = Annotated[
     typer.Option(help="file (TOML) that says which column is which quantity; default: columns of the same name"),
 ]
 HeldOut = Annotated[
-    float, typer.Option(min=0.0, max=0.9, help="part of each log, at its end, that is not fitted but compared")
+    float, typer.Option(min=0.0, max=0.9, help="share at the end of each log kept for validation of the fit")
 ]
 
 
@@ -53,7 +53,7 @@ def fit(
 
     The circuit is driven by the recorded inputs and simulated over the log, and the values are changed until its
     quantities deviate least from the measured ones. The page has the values with their 95 % intervals, their
-    correlations, what can't be told apart, and predicted against measured quantities, also over the part of each log
+    correlations, inseparable parameters, and predicted against measured quantities, also over the part of each log
     that was held out. Values with a tolerance stay within it, others within a tenth to ten times the file's value.
     """
     from hilserver.cli.fidelity import grid_table

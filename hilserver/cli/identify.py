@@ -51,7 +51,7 @@ def identify(
         int | None, typer.Option(min=1, max=2, help="order of the spool model; default: chosen from the recording")
     ] = None,
     sensor_delays_known: Annotated[
-        bool, typer.Option("--sensor-delays-known", help="whatever is later than stated is the valve, not the sensors")
+        bool, typer.Option("--sensor-delays-known", help="sensor delays are exact: any excess is that of the valves")
     ] = False,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
@@ -139,8 +139,8 @@ def _refuse_limits(rig: Rig, valves: list[str]) -> None:
         if names := limits_before_the_ends(rig, group.cylinder):
             raise HilserverError(
                 f"{rig.file}: --end-stops: the piston at {', '.join(group.valves)} does not reach the ends of its "
-                f"stroke because of limits.{' and limits.'.join(names)}. Widen the limits, or set the pressure sensors "
-                "to zero without pressure (hilserver calibrate --tare) instead."
+                f"stroke because of limits.{' and limits.'.join(names)}. Widen the limits, or zero pressure sensors "
+                "with the lines depressurised (hilserver calibrate --tare) instead."
             )
 
 

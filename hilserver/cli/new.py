@@ -28,7 +28,7 @@ def new(
         str | None, typer.Option(help='nominal flow of the real valve per edge, such as "40 l/min"')
     ] = None,
     drop: Annotated[str | None, typer.Option(help='pressure drop of this flow per edge, such as "35 bar"')] = None,
-    f90: Annotated[str | None, typer.Option(help='frequency of the real valve at -90°, such as "60 Hz"')] = None,
+    f90: Annotated[str | None, typer.Option(help='-90° frequency of the real valve, such as "60 Hz"')] = None,
     ask: Annotated[
         bool, typer.Option("--ask", help="ask for valve, cylinder, sensors and card, each with a default")
     ] = False,

@@ -54,7 +54,7 @@ def replay(
     """Run recorded measurements through the virtual circuit and the bridge again.
 
     A log of hilserver: the recorded inputs and commands are applied tick by tick, and every computed value is compared
-    with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance. With ``--balances``
+    with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance. With --balances
     the oil and energy that entered the virtual circuit, left it and are stored in it are stated, with relative errors.
 
     A rig file: recorded pressures of another system drive the virtual circuit, the work cycle moves the operator's

@@ -17,8 +17,8 @@ def replicate(
     name: Annotated[str, typer.Option("--input", help="operator input that the cycle moves", show_default=False)],
     channel: Annotated[str, typer.Option(help="channel that is to follow the target", show_default=False)],
     highest: Annotated[str, typer.Option(help="highest frequency that is corrected")] = "10 Hz",
-    gain: Annotated[float, typer.Option(min=0.0, max=1.0, help="share of the error that is corrected at a time")] = 0.7,
-    out: Annotated[Path, typer.Option("--output", "-o", help="work cycle of the next attempt")] = Path("next.toml"),
+    gain: Annotated[float, typer.Option(min=0.0, max=1.0, help="share of the error corrected per iteration")] = 0.7,
+    out: Annotated[Path, typer.Option("--output", "-o", help="work cycle of the next iteration")] = Path("next.toml"),
 ) -> None:
     """Correct a work cycle so that the response of a channel becomes a given time history: one iteration.
 
@@ -45,7 +45,7 @@ def replicate(
     inputs = header.configuration.get("rig", {}).get("inputs", {})
     low, high = inputs.get(name, {}).get("range", (-1.0, 1.0))
     is_cut = write_cycle(out, name, period, found.drive, (float(low), float(high)))
-    print(f"Error of this attempt: {100.0 * found.error:.2f} % of the target (RMS, without the mean).")
+    print(f"Error of this iteration: {100.0 * found.error:.2f} % of the target (RMS, without the mean).")
     print(f"From one period to the next, the response changes by {100.0 * found.unsteady:.2f} %.")
     print(f"Corrected up to {bound:.4g} Hz ({found.lines} harmonics): {out}")
     if is_cut:

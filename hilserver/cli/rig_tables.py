@@ -136,7 +136,7 @@ def _allowed(limit: LimitSettings, unit: str) -> str:
     if limit.max_rate is not None:
         parts.append(f"not faster than {shown_value(limit.max_rate.value, limit.max_rate.unit)} per second")
     if limit.slow_down is not None:
-        parts.append(f"slower from {shown_value(limit.slow_down.value, unit)} before it")
+        parts.append(f"reduced within {shown_value(limit.slow_down.value, unit)} of it")
     return ", ".join(parts)
 
 

@@ -22,7 +22,7 @@ def rths(
     seed: Annotated[int, typer.Option(min=0, help="seed of the perturbed plants")] = 1,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
-    """Run the benchmark problem of real-time hybrid simulation (RTHS): how well a virtual structure moves a real part.
+    """Run the benchmark problem of real-time hybrid simulation (RTHS): how well a virtual structure moves a specimen.
 
     A simulated hydraulic actuator moves a specimen to the position of a virtual frame under an earthquake, and the
     measured force acts on the frame. The nine criteria are those of Silva et al. (2020), with the published values

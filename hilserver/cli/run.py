@@ -42,8 +42,8 @@ def run(
     Starts in SAFE with the valves at null. Arm, start and switch over MQTT (hilserver switch, mosquitto_pub). Every
     tick is recorded. However the run ends, the valves are set to their safe values first.
 
-    A rig whose devices are all simulated can run slower or faster than real time (--speed): its ticks, and all times in
-    its rig file, are its own; those of people and networks (heartbeats, operator link, telemetry) are the clock's.
+    A rig whose devices are all simulated can run slower or faster than real time (--speed): all times in
+    its rig file then count in simulated time; operator and network (heartbeats, telemetry) stay in real time.
     """
     from hilserver.service.forking import fork_usual_children
 

@@ -21,7 +21,7 @@ OutputStep = Annotated[
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option(help="error of the step, as a fraction of a quantity, above which it is too long"),
+    typer.Option(help="permitted error of the solver step, as a fraction of a quantity (default: 0.01)"),
 ]
 Speed = Annotated[
     float | None,
@@ -101,7 +101,7 @@ def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
 
     for option in (name for name, value in options.items() if value):
         kind = "circuit" if option == "--strategy" else "rig"
-        raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
+        raise HilserverError(f"{file}: {option} does not apply to a {kind} file.")
 
 
 def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path, tolerance: float | None) -> None:

@@ -34,7 +34,7 @@ def size(
 
     Each valve takes the place of the real valves, in the rig file and in the simulated drive. Its margins (capacity,
     speed, rate, delay) must be sufficient, and the fidelity over the work cycle must keep the limits on rigs within the
-    tolerances of the rig's files and of the catalogue. The page has a table of all valves, and why each was refused.
+    tolerances of the rig's files and of the catalogue. The page has a table of all valves, and why each was rejected.
     """
     import os
 

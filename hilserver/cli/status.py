@@ -48,7 +48,7 @@ def status(
 ) -> None:
     """Show the state of a running server: mode, faults, warnings, targets and measured values, timing.
 
-    Exit code: 0; 1 if server or broker are offline; 3 in FAULT and in SAFE NOT CONFIRMED.
+    Exit code: 0; 1 if the server or the broker is offline; 3 in FAULT and in SAFE NOT CONFIRMED.
 
     --watch keeps running while server or broker are offline, and reports this. With --json, or if the output is not a
     terminal, it prints one state after the other, for other programs.

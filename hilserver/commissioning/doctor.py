@@ -131,7 +131,7 @@ def check_cache(rig: Rig | None) -> Finding:
             "cache",
             WARNING,
             f"{folder} can't be written: compiled programs are stored below {tempfile.gettempdir()}",
-            "Own components, and a program that is not part of the package, are compiled again after each start",
+            "User-defined components, and a program not part of the package, are compiled again after each start",
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
     if folder.exists() and (found := flaw(folder, folder) or broken_in(folder)) is not None:

@@ -348,7 +348,7 @@ def _about_the_valve() -> Iterator[Question]:
     yield Question("damping", text, usual_damping, _of(ValveSettings, "damping", number=True))
     text = "Leakage of the whole valve from P to T at null, in l/min; 0 l/min if unknown."
     yield Question("leakage", text, _always("1.2 l/min"), _of(Leakage, "flow"))
-    text = "Pressure from P to T at which the datasheet states the leakage, in bar."
+    text = "Pressure drop from P to T at which the datasheet states the leakage, in bar."
     yield Question("leakage_drop", text, _always("140 bar"), _of(Leakage, "drop"))
     text = "Overlap: spool travel before an edge opens, as a fraction of the full stroke; usually 0 for servo valves."
     yield Question("overlap", text, _always("0"), _of(ValveSettings, "overlap", number=True))
@@ -382,7 +382,7 @@ def _about_the_sensors() -> Iterator[Question]:
     yield Question("tank_range", text, lambda a: a["pressure_range"], _of(OwnAnswers, "tank_range"))
     text = "Pressure at A or B at which the rig trips, in bar; at most what cylinder and hoses withstand."
     yield Question("pressure_limit", text, usual_pressure_limit, _pressure_limit)
-    text = "Range of the position sensor, in mm, from 0 (rod in) to this value."
+    text = "Range of the position sensor, in mm, from 0 (retracted) to this value."
     yield Question("position_range", text, lambda a: a["stroke"], _range_of("position_range", "stroke"))
     text = "Range of the flow sensor at port A, in l/min, from minus to plus this value; none if there is none."
     yield Question("flow_range", text, _always(NONE), _or_none(_of(OwnAnswers, "flow_range")))

@@ -1,1 +1,1 @@
-"""The circuit editor: edits of a circuit file that keep its text, what is wrong meanwhile, and the page for it."""
+"""The circuit editor: edits that preserve the text of the file, its problems while it is edited, and its page."""

@@ -57,7 +57,7 @@ def differences(running: CircuitStatus, circuit: Circuit) -> Iterator[str]:
             yield from _changed(f"{name}: ", before[name], part)
     starts, others = below(old, "nodes"), below(new, "nodes")
     if starts != others:
-        yield from _changed("at the start: ", starts, others)
+        yield from _changed("initial value: ", starts, others)
     for key in sorted((old.keys() | new.keys()) - {*_SHOWN_APART}):
         if old.get(key) != new.get(key):
             yield from _changed(f"{key}: ", below(old, key), below(new, key))

@@ -104,7 +104,7 @@ def palette(types: Mapping[str, type[Component]], words: str) -> str:
     wanted = words.split()
     found = [name for name, kind in types.items() if matches(name, kind, wanted)]
     found.sort(key=lambda name: _rank(name, words.casefold().strip()))
-    return "\n".join(_offer(name, types[name]) for name in found) or '<p class="none">No component has these words.</p>'
+    return "\n".join(_offer(name, types[name]) for name in found) or '<p class="none">No matching component.</p>'
 
 
 def _rank(name: str, words: str) -> int:

@@ -222,7 +222,7 @@ class Selection:
         start, values = below(below(document.table, "nodes"), name), values_of(NodeStart)
         keys = STARTS.get(kind, ())
         fields = [DatasheetField(key, as_text(start.get(key, "")), values[key]) for key in keys]
-        self._values(name, ("nodes", name), fields, "At the start")
+        self._values(name, ("nodes", name), fields, "Initial values")
         remove = ui.button("Remove", icon="delete", on_click=lambda: self._make(RemoveNode(name)))
         remove.props("flat no-caps dense color=negative")
 

@@ -41,16 +41,16 @@ def _best(result: Fidelity) -> Iterator[str]:
 
 
 def _closer(errors: dict[str, Deviation], over: tuple[str, ...]) -> str:
-    """The best variant, how far it is off, and how many times closer it is than others."""
+    """The best variant, its deviation, and how many times more accurate it is than others."""
     best = min(errors, key=lambda name: errors[name].rms)
     times = [
-        f"{_times(errors[name].rms / errors[best].rms)} times closer than {name}"
+        f"{_times(errors[name].rms / errors[best].rms)} times more accurate than {name}"
         for name in over
         if name in errors and name != best and errors[best].rms > 0.0
     ]
     off = errors[best].nrmse
     unusable = ": not usable" if off > NOT_USABLE else ""
-    return ", ".join([f"{best} is best, {percent(off)} of the range off{unusable}", *times])
+    return ", ".join([f"{best} is best, with a deviation of {percent(off)} of the range{unusable}", *times])
 
 
 def _times(ratio: float) -> str:

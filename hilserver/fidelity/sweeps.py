@@ -20,8 +20,8 @@ def about_foreseen(cycles: Iterable[CycleSettings | None], strategies: Iterable[
     known = any(cycle is not None and cycle.foreseen for cycle in cycles)
     if known and any(Strategy[name].kind.looks_ahead for name in strategies if name in Strategy.__members__):
         yield (
-            "The strategies with look-ahead knew the inputs in advance, as they do in every work cycle. With inputs by "
-            "hand, jumps and fast movements come later, unless the inputs have a delay: foreseen = false in the "
+            "The strategies with look-ahead knew the inputs in advance, as they do in every work cycle. With manual "
+            "inputs, jumps and fast movements are delayed, unless the inputs have a delay: foreseen = false in the "
             "cycle's file shows by how much."
         )
 

@@ -95,7 +95,7 @@ def _step_sentence(result: VaryResult) -> str:
     error, unknown, seed = result.step_error(figure)
     of = f"{figure} by up to {100 * error:.2g} percentage points ({unknown}, seed {seed})"
     if error <= TOLERANCE:
-        return f"With half of every integration step, the figures remain: {of}."
+        return f"Halving every integration step hardly changes the figures: {of}."
     remedy = "Without --vary, fidelity finds a step that is sufficient."
     return f"The integration step is too long for these figures: half of it changes {of}. {remedy}"
 

@@ -1,4 +1,4 @@
-"""Iteration of a drive: the work cycle whose response is a given time history, from the log of the last attempt.
+"""Iteration of a drive: the work cycle whose response is a given time history, from the log of the last iteration.
 
 The machine repeats a cycle until its response is periodic. Input and response then have lines at the harmonics of the
 cycle, and their ratio is the frequency response of the machine there, so that the drive can be corrected by the error
@@ -59,13 +59,13 @@ class NextDrive:
 
 
 def next_drive(period: Period, target: Floats, highest: float, gain: float = 1.0) -> NextDrive:
-    """The drive of the next attempt, corrected from the first harmonic up to ``highest``, Hz; the mean is kept.
+    """The drive of the next iteration, corrected from the first harmonic up to ``highest``, Hz; the mean is kept.
 
     Raises HilserverError if target, drive or response do not move.
     """
     size = float(np.std(target))
     if size == 0.0:
-        raise HilserverError("the target does not move.")
+        raise HilserverError("the target is constant: there is nothing to replicate.")
     frequency: Floats = np.fft.rfftfreq(len(target), period.dt).astype(np.float64)
     used = np.flatnonzero((frequency > 0.0) & (frequency <= highest))
     if len(used) == 0:
@@ -78,7 +78,7 @@ def next_drive(period: Period, target: Floats, highest: float, gain: float = 1.0
         raise HilserverError(f"{text}: start with a cycle that moves the machine a little.")
     machine = _between(frequency[used], y, u, np.abs(u) >= LEAST_LINE * largest)
     if not float(np.abs(machine).max()) > 0.0:  # also where the channel has no samples
-        raise HilserverError("the response does not move: is this the channel that the input drives?")
+        raise HilserverError("the response is constant: is this the channel that the input drives?")
     strong = np.abs(machine) >= LEAST_GAIN * float(np.abs(machine).max())
     change = np.zeros(len(frequency), dtype=np.complex128)
     change[used[strong]] = gain * (wanted[strong] - y[strong]) / machine[strong]

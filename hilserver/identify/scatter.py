@@ -1,4 +1,4 @@
-r"""How far the slope of a sum of squares is from that of white residuals: the middle of a robust covariance.
+r"""Scatter of the gradient of a sum of squares: the middle factor of a sandwich covariance.
 
 With the Jacobian J and the residuals r of a fit, the slope of every part of the data is :math:`g = J^T r`. All together
 they are 0 at the minimum. If the model were exact and r white, the slopes of parts would be as small as chance makes

@@ -318,7 +318,7 @@ class Excitation:
             if self.spent - begin > STALL_TIME:
                 raise HilserverError(
                     f"the piston does not reach the middle of its stroke with a command of {level:g}. Is it blocked, "
-                    "is the polarity of the valve wrong, is there no pressure, or is the overlap larger?"
+                    "is the polarity of the valve wrong, is the supply off, or is the overlap larger than this command?"
                 )
             seconds = float(np.clip(0.5 * abs(off) / (level * self._speed()), SHORTEST, LONGEST))
             for share in (0.25, 0.5, 0.75, 1.0):

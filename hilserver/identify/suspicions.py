@@ -47,7 +47,7 @@ STRUCTURES = {
     "air": ("free air in the oil at port {}", "the same at low pressure"),
     "dead volume": ("dead volume at port {}, fraction that is missing", "the same near both ends of the stroke"),
     "elasticity": ("compliance of the oil at port {}, fraction of the stated one", "the same at high pressure"),
-    "zero": ("zero of sensor {}", "read it without pressure"),
+    "zero": ("zero of sensor {}", "read it with the line depressurised"),
     "gain": ("gain of sensor {}", "compare it with a reference at high pressure"),
     "delay": (
         "delay of sensor {} in addition to the stated one, relative to the others",
@@ -160,7 +160,7 @@ def suspicion_table(found: Identified) -> Grid:
 def about_the_delay(found: Identified) -> str:
     """What of the delay is known, and the main contribution to its standard deviation."""
     if found.experiment.recording.delays_known:
-        return "The delays of the sensors count as known: whatever is later than stated is the valve."
+        return "The delays of the sensors are taken as exact: any excess delay is assigned to the valve."
     tolerances = f"± {COMMON_DELAY:g} ticks in common, ± {OWN_DELAY:g} each"
     advice = f"To distinguish them: {BESIDE_CLOCK}. If the delays of the channels are known: --sensor-delays-known."
     if found.lateness is None:

@@ -90,13 +90,13 @@ def _notes(rig: Rig, found: Sequence[PortAtRest], blocked: Sequence[PortAtRest])
     if not found and any(cylinder.position is not None for cylinder in rig.settings.cylinders.values()):
         yield (
             "The zeros of the pressure sensors are not known: the piston was not at rest at the ends of its stroke "
-            f"with a valve open by {OPEN:.0%} or more (option --end-stops). Set them to zero without pressure "
+            f"with a valve open by {OPEN:.0%} or more (option --end-stops). Zero them with the lines depressurised "
             "(hilserver calibrate --tare)."
         )
     for port, line in dict.fromkeys((c.port, c.line) for c in blocked):
         most = max((c.difference for c in blocked if (c.port, c.line) == (port, line)), key=abs)
         yield (
-            f"At the end of the stroke, with the valve open, {port} was {shown_value(most, 'Pa', 3)} from {line}, "
+            f"At the end of the stroke, with the valve open, {port} was off {line} by {shown_value(most, 'Pa', 3)}, "
             "more than an error of sensors: is a line blocked, or a sensor wrong?"
         )
 

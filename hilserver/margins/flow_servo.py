@@ -114,7 +114,7 @@ def margins_in_words(loop: ServoLoop) -> dict[str, str]:
         "gain margin with any passive load": f"{m.load:.3g}",
         "phase margin": f"{m.phase:.0f}° at {m.phase_at:.3g} Hz",
         "delay margin": f"{1e3 * m.delay:.3g} ms",
-        "largest sensitivity M_S": f"{m.M_S:.3g}",
+        "maximum sensitivity M_S": f"{m.M_S:.3g}",
         "bandwidth (-3 dB)": f"{m.bandwidth:.3g} Hz",
     }
 

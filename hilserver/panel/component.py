@@ -28,7 +28,7 @@ def effect_of(answer: Answer) -> str:
     percent = ", ".join(f"{v} {p:.1f} %" for v, p in moved.items()) if isinstance(moved, dict) else ""
     active = answer.result.get("active_ms")
     within = f" after {active:.0f} ms" if isinstance(active, int | float) else ""
-    return f"Active since tick {answer.tick}{within}. Command moved by {percent or 'nothing'} of its range."
+    return f"Active since tick {answer.tick}{within}. Command moved by {percent or '0 %'} of its range."
 
 
 class ComponentDialog:

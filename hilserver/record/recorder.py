@@ -228,7 +228,7 @@ class LogRecorder:
 
 def no_room(free: float, needed: float, key: str = "min_free_megabytes") -> str:
     """The reason for not recording, in words; both in bytes. ``key``: what leaves that much free, or for what."""
-    return f"only {free / 1e6:.0f} MB are free on its disk; {needed / 1e6:.0f} MB are left free ({key})"
+    return f"only {free / 1e6:.0f} MB are free on its disk; {needed / 1e6:.0f} MB must stay free ({key})"
 
 
 def message_events(message: Message) -> list[Event]:

@@ -136,7 +136,7 @@ class LogWriter:
         if not (self._has_same_folder() if self._part is None else self._part.is_in_place()):
             raise RecordError(
                 self.file,
-                "is gone: it was deleted, moved or replaced while it was written, or its disk unmounted.",
+                "is gone: it was deleted, moved or replaced while being written, or its disk was unmounted.",
             )
 
     def _has_same_folder(self) -> bool:

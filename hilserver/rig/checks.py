@@ -105,10 +105,10 @@ def _cylinders(settings: RigSettings) -> Iterator[Problem]:
     at_port: dict[str, str] = {}
     for name, cylinder in settings.cylinders.items():
         if cylinder.port_B == cylinder.port_A:
-            yield Problem("is port_A too.", f"cylinders.{name}.port_B")
+            yield Problem("is the same port as port_A.", f"cylinders.{name}.port_B")
         for port in sorted({cylinder.port_A, cylinder.port_B} - {None}, key=str):
             if other := at_port.get(str(port)):
-                yield Problem(f'cylinder "{other}" has port "{port}" too.', f"cylinders.{name}")
+                yield Problem(f'port "{port}" already belongs to cylinder "{other}".', f"cylinders.{name}")
             at_port[str(port)] = name
 
 

@@ -32,12 +32,12 @@ class CylinderSettings(Datasheet):
     rod_diameter: Length = Field(ge=0, examples=["36 mm"], description="diameter of the rod")
     stroke: Length = Field(gt=0, examples=["400 mm"], description="stroke")
     dead_volume_A: Volume = Field(
-        gt=0, examples=["0.3 l"], description="oil between valve and piston with the rod in, hoses included"
+        gt=0, examples=["0.3 l"], description="oil between valve and piston with the rod retracted, hoses included"
     )
-    dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
-    mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
+    dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same on the rod side, with the rod extended")
+    mass: Mass = Field(gt=0, description="moving mass including the load, referred to the rod")
     leakage: LeakageCoefficient = Field(
-        default="0 l/min/bar", ge=0, examples=["0.005 l/min/bar"], description="leakage past the piston per pressure"
+        default="0 l/min/bar", ge=0, examples=["0.005 l/min/bar"], description="piston leakage per pressure difference"
     )
     bulk_modulus: Modulus | None = Field(
         default=None,

@@ -66,7 +66,7 @@ def _same_supply_and_tank(rig: Rig) -> Iterator[str]:
     """Valves with one channel for both."""
     for name, valve in rig.settings.valves.items():
         if valve.supply == valve.tank:
-            yield f"valves.{name}.supply: is the channel of the tank too, {valve.tank}."
+            yield f"valves.{name}.supply: is the same channel as tank, {valve.tank}."
 
 
 def _different_oils(rig: Rig) -> Iterator[str]:

@@ -142,7 +142,7 @@ class BridgeSettings(Datasheet):
     derivative_time: Time = Field(default="0 s", ge=0, examples=["1 ms"], description="flow servo: derivative time")
     derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter time of the derivative")
     fade: Time = Field(
-        default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy"
+        default="50 ms", ge=0, description="bumpless transfer: time constant of the fade to a new strategy"
     )
     jog_limit: Number = Field(default=0.1, ge=0, le=1, description="manual: largest command")
     jog_time: Time = Field(
@@ -434,7 +434,7 @@ class MqttSettings(BrokerAddress):
         examples=["30 s"],
         ge=1,
         le=300,
-        description="commands must have an id and expire within this time: no replays",
+        description="commands need an id and must expire within this time, against replay attacks",
     )
     telemetry_rate: Frequency = Field(default="50 Hz", gt=0, le=1000, description="samples per second in telemetry")
     telemetry_batch: Time = Field(default="200 ms", gt=0, description="a batch is sent this often")

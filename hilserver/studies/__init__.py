@@ -1,1 +1,1 @@
-"""Studies: many runs with other values, what they have in common, and which values explain a recording."""
+"""Studies: many runs with varied values and their statistics, and values identified from a recording."""

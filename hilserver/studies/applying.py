@@ -32,7 +32,7 @@ def with_fitted(text: str, result: FitOfCircuit, day: date) -> tuple[str, list[s
     for each in result.free:
         width = result.interval(each.key)
         if not isfinite(width):
-            left.append(f"{each.key} is not known, and stays as it is.")
+            left.append(f"{each.key} was not identifiable and keeps its value.")
             continue
         reason = _put(document, known[each.key].path, result.value(each.key), width, each.unit, day)
         if reason:

@@ -209,7 +209,7 @@ def _figure(name: str, given: FigureSettings, known: Mapping[str, Mapping[str, s
         only = " of this study, but of a rig, a test sequence or a log" if reduction in SPECIAL else ""
         raise ValueError(f"{reduction} is not a reduction{only}.{did_you_mean(reduction, known)}")
     if quantity not in known[reduction]:
-        what = f"nothing of which {reduction} is a figure" if reduction in SPECIAL else "not a quantity of the run"
+        what = f"not a quantity to which {reduction} applies" if reduction in SPECIAL else "not a quantity of the run"
         what = "not recorded in the log" if reduction == RECORDED else what
         raise ValueError(f"{quantity} is {what}.{did_you_mean(quantity, known[reduction])}")
     if (given.start or 0.0) >= duration:

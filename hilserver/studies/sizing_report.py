@@ -76,7 +76,7 @@ def outcome(each: JudgedValve) -> str:
         return "larger than needed: not examined"
     if each.holds:
         return "holds"
-    return "refused: " + ("margins" if not each.worst else "fidelity")
+    return "rejected: " + ("margins" if not each.worst else "fidelity")
 
 
 def refusals(result: Sizing) -> Iterator[str]:
@@ -84,7 +84,7 @@ def refusals(result: Sizing) -> Iterator[str]:
     for each in result.judged:
         if each.reasons:
             more = f" ({len(each.reasons) - 1} more: see the page)" if len(each.reasons) > 1 else ""
-            yield f"{each.candidate.name} is refused: {each.reasons[0]}{more}"
+            yield f"{each.candidate.name} is rejected: {each.reasons[0]}{more}"
 
 
 def sizing_data(result: Sizing) -> dict[str, Any]:

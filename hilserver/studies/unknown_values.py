@@ -82,7 +82,7 @@ def usual_values(known: Mapping[str, object], key: str) -> list[UnknownValue]:
     found = [each for each in values if key in (UNKNOWN, key_of(each.unknown), each.key)]
     if not found:
         keys = dict.fromkeys((UNKNOWN, *(key_of(each.unknown) for each in values), *(each.key for each in values)))
-        raise ValueError(f"only unknowns have a usual range, and {key} is none.{did_you_mean(key, keys)}")
+        raise ValueError(f"only unknowns have a usual range, and {key} is not one.{did_you_mean(key, keys)}")
     return found
 
 

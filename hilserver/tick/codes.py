@@ -40,7 +40,7 @@ class FaultCode(Explained):
 
     NONE = 0, ""
     MISSED = 1, "more ticks in a row were missed than loop.max_missed allows"
-    DIVERGED = 2, "the virtual circuit diverged (a value was absurd or not finite); it was reset to its initial values"
+    DIVERGED = 2, "the virtual circuit diverged (a value too large or not finite); it was reset to its initial values"
     SUPERVISOR = 3, "the supervisor's heartbeat stopped"
     DEVICE = 4, "a device could not be read or written"
     OPERATOR = 5, "tripped by the operator (command trip)"

@@ -1,4 +1,4 @@
-"""Part of the tick: playouts. Sines on operator inputs, whose drives are controlled to the response that is wanted.
+"""Part of the tick: playouts. Sines on operator inputs, with drives controlled to reach a target response.
 
 The drive is D·sin(ωt + φ), the measured response of a channel at its frequency a complex amplitude R, that which is
 wanted T. Once per block of cycles the drive is multiplied by 1 + g (T/R - 1): for a linear plant, R approaches T

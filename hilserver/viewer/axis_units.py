@@ -43,7 +43,7 @@ def axis_unit(unit: str, si: str) -> Shown:
         if choice.unit == unit:
             return choice
     offered = offered_units(si)
-    such_as = f" Such as {', '.join(offered)}." if offered else ""
+    such_as = f" Possible units: {', '.join(offered)}." if offered else ""
     try:
         one, two = to_si(f"1 {unit}", si), to_si(f"2 {unit}", si)
     except ValueError:

@@ -87,7 +87,7 @@ def _at_cursors(curve: DrawnSignal, cursors: list[float | None]) -> dict[str, st
 def _over_span(curve: DrawnSignal, begin: float, end: float, wanted: Callable[[], bool]) -> dict[str, str]:
     found = curve.statistics(begin, end, wanted)
     names = ("minimum", "maximum", "mean", "rms", "std")
-    missing = f" (+ {found.missing} without a number)" if found.missing else ""
+    missing = f" (+ {found.missing} missing)" if found.missing else ""
     return {name: figure(getattr(found, name)) for name in names} | {"count": f"{found.count}{missing}"}
 
 

@@ -121,7 +121,7 @@ class NotesView:
             moment = round(float(time.value) - offset, 6)
             new = LogNote(time=moment, text=str(text.value or ""), author=by, written=written)
         except (ValidationError, TypeError):
-            ui.notify("A note has a time, and between 1 and 2000 letters.", type="negative")
+            ui.notify("A note has a time, and between 1 and 2000 characters.", type="negative")
             return
         await self._write(of, note, new)
 

@@ -306,7 +306,7 @@ class ViewerPage:
             if len(found) > LISTED:
                 ui.label(f"{len(found) - LISTED} more: search for them.").classes("text-xs text-slate-500")
             if words and not found:
-                ui.label("No other signal contains these words.").classes("text-xs text-slate-500")
+                ui.label("No other matching signal.").classes("text-xs text-slate-500")
 
     def _choose(self, name: str, wanted: bool) -> None:
         try:

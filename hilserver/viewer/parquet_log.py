@@ -55,7 +55,7 @@ class ParquetLog(Measurement):
         self._times, self.started = self._time(schema.field(time))
         decreases = np.flatnonzero(~(np.diff(self._times) >= 0.0))
         if len(decreases):
-            raise RecordError(path, f"time decreases or is missing in row {int(decreases[0]) + 1}, from 0.")
+            raise RecordError(path, f"time decreases or is missing in row {int(decreases[0]) + 1} (counted from 0).")
         self.units = {field.name: _unit(field) for field in numeric}
         self.notes = notes
         self._read_moments(schema)

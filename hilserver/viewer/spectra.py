@@ -61,7 +61,7 @@ def response(times: Floats, cause: Floats, effect: Floats, segments: int = 8) ->
 
     rate, (moving, moved), note = _raster(times, [cause, effect])
     if np.ptp(moving) == 0.0:
-        raise HilserverError("The first signal does not move in this span: there is no response to it.")
+        raise HilserverError("The first signal is constant in this span: there is no frequency response.")
     length = _length(len(moving), segments)
     options = {"fs": rate, "window": "hann", "nperseg": length}
     frequency, own = signal.welch(moving, **options)
@@ -81,7 +81,7 @@ def _raster(times: Floats, signals: list[Floats]) -> tuple[float, list[Floats], 
         raise HilserverError(f"The span has {len(times)} samples: choose one with at least {LEAST}.")
     for values in signals:
         if missing := int(np.count_nonzero(~np.isfinite(values))):
-            raise HilserverError(f"A signal has {missing} samples without a number in this span: choose another one.")
+            raise HilserverError(f"A signal has {missing} missing samples (NaN) in this span: choose another one.")
     steps = np.diff(times)
     step = float(np.median(steps))
     if step <= 0.0:
@@ -98,4 +98,4 @@ def _length(count: int, segments: int) -> int:
 
 
 def _resolution(rate: float, length: int) -> str:
-    return f"Welch's method, Hann window, segments of {length} samples ({length / rate:.4g} s): {rate / length:.4g} Hz."
+    return f"Welch's method, Hann window, segments of {length / rate:.4g} s: resolution {rate / length:.4g} Hz."

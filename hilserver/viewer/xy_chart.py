@@ -44,7 +44,7 @@ def xy_chart(
         "yAxis": {**axis, "name": _titled(other), "nameGap": 56},
         "series": [{"type": "line", "showSymbol": False, "lineStyle": {"width": 1}, "data": points}],
     }
-    note = f"{len(points)} points" + (f", one of {every} samples." if every > 1 else ", every sample.")
+    note = f"{len(points)} points" + (f", 1 of every {every} samples." if every > 1 else ", every sample.")
     if component:
         try:
             note += _add_curve(options, one, other, span[0], component)

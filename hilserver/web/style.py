@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nicegui import ui
 
-APPEARANCES = {"system": "as the system", "light": "light", "dark": "dark"}
+APPEARANCES = {"system": "system setting", "light": "light", "dark": "dark"}
 _DARK = {"system": None, "light": False, "dark": True}
 _REMEMBERED = "hilserver-appearance"
 

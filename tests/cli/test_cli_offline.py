@@ -137,7 +137,7 @@ def test_check_of_the_actuator_log_rig_needs_no_log(hilserver: Command) -> None:
 def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None:
     said = hilserver("simulate", DEMO, "--output", tmp_path, "--strategy", "inverse_static")
     assert (said.code, said.err) == (0, "")
-    assert "times closer than no compensation" in said.out
+    assert "times more accurate than no compensation" in said.out
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"demo-simulate{end}" for end in ("-circuit.svg", "-segments.png", ".html", ".json", ".md")
     ]

@@ -340,7 +340,7 @@ def test_options_that_do_not_belong_together(hilserver: Command) -> None:
     rig = str(ROOT / "config/rigs/demo.toml")
     for words, text in (
         (["--send", "arm"], "--send is for --runner"),
-        (["--runner", "--extra", "modbus"], "--extra is for a server"),
+        (["--runner", "--extra", "modbus"], "--extra can't be combined with --runner"),
         (["--runner", "--send", "arm", "--status"], "one at a time"),
     ):
         assert text in hilserver("deploy", rig, "hil@rig-pc", *words).err

@@ -114,7 +114,8 @@ def test_exceptions_are_counted_by_their_names(one: Session, bench: ModbusBench)
     assert np.isnan(one.read()["x"])
     assert one.driver.errors == {"exception 6 server device busy": 1}
     assert (
-        "device io: holding 0 to 1 of unit 1 (x): the device refuses: server device busy (6)" in one.driver.last_error
+        "device io: holding 0 to 1 of unit 1 (x): rejected by the device: server device busy (6)"
+        in one.driver.last_error
     )
     bench.server.do("fault", exception=0)
     read_until_good(one)
@@ -348,7 +349,7 @@ def test_dead_unit_does_not_silence_the_others(rtu: RtuBench) -> None:
 def test_wrong_address_is_reported_at_the_start(tcp: TcpBench) -> None:
     inputs = {"x": place(5), "far": place(5000)}
     with pytest.raises(
-        DriverError, match=r"device io: holding 5000 of unit 1 \(far\): the device refuses: illegal data"
+        DriverError, match=r"device io: holding 5000 of unit 1 \(far\): rejected by the device: illegal data"
     ):
         opened(tcp.server, inputs=inputs)
 

@@ -327,15 +327,18 @@ def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:
     assert errors[NO_BRIDGE] > errors["inverse_static"]
     assert told["best_is_closer_by"]["flow A"][NO_BRIDGE] == pytest.approx(demo.gain("flow A", NO_BRIDGE))
     text = "\n".join(sentences(demo))
-    assert re.search(r"flow A: \w+ is best, [\d.]+% of the range off, [\d.]+ times closer than no compensation", text)
-    assert "times closer than inverse_static" in text
+    best = r"flow A: \w+ is best, with a deviation of [\d.]+% of the range"
+    assert re.search(best + r", [\d.]+ times more accurate than no compensation", text)
+    assert "times more accurate than inverse_static" in text
     assert "not usable" not in text
     assert "Port B is supplied by the other edges of valve main" in text
 
 
 def test_a_best_strategy_that_is_far_off_is_called_unusable() -> None:
     errors = {"inverse_static": Deviation(0.93, 2.0, 1.0), "prediction": Deviation(0.31, 1.0, 1.0)}
-    assert _closer(errors, ("inverse_static",)).startswith("prediction is best, 31% of the range off: not usable, 3.00")
+    assert _closer(errors, ("inverse_static",)).startswith(
+        "prediction is best, with a deviation of 31% of the range: not usable, 3.00"
+    )
 
 
 def test_a_rig_that_trips_during_the_run_gives_no_result(tables: Tables) -> None:

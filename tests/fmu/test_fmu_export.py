@@ -37,7 +37,7 @@ def test_the_command_says_what_the_fmu_has(hilserver: Command, tmp_path: Path) -
         (("a.fmu", "--fmi", "1.0"), "choose 2.0 or 3.0"),
         (("a.fmu", "--tick", "2 s"), "outside the range"),
         (("a.fmu", "--tick", "2 bar"), "--tick"),
-        (("a.fmu", "--every", "2"), "--every has no meaning for a circuit file"),
+        (("a.fmu", "--every", "2"), "--every does not apply to a circuit file"),
         (("nowhere/a.fmu",), "can't be written"),
     ],
 )
@@ -51,7 +51,7 @@ def test_what_is_wrong_is_said(words: tuple[str, ...], problem: str, hilserver: 
 def test_options_of_circuits_are_refused_for_logs(hilserver: Command, tmp_path: Path) -> None:
     said = hilserver("export", tmp_path / "log.arrow", tmp_path / "a.csv", "--fmi", "2.0")
     assert said.code == 2
-    assert "--fmi has no meaning for a log" in said.err
+    assert "--fmi does not apply to a log" in said.err
 
 
 def test_a_circuit_with_errors_is_not_exported(hilserver: Command, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_log_ends_whole_before_the_disk_is_full(rig: Rig, tmp_path: Path, monk
     step(log)
     free[0] = 499e6
     ring.run(50)
-    with pytest.raises(RecordError, match=r"a\.arrow: ends here: only 499 MB are free on its disk; 500 MB are left"):
+    with pytest.raises(RecordError, match=r"a\.arrow: ends here: only 499 MB are free on its disk; 500 MB must stay free"):
         step(log)
     assert told[-1]["tick"] == 149
     assert told[-1]["free"] == 499e6
@@ -128,7 +128,7 @@ def test_cuts_end_before_the_log_does(rig: Rig, tmp_path: Path, monkeypatch: pyt
     log, told = ring.recorder("a.arrow", min_free=500_000_000, triggers=[CutTrigger("a", "", 0, 0, event="limit")])
     step(log)
     assert told[-1]["cut_trouble"] == ""
-    for now, trouble in ((700e6, "700 MB are free on its disk; 750 MB are left free (for the log)"), (800e6, "")):
+    for now, trouble in ((700e6, "700 MB are free on its disk; 750 MB must stay free (for the log)"), (800e6, "")):
         free[0] = now
         for _ in range(2):
             ring.run(10)
@@ -205,7 +205,7 @@ def test_a_full_disk_stops_the_recording_visibly_and_not_the_loop(tmp_path: Path
 
     async def watch(user: Panel) -> None:
         state = await user.see("state", lambda state: "not recorded" in str(state["warnings"]))
-        assert "only 50 MB are free on its disk; 100 MB are left free" in str(state["warnings"])
+        assert "only 50 MB are free on its disk; 100 MB must stay free" in str(state["warnings"])
         assert state["recording"]["file"] is None
         await user.run_cycle()
         fake.set(free_bytes=1e9)

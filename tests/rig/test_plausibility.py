@@ -63,7 +63,7 @@ def test_supply_and_tank_exchanged() -> None:
     rig = lift({"rig": {"valves": {"A": {"supply": "p_T", "tank": "p_S"}}}})
     found = [text for text in margins(rig, program()).warnings([]) if "swapped" in text]
     assert found == ["valves.A: the supply pressure is below that of the tank: are supply and tank swapped?"]
-    assert one({"valves": {"main": {"tank": "p_S"}}}) == "valves.main.supply: is the channel of the tank too, p_S."
+    assert one({"valves": {"main": {"tank": "p_S"}}}) == "valves.main.supply: is the same channel as tank, p_S."
 
 
 def test_another_oil_in_the_machine() -> None:

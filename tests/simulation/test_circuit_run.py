@@ -127,8 +127,8 @@ def test_command_line(circuit: Path) -> None:
         f"filling{end}" for end in ("-circuit.svg", "-signals.png", ".csv", ".html", ".json", ".md")
     ]
     for arguments, text in (
-        ((circuit, "--strategy", "inverse_lag"), "--strategy has no meaning for a circuit file"),
-        ((ROOT / "config/rigs/demo.toml", "--cycle", "cycle.toml"), "--cycle has no meaning for a rig file"),
+        ((circuit, "--strategy", "inverse_lag"), "--strategy does not apply to a circuit file"),
+        ((ROOT / "config/rigs/demo.toml", "--cycle", "cycle.toml"), "--cycle does not apply to a rig file"),
         ((circuit,), "1 problem. Nothing was changed."),
     ):
         said = command(*arguments)

@@ -239,7 +239,7 @@ async def disk_fills_up(soak: Soak) -> None:
     """The recording ends before it is full, and goes on when there is room."""
     async with soak.user() as user:
         soak.fake.set(free_bytes=99e6)
-        await user.see("event", lambda event: "are left free" in event["text"])
+        await user.see("event", lambda event: "must stay free" in event["text"])
         state = await user.see("state", lambda state: "not recorded" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
         soak.fake.repair()

@@ -85,7 +85,8 @@ def test_a_layout_is_not_written_elsewhere(tmp_path: Path, name: str) -> None:
         ("tabs = []", r"f\.toml: tabs: there must be at least one\."),
         (
             "[[tabs]]\n[[tabs.plots]]\nunits = {Pa = 'kN'}",
-            r'f\.toml: tabs\[0\]\.plots\[0\]\.units: "kN" is not a unit for values in Pa\. Such as bar, MPa, psi, Pa\.',
+            r'f\.toml: tabs\[0\]\.plots\[0\]\.units: "kN" is not a unit for values in Pa\. '
+            r"Possible units: bar, MPa, psi, Pa\.",
         ),
         (
             "[[tabs]]\n[[tabs.plots]]\nunits = {'9**9**9' = 'bar'}",

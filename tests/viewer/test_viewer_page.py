@@ -197,7 +197,7 @@ def test_signals_are_found_by_words_and_drawn_on_the_axis_of_their_unit(page: Pa
     names = f"() => {CHART}.getOption().yAxis.map((axis) => axis.name)"
     eventually(lambda: page.evaluate(names) == ["bar", "mm"], 20)
     page.locator(".search input").fill("no such signal")
-    expect(page.locator(".signals")).to_contain_text("No other signal contains these words")
+    expect(page.locator(".signals")).to_contain_text("No other matching signal")
 
 
 def test_the_span_is_exported_and_the_plot_saved(page: Page, runs: tuple[Run, Run], tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_spectrum_bode_one_signal_over_another_and_minus_another(page: Page) -> 
             table = np.loadtxt(content.decode().splitlines()[1:], delimiter=",")
             np.testing.assert_array_equal(table[:, :2], gain)
     page.get_by_role("button", name="X/Y").click()
-    computed("points, one of 2 samples")
+    computed("points, 1 of every 2 samples")
     page.get_by_role("button", name="Difference").click()
     computed("Choose two signals that are shown")
     card.locator(".other").click()

@@ -122,7 +122,7 @@ class Strategy(IntEnum):
         8,
         LOOK_AHEAD,
         _FEEDBACK,
-        "as prediction, with the volume that did not flow added to the command",
+        "as prediction, with feedback of the volume that the valve has not passed",
         Needs.FLOW_OR_CYLINDER,
         Gains.FLOW_OR_POSITION,
     )
