@@ -381,7 +381,7 @@ class _Problem:
             lambda scaled: self.penalised_jacobian(at(scaled)),
             start,
             (low, high),
-            tolerance / max(before, 1.0),
+            tolerance / sum(int(s.used.sum()) for s in self.signals),
             MAX_EVALUATIONS,
         )
         end = dict(zip(self.parameters, (found * sizes).tolist(), strict=True))
