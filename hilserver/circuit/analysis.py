@@ -32,6 +32,8 @@ _UNCERTAIN = {"euler": (0.0, 2.1), "rk4": (2.5, 3.0)}
 """Size of z = step·eigenvalue of damped motions up to which all are stable, and from which on none is."""
 MARGIN = 1.5
 """Factor between the longest stable step and the recommended one: at the limit, nothing decays."""
+ANGLES = (".angle", ".phi")
+"""Ends of the names of angles."""
 TYPICAL_PRESSURE = 1e5
 """Pa: differences are taken over RELATIVE of a measured pressure, but at least of this one."""
 
@@ -136,9 +138,10 @@ class Analysis:
     def steady_state(self, held: Any = ()) -> Floats:
         """All values at the equilibrium that the circuit reaches from ``values``; states ``held`` (indices) are fixed.
 
-        Integrates with the L-stable method, each step checked against two half steps, until all states are at rest.
-        Raises NoEquilibrium naming the values that keep changing.
+        Integrates with the L-stable method, each step checked against two half steps, until all states are at rest, but
+        for the angles of shafts that turn freely. Raises NoEquilibrium naming the values that keep changing.
         """
+        held = {*held, *self._free_angles()}
         index = np.concatenate([self.packed.index, np.arange(self.n, dtype=np.uint64)])
         index[e.INTEGRATOR] = e.Integrator.ROSENBROCK
         index[e.SOLUTION_STEPS] = 0  # its steps are too long to share solutions
@@ -156,6 +159,13 @@ class Analysis:
             f"{self.packed.values[k]} ({rates[k] * self.scale[k]:.3g} {self.packed.kinds[k]}/s)" for k in moving
         )
         raise NoEquilibrium(f"the circuit does not reach an equilibrium: {text} keeps changing.")
+
+    def _free_angles(self) -> Iterator[int]:
+        """Angles on which nothing depends."""
+        influences = self.jacobian(self.values[: self.n].copy())
+        for i, name in enumerate(self.packed.values[: self.n]):
+            if name.endswith(ANGLES) and not influences[:, i].any():
+                yield i
 
     # --- stiffness ---------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import opening_for, valve_flow
 
+NO_STEADY_MOTION = "the virtual circuit reaches no steady motion on the machine"
 MIN_MARGIN = 2.0
 """Critical delay divided by actual delay below which there is a warning; comparable to a gain margin of 6 dB."""
 SHARES_OF_INPUT = (0.1, 0.5, 1.0)
@@ -180,7 +181,7 @@ def delay_margins(rig: Rig, program: Program, row: Floats | None = None, pause: 
             crossings = tuple(sorted(loop.crossings()))
             points.append(OperatingPoint(inputs, share, load, crossings, *_motions(closed), softness))
     if not points:
-        return _unknown("the virtual circuit reaches no steady motion on the machine")
+        return _unknown(NO_STEADY_MOTION)
     margins = tuple(_margin(rig, name, driven, points) for name in possible(rig.settings, driven))
     supply_known = all(real[name] is not None for name in driven)
     return DelayResult(machine.origin, tuple(points), margins, supply_known, driven=tuple(driven))
@@ -188,6 +189,8 @@ def delay_margins(rig: Rig, program: Program, row: Floats | None = None, pause: 
 
 def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
     """Insufficient margins of these strategies, in words."""
+    if found.missing == NO_STEADY_MOTION:
+        yield f"stability: the margins are unknown: {found.missing}. hilserver check --run shows how it moves."
     if (point := found.unstable()) is not None:
         yield (
             f"stability: the virtual circuit itself is unstable on the machine, with any bridge "

@@ -11,7 +11,7 @@ from typing import Any
 
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
 from hilserver.circuit.library import Library
-from hilserver.circuit.model import Circuit, read_circuit, read_part
+from hilserver.circuit.model import RIG, Circuit, read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.components.base import Fluid
@@ -28,6 +28,8 @@ PLUG = "0.1 l"
 """Volume that closes a port; the resulting pressure does not depend on it."""
 WARM_UP = 100
 """Ticks until the delayed sensors of a simulated rig show its pressures."""
+USUAL_PRESSURE = 50e5
+"""Pa: of a port of which no other pressure is stated. Without any, oil with 0.5 % of air is 50 times as soft."""
 THINNEST_ROD = 1e-6
 """m; a cylinder component has a rod."""
 LEAST_VOLUME = 1e-6
@@ -133,12 +135,38 @@ def machine_of(rig: Rig) -> Machine | None:
     """The machine: from ``[cylinders]``, otherwise that of the simulated device; None if neither is given."""
     cylinders = rig.settings.cylinders
     if cylinders:
-        moduli = [s.bulk_modulus for s in cylinders.values() if s.bulk_modulus is not None]
-        fluid = {"bulk_modulus": f"{min(moduli)} Pa"} if moduli else rig.circuit.source.get("fluid", {})
-        source = {"components": from_cylinders(cylinders), "fluid": fluid}
+        fluid = _oil_of(cylinders, rig.circuit.source.get("fluid", {}))
+        source = {"components": from_cylinders(cylinders), "fluid": fluid, "nodes": _starts(rig)}
         return Machine.read(source, rig.library, "[cylinders], without friction", loads=_loads(cylinders))
     simulated = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
     return Machine.read(simulated[0], rig.library, "the simulated machine") if simulated else None
+
+
+def _oil_of(cylinders: Mapping[str, CylinderSettings], circuit: Mapping[str, Any]) -> dict[str, Any]:
+    """The oil of the cylinders, the softest of all: that of the circuit where the rig file states no other."""
+    moduli = [s.bulk_modulus for s in cylinders.values() if s.bulk_modulus is not None]
+    air = [s.air_fraction for s in cylinders.values() if s.air_fraction is not None]
+    oil = {"bulk_modulus": f"{min(moduli)} Pa"} if moduli else dict(circuit)
+    return {**oil, **({"air_fraction": max(air)} if air else {})}
+
+
+def _starts(rig: Rig) -> dict[str, Any]:
+    """The starts of the ports: those of the virtual circuit, or pressures at which free air hardly counts.
+
+    The pressures at the two sides of a cylinder balance each other; at a single one, a pressure would need a load.
+    """
+    starts: dict[str, Any] = {}
+    for s in rig.settings.cylinders.values():
+        if s.port_B is not None:
+            area_A, area_B = s.areas()
+            starts[s.port_A] = {"pressure": f"{USUAL_PRESSURE * area_B / area_A!r} Pa"}
+            starts[s.port_B] = {"pressure": f"{USUAL_PRESSURE!r} Pa"}
+    return starts | {node: rig.circuit.source["nodes"][RIG + node] for node in _stated(rig) & starts.keys()}
+
+
+def _stated(rig: Rig) -> set[str]:
+    """The ports of which the virtual circuit states a start."""
+    return {node.removeprefix(RIG) for node in rig.circuit.source.get("nodes", {}) if node.startswith(RIG)}
 
 
 def machine_of_device(rig: Rig, device: Device) -> Machine:
@@ -253,7 +281,9 @@ def machine_alone(rig: Rig, machine: Machine) -> PackedCircuit:
             "flow": "1 m^3/s",
             "command": f"flow_into_{port}",
         }
-    return pack(read_circuit({**machine.source, "components": components}, rig.library), rig.library)
+    starts = {port: {"pressure": f"{USUAL_PRESSURE!r} Pa"} for port in machine.ports(rig)}
+    nodes = {**starts, **machine.source.get("nodes", {})}
+    return pack(read_circuit({**machine.source, "components": components, "nodes": nodes}, rig.library), rig.library)
 
 
 def circuit_on(rig: Rig, machine: Machine | None) -> PackedCircuit:

@@ -165,6 +165,8 @@ class Figure:
 
     def shown(self, value: float) -> str:
         """A value in the unit in which it is shown."""
+        if np.isinf(value):
+            return "∞" if value > 0.0 else "-∞"
         return shown_value(value, self.unit) if np.isfinite(value) else "–"
 
 

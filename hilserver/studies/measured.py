@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, ValidationError, model_validator
 
@@ -15,10 +16,12 @@ from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, HilserverError, Problem, as_sentence, did_you_mean, problems_of
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
-from hilserver.record.tables import read_table
+from hilserver.record.tables import read_header_line, read_table
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.toml import read_toml
 from hilserver.units import Frequency, unit_of_value, value_and_unit
+
+Read = TypeVar("Read")
 
 FEWEST = 100
 """Samples below which nothing can be identified."""
@@ -168,15 +171,11 @@ def read_measured(
 def _same_names(file: Path, names: tuple[str, ...]) -> dict[str, LogColumn]:
     """The columns whose names are those of the circuit."""
     if file.suffix == ".parquet":
-        present = set(pq.read_schema(file).names)
+        present = set(_parquet(file, pq.read_schema).names)
     elif file.suffix == ".arrow":
         present = set(LogReader(file).header.columns)
     else:
-        try:
-            with file.open(encoding="utf-8-sig") as source:
-                head = source.readline()
-        except OSError as error:
-            raise HilserverError(f"{file}: can't be read: {error.strerror or error}.") from error
+        _, head = read_header_line(file, 1)
         present = {cell.strip().strip('"') for mark in ",;\t|" for cell in head.split(mark)}
     return {name: LogColumn(column=name) for name in names if name in present}
 
@@ -189,7 +188,8 @@ def _samples(file: Path, names: list[str], columns: LogColumns | None) -> tuple[
         found = read_table(file, names, sample_rate_hz=rate, time_column=None if rate else of_time)
         return found.time, found.values
     if file.suffix == ".parquet":
-        table: Mapping[str, Any] = {name: column.to_numpy() for name, column in _parquet(file).items()}
+        found = _parquet(file, pq.read_table)
+        table: Mapping[str, Any] = {name: found[name].to_numpy() for name in found.column_names}
     else:
         reader = LogReader(file)
         reader.require(*names)
@@ -202,9 +202,13 @@ def _samples(file: Path, names: list[str], columns: LogColumns | None) -> tuple[
     return time, values
 
 
-def _parquet(file: Path) -> dict[str, Any]:
-    table = pq.read_table(file)
-    return dict(zip(table.column_names, table.columns, strict=True))
+def _parquet(file: Path, read: Callable[[Path], Read]) -> Read:
+    """What ``read`` finds in a Parquet file. Raises HilserverError if it is none."""
+    try:
+        return read(file)
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise HilserverError(f"{file}: can't be read as a Parquet file: {reason}.") from error
 
 
 def _number(given: str | float, unit: str) -> float:

@@ -206,17 +206,17 @@ def margin_names(valves: Iterable[str]) -> list[str]:
 
 
 def _margins(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[str, float]]:
-    """The smallest margins of each valve, and that of the delay, by name; NaN for one that is unlimited or unknown."""
+    """The smallest margins of each valve, and that of the delay, by name; NaN if it is unknown."""
     found = margins(rig, program)
-    least = dict.fromkeys(margin_names(rig.settings.valves), np.inf)
+    least = dict.fromkeys(margin_names(rig.settings.valves), np.nan)
     for each in found.capacity.capacities:
-        least[f"capacity {each.valve}"] = min(least[f"capacity {each.valve}"], each.margin)
+        least[f"capacity {each.valve}"] = np.fmin(least[f"capacity {each.valve}"], each.margin)
     for speed in found.capacity.speeds:
-        least[f"speed {speed.valve}"] = min(least[f"speed {speed.valve}"], speed.margin)
+        least[f"speed {speed.valve}"] = np.fmin(least[f"speed {speed.valve}"], speed.margin)
     if (delay := found.delay.of(strategy)) is not None:
         least["delay"] = delay.margin
     for name, margin in least.items():
-        yield name, float(margin) if np.isfinite(margin) else np.nan
+        yield name, float(margin)
 
 
 def _swept(figure: Figure, sweep: SegmentResult | None) -> Course:

@@ -201,7 +201,8 @@ class StudiedRig:
 def step_error_text(runs: StudyRuns, figures: Sequence[Figure]) -> str:
     """By how much halving every integration step changes the nominal figures."""
     try:
-        changes = np.abs(runs.of_half_the_step() - runs.nominal)
+        half = runs.of_half_the_step()
+        changes = np.abs(np.subtract(half, runs.nominal, where=half != runs.nominal, out=np.zeros_like(half)))
     except VariantFailedError as error:
         return f"With half of every integration step, the nominal run fails: {error}."
     known = [f"{f.name} {f.shown(x)}" for f, x in zip(figures, changes.tolist(), strict=True) if np.isfinite(x)]

@@ -176,7 +176,7 @@ def _good(found: StrategyResult) -> str:
     """The figures of a strategy without any fault."""
     judged = [each for each in found.cases if each.judged]
     if not judged:
-        return "No case could be judged."
+        return f"No case could be judged: {found.cases[0].exclusion}." if found.cases else "There is no case."
     unit, factor = shown_unit("m^3/s")
     moved, rest = max(f.figures.moved for f in judged), found.worst("drift")
     text = f"Position within {1e3 * moved:.3g} mm of the reference simulation"

@@ -63,9 +63,9 @@ class StrategyResult:
 
     @property
     def verdict(self) -> Suitability:
-        """The worst verdict on a case; doubtful where no case could be judged."""
+        """The worst verdict on a case; unfit where no case could be judged."""
         judged = [found.verdict for found in self.cases if found.judged]
-        return max(judged, default=Suitability.DOUBTFUL)
+        return max(judged, default=Suitability.UNFIT)
 
     @property
     def trips(self) -> list[CaseResult]:

@@ -171,6 +171,30 @@ def test_a_rig_with_a_laminar_restrictor_has_the_formulas_critical_delay() -> No
         assert point.fastest == pytest.approx(A / sqrt(400.0 * C) / (2.0 * pi), rel=1e-3)
 
 
+def test_free_air_hardly_counts_at_the_pressures_of_a_machine() -> None:
+    """0.5 % of air at atmospheric pressure make the oil 50 times as soft at 1 bar, and 3 % at 50 bar."""
+
+    def frequency(air: float) -> float:
+        cylinder = {**CYLINDER, "air_fraction": air}
+        found = margins(bench_rig({"cylinders": {"lift": cylinder}, "inputs": None}, RESTRICTOR), program())
+        return next(each.hertz for each in found.capacity.frequencies if each.what == "the machine")
+
+    assert 0.95 * frequency(0.0) < frequency(0.005) < 0.995 * frequency(0.0)
+
+
+def test_a_shaft_that_turns_freely_leaves_the_margins_as_they_are() -> None:
+    shaft = {
+        "components": {
+            "engine": {"type": "speed_source", "ports": {"shaft": "engine"}, "speed": "1500 rpm"},
+            "flywheel": {"type": "inertia", "ports": {"shaft": "engine"}, "inertia": "0.1 kg*m^2"},
+        }
+    }
+    cylinders = {"cylinders": {"lift": CYLINDER}, "inputs": None}
+    alone, beside = (delay_margins(bench_rig(cylinders, c), program()) for c in (RESTRICTOR, merged(RESTRICTOR, shaft)))
+    for one, other in zip(alone.margins, beside.margins, strict=True):
+        assert other.critical == pytest.approx(one.critical, rel=1e-6)
+
+
 def test_the_fastest_motion_of_a_strongly_damped_rig_is_that_of_its_chamber() -> None:
     """m·C·s² + m·G·s + A² = 0 with a large G: the pressure falls with the chamber's G/C, less what the mass takes."""
     wide = {"components": {"way": {"nominal_flow": {"flow": "300 l/min"}}}}

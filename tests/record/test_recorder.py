@@ -111,7 +111,9 @@ def test_a_log_ends_whole_before_the_disk_is_full(rig: Rig, tmp_path: Path, monk
     step(log)
     free[0] = 499e6
     ring.run(50)
-    with pytest.raises(RecordError, match=r"a\.arrow: ends here: only 499 MB are free on its disk; 500 MB must stay free"):
+    with pytest.raises(
+        RecordError, match=r"a\.arrow: ends here: only 499 MB are free on its disk; 500 MB must stay free"
+    ):
         step(log)
     assert told[-1]["tick"] == 149
     assert told[-1]["free"] == 499e6

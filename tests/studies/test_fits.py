@@ -252,6 +252,24 @@ def test_what_is_not_known_or_not_in_the_file_stays(tmp_path: Path) -> None:
 # --- logs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_log_of_another_program_may_have_another_encoding(encoding: str, tmp_path: Path) -> None:
+    """The names of columns that are not used may contain any character."""
+    file = written_log(tmp_path, 1)
+    head, *lines = file.read_text().splitlines()
+    file.write_text("\n".join([f"{head},T (°C)", *(f"{line},20" for line in lines)]), encoding=encoding)
+    assert fit_circuit(circuit_file(tmp_path), [file], [FLOW]).logs
+
+
+@pytest.mark.parametrize("content", [None, b"x", b"PAR1" + bytes(100)])
+def test_what_is_no_parquet_file_is_named(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "log.parquet"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(HilserverError, match=r"log\.parquet: can't be read as a Parquet file: .+"):
+        fit_circuit(circuit_file(tmp_path), [file], [FLOW])
+
+
 @pytest.mark.parametrize(
     ("log", "free", "said"),
     [

@@ -147,7 +147,7 @@ def test_the_worst_case_decides() -> None:
         Case(CaseKind.REST, {}), CaseFigures({"drift": 0.5}), exclusion="it sinks by itself", judged=False
     )
     assert StrategyResult("x", (good, excluded)).verdict is Suitability.FIT
-    assert StrategyResult("x", (excluded,)).verdict is Suitability.DOUBTFUL, "nothing could be judged"
+    assert StrategyResult("x", (excluded,)).verdict is Suitability.UNFIT, "nothing could be judged"
 
 
 def test_a_level_that_is_further_off_than_a_lower_one_is_named() -> None:
