@@ -32,8 +32,8 @@ class CommandRefused(HilserverError):
 class Client:
     """A running server. ``with connect() as rig:`` opens and closes the connection.
 
-    Every command is a method; it returns the server's answer, raises CommandRefused where the server refuses, and
-    RequestFailed where the server can't be reached. ``within``: time allowed for the connection and for one command,
+    Common commands are methods, `do` carries out any: they return the server's answer, and raise CommandRefused where
+    the server refuses, RequestFailed where it can't be reached. ``within``: time allowed for the connection and for one command,
     s; by default 5 s, and for ``arm`` 20 s. ``hangs_after``: see `connect`.
     """
 
