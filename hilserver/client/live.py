@@ -33,8 +33,8 @@ class Client:
     """A running server. ``with connect() as rig:`` opens and closes the connection.
 
     Common commands are methods, `do` carries out any: they return the server's answer, and raise CommandRefused where
-    the server refuses, RequestFailed where it can't be reached. ``within``: time allowed for the connection and for one command,
-    s; by default 5 s, and for ``arm`` 20 s. ``hangs_after``: see `connect`.
+    the server refuses, RequestFailed where it can't be reached. ``within``: time allowed for the connection and for one
+    command, s; by default 5 s, and for ``arm`` 20 s. ``hangs_after``: see `connect`.
     """
 
     def __init__(
