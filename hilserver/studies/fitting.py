@@ -173,8 +173,13 @@ class FitOfCircuit:
 
 
 def noise_of(values: Floats) -> float:
-    """Standard deviation of white noise on a smooth signal, from second differences, whose variance is six times it."""
-    return float(np.std(np.diff(values, 2)) / np.sqrt(6.0))
+    """Standard deviation of white noise on a signal that is mostly smooth.
+
+    From the median of its second differences, whose variance is six times that of the noise: edges hardly count.
+    """
+    second = np.diff(values, 2)
+    typical = float(np.median(np.abs(second))) / 0.6745  # of a normal distribution
+    return (typical or float(np.std(second))) / float(np.sqrt(6.0))
 
 
 @ending_own_calls()

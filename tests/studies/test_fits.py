@@ -16,7 +16,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file, run_circuit_file
 from hilserver.studies.applying import with_fitted
 from hilserver.studies.fit_report import deviations_grid, fit_figures, fit_sentences, write_fit
-from hilserver.studies.fitting import FitOfCircuit, fit_circuit
+from hilserver.studies.fitting import FitOfCircuit, fit_circuit, noise_of
 from hilserver.studies.measured import read_columns
 
 ROOT = Path(__file__).parents[2]
@@ -247,6 +247,13 @@ def test_what_is_not_known_or_not_in_the_file_stays(tmp_path: Path) -> None:
     same, left = with_fitted(EMPTYING, unknown, date(2026, 11, 25))
     assert same == EMPTYING
     assert len(left) == 2
+
+
+def test_edges_of_a_signal_do_not_count_as_its_noise() -> None:
+    """Steps of 100 deviations; from the mean square of second differences, the noise would be 12 times as large."""
+    random = np.random.default_rng(1)
+    steps = np.repeat(random.permutation(40), 50) * 100.0
+    assert noise_of(steps + random.normal(size=len(steps))) == pytest.approx(1.0, rel=0.1)
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
