@@ -187,7 +187,9 @@ class Inbox:
             command = read_command(message.name, message.payload)
         except PayloadError as error:
             command = COMMANDS[message.name](id=error.id)
-            self._report_rarely(f"{message.name}: carried out although its payload is not valid: {error.problems[0]}")
+            if message.payload.strip():
+                problem = error.problems[0]
+                self._report_rarely(f"{message.name}: carried out although its payload is not valid: {problem}")
         if message.retained:
             self._report_rarely(f"{message.name}: {_RETAINED_STOP.format(topic=self._topic(message.name))}")
         self.refuse_waiting(_overtaken(message.name))

@@ -24,7 +24,7 @@ from hilserver.studies.sweep_figures import SweepSettings
 from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance, Toleranced, toleranced
 from hilserver.toml import read_toml
-from hilserver.units import Time, to_si, value_and_unit
+from hilserver.units import Time, shown_value, to_si, value_and_unit
 
 PLANS = Literal["grid", "latin_hypercube", "sobol", "morris"]
 
@@ -256,6 +256,12 @@ def _tolerance(entry: object, quantity: KnownQuantity) -> Tolerance:
         )
     if quantity.unit:
         to_si(f"1 {tolerance.unit}", quantity.unit)
+    if isfinite(x := quantity.value) and not tolerance.steps and not tolerance.lower <= x <= tolerance.upper:
+        own, low, high = (shown_value(each, quantity.unit) for each in (x, tolerance.lower, tolerance.upper))
+        raise ValueError(
+            f"the file has {own}, which is outside this tolerance, {low} … {high}: no run would be like the nominal "
+            "one. Change the value in the file, or the tolerance"
+        )
     return tolerance
 
 

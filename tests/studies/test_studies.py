@@ -455,6 +455,7 @@ def test_page_and_table(tmp_path: Path) -> None:
         ("latin_hypercube", "lhs", "plan", "latin_hypercube"),
         ('"± 20 %"', '"± 20 bar"', "vary.capillary.nominal_flow.flow", "measured in"),
         ('"± 20 %"', "5", "vary.capillary.nominal_flow.flow", '"± 5 %"'),
+        ('"± 20 %"', '"99 l/min ± 5 %"', "vary.capillary.nominal_flow.flow", "outside this tolerance"),
         (
             '"capillary.nominal_flow.flow"',
             '"capilary.nominal_flow.flow"',
