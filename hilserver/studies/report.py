@@ -168,7 +168,7 @@ def choices_grid(result: StudyResult, choice: VariedValue) -> Grid:
 
 
 def _with_interval(value: float, interval: float, shown: Any) -> tuple[str]:
-    text = shown(value)
+    text = shown(value) if np.isfinite(value) else "–"
     return (f"{text} ± {shown(interval)}",) if np.isfinite(interval) else (text,)
 
 
