@@ -324,7 +324,7 @@ def test_an_error_of_the_step_that_is_too_large_is_said() -> None:
     """The largest of all runs, against the usual tolerance of 1 %."""
     good, bad = (vary_sentences(made({1: 0.1, 2: 0.1, 3: 0.2}, step_error=e)) for e in (0.003, 0.0034))
     said = "flow A by up to 0.9 percentage points (load, seed 3)"
-    assert any(said in text and text.startswith("With half of every integration step") for text in good)
+    assert any(said in text and text.startswith("Halving every integration step") for text in good)
     assert any("The integration step is too long" in text and "1 percentage points" in text for text in bad)
     unknown = replace(made({1: 0.1}), exact=VariedRun(1, {"flow A": 0.1, NOISE: 0.0}))
     assert any("too long" in text and "inf" in text for text in vary_sentences(unknown))
