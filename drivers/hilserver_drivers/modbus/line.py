@@ -64,8 +64,8 @@ class ExceptionAnswer(BadAnswer):
 
     def __init__(self, code: int) -> None:
         words = EXCEPTIONS.get(code, "")
-        reason = f": {words} ({code})" if words else f" (code {code})"
-        super().__init__(f"exception {code} {words}".strip(), f"rejected by the device{reason}")
+        reason = f"{words} ({code})" if words else f"code {code}"
+        super().__init__(f"exception {code} {words}".strip(), f"rejected by the device: {reason}")
         self.code = code
 
 
