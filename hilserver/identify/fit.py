@@ -258,7 +258,7 @@ def fit(
             break
         change = np.array([(found[name] - values[name]) / p.size for name, p in parameters.items()])
         if gained > CONVERGES * before and step @ change < 0.0:
-            change *= 0.5  # filters by the values, and values by the filters, would go to and fro between two results
+            change *= 0.5  # of two results, each would lead to the other for ever
         values |= {name: values[name] + p.size * c for (name, p), c in zip(parameters.items(), change, strict=True)}
         step = change
     return problem.fit(values)

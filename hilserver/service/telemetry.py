@@ -1,4 +1,4 @@
-"""What the loop's ring says: its rows, the state of the server and events, read without disturbing the loop."""
+"""Rows, state of the server and events, read from the loop's ring without disturbing the loop."""
 
 from __future__ import annotations
 

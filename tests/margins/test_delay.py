@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import acos, pi, sqrt
 from typing import Any
 
@@ -15,7 +16,7 @@ from rig_bench import bench_rig, merged
 from hilserver.circuit.analysis import LinearModel
 from hilserver.fidelity.strategies import simulate
 from hilserver.margins.bridge_delay import bridge_delay
-from hilserver.margins.delay import DelayResult, delay_margins, warnings
+from hilserver.margins.delay import NO_STEADY_MOTION, DelayResult, delay_margins, warnings
 from hilserver.margins.loop import DelayedLoop
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
@@ -180,6 +181,14 @@ def test_free_air_hardly_counts_at_the_pressures_of_a_machine() -> None:
         return next(each.hertz for each in found.capacity.frequencies if each.what == "the machine")
 
     assert 0.95 * frequency(0.0) < frequency(0.005) < 0.995 * frequency(0.0)
+
+
+def test_margins_that_are_unknown_for_want_of_a_steady_motion_are_a_note() -> None:
+    """Where only the description of the machine is missing, the table says so, and there is nothing to note."""
+    unknown = DelayResult("", (), (), False, NO_STEADY_MOTION)
+    (said,) = warnings(unknown, ["feedback"])
+    assert said.startswith("stability: the margins are unknown: the virtual circuit reaches no steady motion")
+    assert not list(warnings(replace(unknown, missing="the rig file has no [cylinders]"), ["feedback"]))
 
 
 def test_a_shaft_that_turns_freely_leaves_the_margins_as_they_are() -> None:
