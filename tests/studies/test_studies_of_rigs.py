@@ -6,13 +6,17 @@ import shutil
 import time
 from dataclasses import replace
 from itertools import count
+from math import inf, isnan
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 from command_line import Command
 from study_bench import CONFIG, lift_files, replace_in
 
+from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.measures import largest_errors
@@ -25,7 +29,7 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.studies import varied_rig, worst
 from hilserver.studies.measured import read_columns
 from hilserver.studies.report import write_study
-from hilserver.studies.rig_runs import RigSubject
+from hilserver.studies.rig_runs import RigSubject, _margins
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, plan_of, prepared, repeat, run_study, values_of_variant
 from hilserver.studies.subject import VariantFailedError
@@ -451,3 +455,18 @@ def test_the_examples_are_studies_or_columns(file: Path, tmp_path: Path) -> None
     study = load_study(file)
     assert study.varied
     assert study.figures
+
+
+def test_an_unlimited_margin_is_infinite_and_an_unknown_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An infinite margin is above every limit; it had counted as a failed run."""
+    capacities = [SimpleNamespace(valve="main", margin=margin) for margin in (inf, 1.5)]
+    found = SimpleNamespace(
+        capacity=SimpleNamespace(capacities=capacities, speeds=[]),
+        delay=SimpleNamespace(of=lambda strategy: SimpleNamespace(margin=inf)),
+    )
+    monkeypatch.setattr("hilserver.studies.rig_runs.margins", lambda rig, program: found)
+    rig = SimpleNamespace(settings=SimpleNamespace(valves={"main": None}))
+    least = dict(_margins(cast("Rig", rig), "feedback", cast("Program", None)))
+    assert least["capacity main"] == 1.5
+    assert least["delay"] == inf
+    assert isnan(least["speed main"])
