@@ -13,6 +13,7 @@ from hilserver.cli.rig_tables import new_table
 from hilserver.cli.tables import TerminalTable
 from hilserver.compiler import compiled_program
 from hilserver.margins.solver import stiffest
+from hilserver.numerics.fluid import capacitance
 from hilserver.rig.build import Rig
 from hilserver.simulation.balance import node_sums
 from hilserver.simulation.packed_run import initial_values
@@ -37,16 +38,14 @@ def node_table(rig: Rig) -> TerminalTable:
     table = new_table("Nodes and states at rest", "node or state", "kind", "start", "volume or mass")
     packed = rig.packed
     totals = node_sums(compiled_program(rig.library), packed, initial_values(packed))
-    oil = rig.circuit.fluid.bulk_modulus
-    volumes = {name: total * oil for name, total in totals.items() if name.endswith(".content")}
-    masses = {name: total for name, total in totals.items() if name not in volumes}
+    oil = rig.circuit.fluid.parameters()
+    masses = {name: total for name, total in totals.items() if not name.endswith(".content")}
     first = int(packed.index[e.INITIAL])
     for place, (name, unit) in enumerate(zip(packed.values, packed.kinds, strict=True)):
         start = packed.value[first + place]
-        if name in volumes:
-            table.add_row(
-                name.removesuffix(".content"), "hydraulic", shown_value(start, "Pa"), f"{volumes[name] * 1e3:.4g} l"
-            )
+        if name in totals and name not in masses:
+            liters = 1e3 * totals[name] / capacitance(1.0, start, **oil)
+            table.add_row(name.removesuffix(".content"), "hydraulic", shown_value(start, "Pa"), f"{liters:.4g} l")
         elif name in masses:
             inertia = f"{masses[name]:.4g} {'kg' if unit == 'm' else 'kg·m²'}"
             table.add_row(name.rpartition(".")[0], "mechanical", shown_value(start, unit), inertia)

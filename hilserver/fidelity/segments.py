@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.tick.codes import Mode, fault_text
+from hilserver.tick.codes import Action, Mode, fault_text
 
 SETTLED = 0.6
 """Fraction of a sweep's rest after which the machine counts as being at rest."""
@@ -113,7 +113,15 @@ def trip_in(record: CircuitRows, rig: Rig) -> TripInRun | None:
         return None
     last = int(running[-1])
     cause = fault_text(int(record.columns["fault"][last + 1]), rig.layout.limits)
+    cause = cause or ", ".join(_ending_limits(record, rig, last + 1))
     return TripInRun(Mode(int(modes[last + 1])).name, cause, float(record.columns["cycle_time"][last]), last)
+
+
+def _ending_limits(record: CircuitRows, rig: Rig, row: int) -> Iterator[str]:
+    """The limits that have ended RUNNING in this row without a trip."""
+    for name, limit in zip(rig.layout.limits, rig.plan.limit, strict=True):
+        if limit.action == Action.RAMP and record.columns.get(f"limit.{name}", np.zeros(row + 1))[row]:
+            yield f"limit {name}"
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ CONTENT = ".content"
 """End of the name of a state that holds the pressure of a node."""
 MIN_FLOW = 0.01
 """Fraction of the nominal flow below which a flow counts as zero."""
+HARDLY = 0.01
+"""Margin below which the real valve passes next to nothing: its supply is hardly above the pressure of the port."""
 TO_PORT, TO_TANK = "P to port", "port to T"
 
 
@@ -165,11 +167,9 @@ def warnings(found: CapacityResult) -> Iterator[str]:
     """Insufficient margins, in words."""
     for capacity in found.capacities:
         if (flow := capacity.worst) is not None and capacity.margin < 1.0:
-            times = 1.0 / max(capacity.margin, 1e-3)
+            supply = "an assumed supply" if capacity.valve in found.assumed else "its supply"
             yield (
-                f"valves.{capacity.valve}: {capacity.direction}, the virtual circuit requests "
-                f"{times:.{3 if times >= 1.01 else 5}g} times the flow that the real valve can pass "
-                f"({flow_text(flow)}) with {'an assumed' if capacity.valve in found.assumed else 'its'} supply of "
+                f"valves.{capacity.valve}: {capacity.direction}, {_requested(capacity.margin, flow)} with {supply} of "
                 f"{shown_value(capacity.supply, 'Pa', 3)}. The run will report saturation there."
             )
     for speed in found.speeds:
@@ -187,6 +187,15 @@ def warnings(found: CapacityResult) -> Iterator[str]:
                 f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {shown} ticks per period. "
                 f"The bridge needs {TICKS_PER_PERIOD:g} to follow it."
             )
+
+
+def _requested(margin: float, flow: PortFlow) -> str:
+    """A flow that the real valve can't pass, and by how much it is too large, in words."""
+    shown = flow_text(flow)
+    if margin < HARDLY:
+        return f"the virtual circuit requests {shown}, where the real valve can pass no flow to speak of,"
+    times = f"{1.0 / margin:.{3 if 1.0 / margin >= 1.01 else 5}g}"
+    return f"the virtual circuit requests {times} times the flow that the real valve can pass ({shown})"
 
 
 def flow_text(flow: PortFlow) -> str:

@@ -30,8 +30,8 @@ class ChannelWatch(Datasheet):
     stuck: WatchAction = Field(
         default="trip",
         description="sensors of a cylinder and its valve: the reading has not changed at all although the valve's "
-        "flow must have moved the piston; any channel with `noise`: the reading has not changed for 10 s while "
-        "RUNNING (a warning)",
+        "flow must have moved the piston (at an end of the sensor's range: by more than its stroke); any channel with "
+        "`noise`: the reading has not changed for 10 s while RUNNING (a warning)",
     )
     estimate: WatchAction = Field(
         default="warn", description="sensors of a cylinder and its valve: the estimator expects another value"

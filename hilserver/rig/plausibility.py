@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from hilserver.circuit.library import Role
 from hilserver.circuit.model import RIG, read_part
 from hilserver.components.base import Fluid
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
-from hilserver.units import shown_unit, shown_value, unit_of_value
+from hilserver.rig.simulated_parts import VALVES, differing_parts
+from hilserver.units import shown_value
 
-SCALE_ERROR = 0.05
-"""Error of a channel's scale against its simulated sensor, as a fraction of its range, that nobody means."""
+FULL_COMMAND = 1.1
+"""Command of a valve beyond which nobody means it: at 1 it is fully open."""
 
 
 def implausible(rig: Rig) -> Iterator[str]:
@@ -23,7 +23,8 @@ def implausible(rig: Rig) -> Iterator[str]:
     yield from _same_supply_and_tank(rig)
     yield from _different_oils(rig)
     yield from _volumes_at_ports(rig)
-    yield from _simulated_sensors(rig)
+    yield from _inputs_beyond_full_command(rig)
+    yield from differing_parts(rig)
 
 
 def _shared_pressures(rig: Rig) -> Iterator[str]:
@@ -102,26 +103,10 @@ def _volumes_at_ports(rig: Rig) -> Iterator[str]:
                 )
 
 
-def _simulated_sensors(rig: Rig) -> Iterator[str]:
-    """Simulated sensors of another quantity than they measure, or that their channel reads with another scale."""
-    for device in (device for device in rig.devices if device.is_simulated):
-        for name, sensor in device.config.sensors.items():
-            key, of = f"devices.{device.name}.sensors.{name}", sensor.of
-            quantity, stated = unit_of_value(of if "." in of else f"{of}.p"), sensor.value[0].unit
-            if quantity and stated and stated != quantity:
-                yield f"{key}.value: is in {shown_unit(stated)[0]}, but {of} is in {shown_unit(quantity)[0]}."
-                continue
-            for channel, settings in rig.settings.channels.items():
-                if settings.device == device.name and settings.source == name and stated == settings.unit:
-                    yield from _scales_that_differ(channel, settings, sensor)
-
-
-def _scales_that_differ(name: str, channel: ChannelSettings, sensor: Any) -> Iterator[str]:
-    """A channel that reads an end of its simulated sensor's range as quite another value. Small errors are meant."""
-    if channel.scale is None or channel.absolute:
-        return
-    curve, span = channel.scale.curve(), abs(sensor.value[1].value - sensor.value[0].value)
-    for raw, end in zip(sensor.raw, sensor.value, strict=True):
-        if abs(curve.value(raw) - end.value) > SCALE_ERROR * span:
-            shown = [shown_value(value, channel.unit) for value in (end.value, curve.value(raw))]
-            yield f"channels.{name}.scale: reads {shown[0]} of its simulated sensor as {shown[1]}."
+def _inputs_beyond_full_command(rig: Rig) -> Iterator[str]:
+    """Inputs that command a valve and reach far beyond the command with which it is fully open."""
+    for name, settings in rig.settings.inputs.items():
+        valves = [p.name for p in rig.circuit.placed if isinstance(p.component, VALVES) and name in p.signals.values()]
+        if valves and max(map(abs, settings.range)) > FULL_COMMAND:
+            low, high = settings.range
+            yield f"inputs.{name}.range: {low:g} … {high:g}, but {valves[0]} is fully open at a command of 1."

@@ -22,6 +22,12 @@ sensor.
 
 Pressure and flow may be constant in a smooth motion, to the resolution of a coarse sensor; a position may not.
 """
+AT_END = 1.2
+"""The same for a pressure or a flow at an end of its sensor's range, beyond which the true one may change: a chamber
+below 0 bar in a motion over the whole stroke, with a sensor that measures from 0 bar."""
+RANGE_END = 5e-4
+"""Distance to an end of a sensor's range, as a fraction of it, within which a reading counts as at the end: an error of
+its zero or gain that a calibration has removed."""
 MIN_FLOW = 0.1
 """Flows below this fraction of the valve's nominal flow do not count: at rest they may be errors of null and
 leakage."""
@@ -95,7 +101,11 @@ def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
     for name, channel in settings.channels.items():
         motion = moving.get(name)
         change, rate = possible_change(channel, motion)
+        low, high = _ends_of_range(channel)
         constants[name] = {
+            "range_low": low,
+            "range_high": high,
+            "weight_at_end": MOVED["pressure"] / AT_END,
             "moved_by": valves.index(motion.valve) if motion is not None else NONE,
             "least_flow": MIN_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
             "supply_min": supply_min(channel) if name in _supplies(settings) else -inf,
@@ -104,6 +114,18 @@ def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
             "jump_rate": rate,
         }
     return constants
+
+
+def _ends_of_range(channel: ChannelSettings) -> tuple[float, float]:
+    """Values, SI and gauge, beyond which a pressure or flow is at an end of its sensor's range.
+
+    A position reaches the ends of its range with the piston, and not beyond.
+    """
+    known = channel.measuring_range()
+    if known is None or channel.unit not in ("Pa", "m^3/s"):
+        return -inf, inf
+    tare, near = channel.tare.value if channel.tare is not None else 0.0, RANGE_END * (known[1] - known[0])
+    return known[0] - tare + near, known[1] - tare - near
 
 
 def supply_min(channel: ChannelSettings) -> float:

@@ -265,11 +265,13 @@ def load_sequence(path: Path) -> Sequence:
             raise ConfigurationError([Problem(f"is a {kind} file, not a test sequence", "", file)]) from None
         problems += problems_of(error, source, file=file, names=SequenceFile.model_fields)
     steps, tables = list[Step](), source.get("step", ())
+    length = settings.length if settings is not None else None
     for number, table in enumerate(tables if isinstance(tables, list | tuple) else ()):
         if not isinstance(table, Mapping):  # reported with the settings
             continue
         try:
             steps.append(_step(table))
+            problems += _after_the_end(f"step[{number}]", steps[-1].at, length, file)
         except ConfigurationError as error:
             where = f"step[{number}]"
             problems += [Problem(p.message, f"{where}.{p.key}" if p.key else where, file) for p in error.problems]
@@ -278,11 +280,21 @@ def load_sequence(path: Path) -> Sequence:
     reactions = [each for each in map(_named_by, steps) if each]
     names = [*(step.name for step in steps), *(f.name for f in settings.fault), *dict.fromkeys(reactions)]
     problems += _unknown_steps(settings, names, file)
+    for number, fault in enumerate(settings.fault):
+        problems += _after_the_end(f"fault[{number}]", fault.at, length, file)
+    for number, expected in enumerate(settings.expect):
+        problems += _after_the_end(f"expect[{number}]", 0.0 if expected.after else expected.at, length, file)
     if not problems and not settings.expect and not any(step.refused for step in steps):
         problems.append(Problem("no expectation: a test without expectations can't fail.", "expect", file))
     if problems:
         raise ConfigurationError(problems)
     return Sequence(path, settings, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _after_the_end(key: str, at: float, length: float | None, file: str) -> Iterator[Problem]:
+    """An entry at a time that the sequence does not reach."""
+    if length is not None and at > length:
+        yield Problem(f"{at:g} s is after the end of the sequence: length is {length:g} s.", f"{key}.at", file)
 
 
 def _step(table: Mapping[str, Any]) -> Step:

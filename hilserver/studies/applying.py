@@ -32,12 +32,25 @@ def with_fitted(text: str, result: FitOfCircuit, day: date) -> tuple[str, list[s
     for each in result.free:
         width = result.interval(each.key)
         if not isfinite(width):
-            left.append(f"{each.key} was not identifiable and keeps its value.")
+            left.append(f"{each.key} keeps its value: {_why_left(result, each.key)}.")
             continue
         reason = _put(document, known[each.key].path, result.value(each.key), width, each.unit, day)
         if reason:
             left.append(f"{each.key} {reason}.")
+    if any(not result.is_known(each.key) and each.key not in result.without_influence for each in result.free):
+        left.append(
+            "The values that are written were found together with values that are not: with this file, the deviations "
+            "are larger than reported. Fix one value of each group, and fit the others again."
+        )
     return tomlkit.dumps(document), left
+
+
+def _why_left(result: FitOfCircuit, key: str) -> str:
+    """Why a value is not written."""
+    if key in result.without_influence:
+        return "nothing that was measured depends on it"
+    others = dict.fromkeys(name for group in result.inseparable if key in group for name in group if name != key)
+    return f"it can't be told apart from {' and '.join(others)}" if others else "the one found is at a bound"
 
 
 def _put(document: Any, path: tuple[str, ...], value: float, width: float, unit: str, day: date) -> str:

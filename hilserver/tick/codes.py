@@ -214,6 +214,7 @@ class Learning(Explained):
     NOT_EXCITED = 2, "held: the valve moves too little to learn from"
     NOT_ACHIEVABLE = 3, "held: the virtual flow is not achievable"
     OSCILLATION = 4, "forgotten: the loop oscillates"
+    END_OF_RANGE = 5, "held: a sensor of the machine is at an end of its range"
 
 
 def fault_text(number: int, limits: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ from hilserver.tick.plan import (
     ValveRecord,
     is_gap,
 )
-from hilserver.tick.readings import note_difference
+from hilserver.tick.readings import beyond_range, note_difference
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     CylinderState,
@@ -235,6 +235,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     for i in range(MEASUREMENTS):
         if is_new(plan, row, sensors[i]) and isfinite(innovation[i]):
             number = sensors[i] - layout.channel
+            innovation[i] = beyond_range(innovation[i], reading_state(plan, row, number))
             note_difference(innovation[i], row[layout.interval + number], reading_state(plan, row, number))
         else:
             innovation[i] = 0.0
@@ -323,6 +324,21 @@ def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> Non
 
 
 @compilable
+def is_at_end(plan: Plan, row: Floats, v: ValveRecord) -> bool:
+    """Whether a sensor that shows the volume that a valve has passed is at an end of its range."""
+    if v.cylinder < 0:
+        return end_of(plan, row, v.column_Q) != 0
+    m = plan.cylinder[v.cylinder]
+    return end_of(plan, row, m.sensor_A) != 0 or end_of(plan, row, m.sensor_B) != 0
+
+
+@compilable
+def end_of(plan: Plan, row: Floats, column: int) -> int:
+    """The end of its sensor's range at which a channel is, as in `ReadingState`; 0 without a channel."""
+    return reading_state(plan, row, column - plan.layout[0].channel).end if column >= 0 else 0
+
+
+@compilable
 def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """A valve's expected flow, its estimated flow with standard deviation, and its supply."""
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -350,7 +366,10 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     else:
         b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
     slopes = slopes_of_edges(b.spool, p, p_S, p_T, b, v)
-    if not is_gap(plan, elapsed):
+    b.unseen = 1 if is_at_end(plan, row, v) else 0
+    if b.unseen != 0:
+        forget_volumes(learning_state(plan, row, i))
+    elif not is_gap(plan, elapsed):
         note_volume(expected_before, volume_before, slopes, b, learning_state(plan, row, i), elapsed)
     if v.other_port >= 0:
         p_other = port_state(plan, row, v.other_port).port

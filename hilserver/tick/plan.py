@@ -109,7 +109,10 @@ class ChannelRecord(Struct):
     least_interval: float = value(
         "s", "half the time between samples: a sample that seems to arrive sooner is an old one"
     )
+    range_low: float = value("SI", "value at and below which the sensor is at the lower end of its range")
+    range_high: float = value("SI", "value at and above which it is at the upper end")
     moved_by: int = value("", "number of the valve whose flow changes the reading; -1: not known")
+    weight_at_end: float = value("", "weight of that flow while the reading is at an end of the sensor's range")
     least_flow: float = value("m^3/s", "flow below which this may be an error of the model")
     supply_min: float = value("SI", "value below which a supply is missing; -inf: it is no supply")
     supply_run_up: float = value("s", "time that it may take to build up in RUNNING; 0: it must be there at start")

@@ -35,11 +35,12 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
             state.reading, state.same, state.moved, state.frozen = raw, 0, 0.0, 0.0
         elif row[layout.interval + i] > 0.0:  # a new sample; without one, its age shows this
             state.same += 1
-            state.frozen += row[layout.interval + i]
+            state.frozen += row[layout.interval + i] if state.end == 0 else 0.0
             if channel.moved_by >= 0:
                 flow = abs(valve_state(plan, row, channel.moved_by).flow_expected) - channel.least_flow
                 if flow > 0.0:
-                    state.moved += flow * row[layout.interval + i]
+                    weight = channel.weight_at_end if state.end != 0 else 1.0
+                    state.moved += weight * flow * row[layout.interval + i]
         if value > channel.supply_min or not (mode == Mode.ARMED or mode == Mode.RUNNING):
             state.missing = 0.0
         else:
@@ -59,6 +60,12 @@ def allow_run_up(plan: Plan, row: Floats) -> None:
 def note_jump(jumped: bool, elapsed: float, state: ReadingState) -> None:
     """Update the number of recent jumps."""
     state.jumps += (1.0 if jumped else 0.0) - state.jumps * elapsed / (JUMP_TIME + elapsed)
+
+
+@compilable
+def beyond_range(difference: float, state: ReadingState) -> float:
+    """Measurement minus estimate; 0 where the estimate lies beyond the end of the sensor's range at which it reads."""
+    return 0.0 if difference * state.end < 0.0 else difference
 
 
 @compilable

@@ -68,6 +68,7 @@ class ReadingState(Struct):
     same: int = value("", "number of samples with exactly this reading while RUNNING")
     moved: float = value("m^3", "integral of the flow that should have changed it since then")
     frozen: float = value("s", "time since it changed, while RUNNING")
+    end: int = value("", "end of the sensor's range at which the reading is: -1 the lower, 1 the upper, 0 neither")
     jumps: float = value("", "number of jumps from one sample to the next while RUNNING; decays with time")
     difference: float = value("SI", "measurement minus estimate, recent mean")
     missing: float = value("s", "supply: time for which it is missing in ARMED or RUNNING; below 0: time to build up")
@@ -127,6 +128,7 @@ class ValveState(Struct):
     null: float = value("", "tracked shift of the spool at command 0, as a fraction of full stroke")
     overlap: float = value("", "tracked overlap minus the configured one")
     learning: int = value("", "what the tracked values do: " + ", ".join(f"{s.value} {s.text}" for s in Learning))
+    unseen: int = value("", "1 while a sensor that shows its volume is at an end of its range")
     spool_error: float = value("", "filtered difference between measured and simulated spool position")
     oscillation: float = value("", "largest recent half-wave of the demanded opening")
     oscillation_mean: float = value("", "demanded opening, filtered")
@@ -458,10 +460,8 @@ SECTIONS = {
     "reaction": _records("reactions", "reaction.*.<field>", ReactionMemory),
     "playout": _records("playouts", "playout.*.<field>", PlayoutMemory),
 }
-"""The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`.
-
-From them follow the names of the log's columns, their units and their reference.
-"""
+"""The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`. From them
+follow the names of the log's columns, their units and their reference."""
 
 
 def column_reference() -> Iterator[tuple[str, Field]]:

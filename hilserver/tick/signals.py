@@ -34,6 +34,7 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
             continue
         first, last, gap = not isfinite(row[stale + i]), row[value + i], row[stale + i] + elapsed - row[age + slot]
         new, rate = scaled_value(plan, channel, row[raw + slot]), 0.0
+        end = end_of_range(channel, new)
         if not first:
             time = max(gap, elapsed)  # from the last sample to this one
             new = last + (new - last) * time / (time + channel.filter)
@@ -48,6 +49,7 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
         if isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
             row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
             row[interval + i] = elapsed if first else gap
+            reading_state(plan, row, i).end = end
         else:
             row[stale + i] += elapsed
 
@@ -69,6 +71,14 @@ def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
         for k in range(last - 1, first - 1, -1):
             value = value * raw + plan.curve[k].x
     return value if channel.valid_low <= value <= channel.valid_high else nan
+
+
+@compilable
+def end_of_range(channel: ChannelRecord, value: float) -> int:
+    """The end of the sensor's range at which a value is, -1 or 1: the true one may lie beyond. 0 within the range."""
+    if value <= channel.range_low:
+        return -1
+    return 1 if value >= channel.range_high else 0
 
 
 @compilable

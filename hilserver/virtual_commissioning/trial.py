@@ -18,6 +18,7 @@ from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
+from hilserver.virtual_commissioning.sensor_ranges import Pressures, outside_ranges, pressures
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
 
 MIN_JUDGED = 0.3
@@ -32,7 +33,8 @@ Progress = Callable[[str, float], None]
 class CaseResult:
     """A case under a strategy. ``trip``: how it ended early; ``exclusion``: why, or from when on, it is not judged.
 
-    ``trip_counts``: whether the strategy is the cause of the trip.
+    ``trip_counts``: whether the strategy is the cause of the trip; ``pressures``: at the ports in the reference
+    simulation, until the case is no longer judged.
     """
 
     case: Case
@@ -41,6 +43,7 @@ class CaseResult:
     exclusion: str = ""
     judged: bool = True
     trip_counts: bool = True
+    pressures: Pressures = field(default_factory=dict)
 
     @property
     def verdict(self) -> Suitability:
@@ -116,7 +119,8 @@ def commission(
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
     chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
-    notes = (*subject.notes, *ports_without_valve(rig.settings, results))
+    seen = {str(each.case): each.pressures for found in results for each in found.cases}
+    notes = (*subject.notes, *ports_without_valve(rig.settings, results), *outside_ranges(rig.settings, seen))
     return TrialResult(rig.settings.name, own, results, left_out, notes)
 
 
@@ -173,7 +177,8 @@ def _result(run: CaseRun, strategy: str, scales: Scales) -> CaseResult:
     scales = replace(scales, supply=max(float(np.max(values)) for values in supplies))
     judged = figures(case.kind, part, comparison.rig.settings, scales, comparison.dt)
     trip_counts = excluded is None or trip is None or trip.row < found[0].start + excluded.tick - 1
-    return CaseResult(case, judged, trip, _sentence(excluded, comparison.dt), trip_counts=trip_counts)
+    excluding, seen = _sentence(excluded, comparison.dt), pressures(part, comparison.rig.settings)
+    return CaseResult(case, judged, trip, excluding, trip_counts=trip_counts, pressures=seen)
 
 
 def _sentence(excluded: Exclusion | None, dt: float) -> str:

@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lift_bench import lift
 
 from hilserver.circuit.library import standard_library
+from hilserver.compiler import standard_program
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.measures import Deviation
 from hilserver.fidelity.report import write_simulation
 from hilserver.fidelity.results import NO_BRIDGE, VARIANTS, Fidelity, SegmentResult
+from hilserver.fidelity.segments import trip_in
 from hilserver.fidelity.strategies import simulate
 from hilserver.fidelity.summary import _closer, sentences
 from hilserver.fidelity.sweeps import about_foreseen
@@ -192,6 +196,13 @@ def test_several_devices_and_valves_work_in_any_order_as_alone(tables: Tables) -
             assert np.array_equal(rows[:, mine], pair[:, theirs]), (side, name)
         mine, theirs = alone.layout.column("valve.main.command"), both.layout.column(f"valve.{side}.command")
         assert np.array_equal(rows[:, mine], pair[:, theirs])
+
+
+@pytest.mark.parametrize(("action", "mode"), [("ramp", "ARMED"), ("trip", "FAULT")])
+def test_a_run_that_a_limit_ends_names_it(action: str, mode: str) -> None:
+    rig = lift({"rig": {"limits": {"high": {"channel": "p_A", "max": "40 bar", "action": action}}}})
+    record, _ = Comparison.of(rig, standard_program()).bridged(rig, "feedback")
+    assert str(trip_in(record, rig)).startswith(f"ended in mode {mode} (limit high) at ")
 
 
 # --- the bridged rig and the reference simulation ---------------------------------------------------------------------

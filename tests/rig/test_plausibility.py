@@ -96,18 +96,12 @@ def test_a_volume_at_a_measured_port() -> None:
     assert text.startswith("components.hose: its volume has no effect at rig.A, where the pressure is measured")
 
 
-@pytest.mark.parametrize(
-    ("sensor", "text"),
-    [
-        ({"value": ["0 bar", "800 bar"]}, "devices.rig.sensors.x.value: is in bar, but rod.x is in mm."),
-        ({"value": ["0 mm", "500 mm"]}, "channels.x.scale: reads 500 mm of its simulated sensor as 1000 mm."),
-        ({"raw": [0.0, 5.0]}, "channels.x.scale: reads 1000 mm of its simulated sensor as 500 mm."),
-        ({"value": ["0 mm", "1010 mm"]}, None),
-    ],
-)
-def test_a_simulated_sensor_and_its_channel(sensor: dict[str, Any], text: str | None) -> None:
-    found = list(implausible(lift({"rig": {"devices": {"rig": {"sensors": {"x": sensor}}}}})))
-    assert found == ([text] if text else [])
+@pytest.mark.parametrize(("ends", "noted"), [([-100, 100], True), ([-1, 1], False), ([-1.05, 1.05], False)])
+def test_an_input_far_beyond_full_command(ends: list[float], noted: bool) -> None:
+    """Per cent instead of fractions: 1 % of the stick opens the valve completely."""
+    found = list(implausible(lift({"rig": {"inputs": {"joystick": {"range": ends}}}})))
+    text = "inputs.joystick.range: -100 … 100, but main_valve is fully open at a command of 1."
+    assert found == ([text] if noted else [])
 
 
 def test_implausible_settings_are_notes() -> None:

@@ -127,6 +127,9 @@ def test_a_sequence_without_results_fails(sequence: Load) -> None:
         ('[[expect]]\nchannel = "mode"\nvalue = "RUN"', "not a mode. Did you mean RUNNING"),
         ('[[fault]]\nat = "1 s"\nfault = "silent"', "silent requires sensor"),
         ('[[fault]]\nat = "1 s"\nfault = "missed"\nticks = 2\nsensor = "p_A"', "sensor is not used with missed"),
+        ('length = "2 s"\n[[step]]\nat = "3 s"\nsend = "arm"', r"step\[0\].at: 3 s is after the end .* length is 2 s"),
+        ('length = "2 s"\n[[fault]]\nat = "3 s"\nfault = "missed"\nticks = 2', r"fault\[0\].at: 3 s is after the end"),
+        ('length = "2 s"\n[[expect]]\nchannel = "p"\nvalue = 1\nat = "3 s"', r"expect\[0\].at: 3 s is after the end"),
         ('[[fualt]]\nat = "1 s"', "fualt: unknown key. Did you mean fault"),
     ],
 )

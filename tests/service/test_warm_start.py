@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,11 @@ def test_it_has_its_own_environment_and_no_files_of_others(tmp_path: Path) -> No
 
 def open_files(pid: int) -> set[str]:
     """What the descriptors of a process stand for."""
-    return {str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()}
+    found = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has been closed meanwhile
+            found.add(str(file.readlink()))
+    return found
 
 
 @pytest.mark.parametrize("variable", ["PYTHONPATH", "LD_LIBRARY_PATH", "OPENBLAS_NUM_THREADS"])

@@ -246,7 +246,9 @@ def test_what_is_not_known_or_not_in_the_file_stays(tmp_path: Path) -> None:
     unknown = fitted(tmp_path, FLOW, "vessel.volume")
     same, left = with_fitted(EMPTYING, unknown, date(2026, 11, 25))
     assert same == EMPTYING
-    assert len(left) == 2
+    assert left[0] == f"{FLOW} keeps its value: it can't be told apart from vessel.volume."
+    assert left[2].endswith("Fix one value of each group, and fit the others again.")
+    assert len(left) == 3
 
 
 def test_edges_of_a_signal_do_not_count_as_its_noise() -> None:

@@ -1,0 +1,95 @@
+"""Notes on a rig file that does not describe the simulated rig that it drives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lift_bench import lift
+from rig_bench import merged
+
+from hilserver.rig.plausibility import implausible
+
+
+def noted(changes: dict[str, Any]) -> list[str]:
+    """The notes on the lift rig with changes of its rig file."""
+    return list(implausible(lift({"rig": changes})))
+
+
+@pytest.mark.parametrize(
+    ("sensor", "text"),
+    [
+        ({"value": ["0 bar", "800 bar"]}, "devices.rig.sensors.x.value: is in bar, but rod.x is in mm."),
+        ({"value": ["0 mm", "500 mm"]}, "channels.x.scale: reads 500 mm of its simulated sensor as 1000 mm."),
+        ({"raw": [0.0, 5.0]}, "channels.x.scale: reads 1000 mm of its simulated sensor as 500 mm."),
+        ({"value": ["0 mm", "1010 mm"]}, None),
+    ],
+)
+def test_a_simulated_sensor_and_its_channel(sensor: dict[str, Any], text: str | None) -> None:
+    found = list(implausible(lift({"rig": {"devices": {"rig": {"sensors": {"x": sensor}}}}})))
+    assert found == ([text] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("bore", "63 mm", "cylinders.lift.bore: 63 mm, but the simulated cylinder has 50 mm."),
+        ("rod_diameter", "36 mm", "cylinders.lift.rod_diameter: 36 mm, but the simulated cylinder has 30 mm."),
+        ("stroke", "500 mm", "cylinders.lift.stroke: 500 mm, but the simulated cylinder has 1000 mm."),
+        ("mass", "100 kg", "cylinders.lift.mass: 100 kg, but the simulated cylinder has 400 kg."),
+        ("dead_volume_A", "0.1 l", "cylinders.lift.dead_volume_A: 0.1 l, but the simulated cylinder has 0.4 l."),
+        ("dead_volume_B", "1 l", "cylinders.lift.dead_volume_B: 1 l, but the simulated cylinder has 0.4 l."),
+        ("bore", "51 mm", None),
+        ("mass", "610 kg", None),
+        ("dead_volume_A", "0.6 l", None),
+    ],
+)
+def test_a_cylinder_that_is_another_one(key: str, value: str, text: str | None) -> None:
+    """Dimensions are on the drawing, masses and volumes are estimated."""
+    assert noted({"cylinders": {"lift": {key: value}}}) == ([text] if text else [])
+
+
+def test_volumes_at_the_port_of_a_cylinder_belong_to_its_dead_volume() -> None:
+    hose = {"type": "volume", "ports": {"P": "A"}, "volume": "0.8 l"}
+    machine = {"devices": {"rig": {"machine": {"components": {"hose": hose}}}}}
+    stated = {"rig": {"cylinders": {"lift": {"dead_volume_A": "1.2 l"}}}}
+    assert list(implausible(lift(merged(machine, stated)))) == []
+    (text,) = implausible(lift(machine))
+    assert text == "cylinders.lift.dead_volume_A: 0.4 l, but the simulated cylinder has 1.2 l."
+
+
+def test_a_cylinder_with_its_ports_exchanged() -> None:
+    (text,) = noted({"cylinders": {"lift": {"port_A": "B", "port_B": "A"}}})
+    assert text == "cylinders.lift.port_A: port B is the rod side of the simulated cylinder."
+
+
+def test_pressure_sensors_that_are_exchanged() -> None:
+    assert noted({"ports": {"A": "p_B", "B": "p_A"}}) == [
+        "ports.A: its channel p_B measures at node B of the simulated machine, not at A.",
+        "ports.B: its channel p_A measures at node A of the simulated machine, not at B.",
+    ]
+
+
+def test_a_valve_of_the_wrong_polarity() -> None:
+    (text,) = noted({"valves": {"A": {"polarity": -1}}})
+    assert text == (
+        "valves.A.polarity: a positive command lets oil out of port A of the simulated machine: 1 would be right, or "
+        "the other order of raw."
+    )
+    assert noted({"valves": {"A": {"polarity": -1, "raw": [10, -10]}}}) == []
+
+
+def test_valves_whose_outputs_are_exchanged() -> None:
+    found = noted({"valves": {"A": {"output": "valve_B"}, "B": {"output": "valve_A"}}})
+    assert found == [
+        "valves.A.output: commands valve_B of the simulated drive, which is not at port A.",
+        "valves.B.output: commands valve_A of the simulated drive, which is not at port B.",
+    ]
+
+
+@pytest.mark.parametrize(("action", "count"), [("trip", 1), ("ramp", 1), ("warn", 0)])
+def test_a_limit_that_is_violated_from_the_start(action: str, count: int) -> None:
+    machine = {"devices": {"rig": {"machine": {"nodes": {"A": {"pressure": "60 bar"}}}}}}
+    limit = {"rig": {"limits": {"low": {"channel": "p_A", "max": "50 bar", "action": action}}}}
+    found = list(implausible(lift(merged(machine, limit))))
+    assert found == ["limits.low.max: 50 bar is violated from the start: A begins at 60 bar."] * count
