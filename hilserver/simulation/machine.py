@@ -136,7 +136,7 @@ def machine_of(rig: Rig) -> Machine | None:
     cylinders = rig.settings.cylinders
     if cylinders:
         fluid = _oil_of(cylinders, rig.circuit.source.get("fluid", {}))
-        source = {"components": from_cylinders(cylinders), "fluid": fluid, "nodes": _starts(rig)}
+        source = {"components": from_cylinders(cylinders), "fluid": fluid, "nodes": starts_of_ports(rig)}
         return Machine.read(source, rig.library, "[cylinders], without friction", loads=_loads(cylinders))
     simulated = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
     return Machine.read(simulated[0], rig.library, "the simulated machine") if simulated else None
@@ -150,7 +150,7 @@ def _oil_of(cylinders: Mapping[str, CylinderSettings], circuit: Mapping[str, Any
     return {**oil, **({"air_fraction": max(air)} if air else {})}
 
 
-def _starts(rig: Rig) -> dict[str, Any]:
+def starts_of_ports(rig: Rig) -> dict[str, Any]:
     """The starts of the ports: those of the virtual circuit, or pressures at which free air hardly counts.
 
     The pressures at the two sides of a cylinder balance each other; at a single one, a pressure would need a load.

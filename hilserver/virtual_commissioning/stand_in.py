@@ -15,7 +15,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.simulated import build_plant, plant_circuit
-from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of
+from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of, starts_of_ports
 from hilserver.tick.plant import PlantArrays
 
 TRUE_FLOW, TRUE_FREQUENCY = 0.98, 0.9
@@ -124,7 +124,8 @@ def _machine(rig: Rig, load: float) -> Machine:
             "gravity": f"{abs(force) * load / max(moved - own, own)!r} m/s^2",
             "direction": "90 deg" if force >= 0.0 else "-90 deg",
         }
-    return Machine.read({**found.source, "components": components}, rig.library, "the cylinders of the rig file")
+    source = {**found.source, "components": components, "nodes": starts_of_ports(rig)}
+    return Machine.read(source, rig.library, "the cylinders of the rig file")
 
 
 def _drive(rig: Rig) -> dict[str, Any]:

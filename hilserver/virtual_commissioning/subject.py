@@ -16,6 +16,7 @@ from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import Machine, machine_of_device
 from hilserver.tick.codes import CommandKind
+from hilserver.virtual_commissioning.balance_of_load import LoadBalance
 from hilserver.virtual_commissioning.cases import Case
 from hilserver.virtual_commissioning.figures import Scales
 from hilserver.virtual_commissioning.loads import can_vary, scaled
@@ -73,7 +74,8 @@ class Subject:
             varied = {**tables, "machine": scaled(tables["machine"], case.load)} if case.load != 1.0 else tables
             sources["devices"] = {**self.rig.sources["devices"], device: varied}
             comparison = Comparison.of(assemble(sources, self.rig.file, self.rig.library), self.program)
-        return CaseRun(case, comparison, {**_switched_on(comparison), **_start(comparison, case)}, substitute)
+        start = _start(comparison, case, is_held=self.is_real or case.load > 1.0)
+        return CaseRun(case, comparison, {**_switched_on(comparison), **start}, substitute)
 
     def scales(self) -> Scales:
         """What the errors of this rig are divided by."""
@@ -118,15 +120,20 @@ class CaseRun:
         return run
 
 
-def _start(comparison: Comparison, case: Case) -> dict[str, float]:
+def _start(comparison: Comparison, case: Case, *, is_held: bool) -> dict[str, float]:
     """The state of the directly connected circuit after a while at rest, with the machine at the case's position.
 
-    Empty for the work cycle, which starts from the state in the circuit files.
+    ``is_held``: it begins with pressures that carry the load. Empty for the work cycle of a simulated rig, which starts
+    from the state in the circuit files.
     """
     if case.stroke is None:
         return {}
     moved = comparison.reference.machine.at_share(case.stroke)
-    settled = _at_rest(comparison, moved, SETTLING)
+    carried: Mapping[str, float] = {}
+    if is_held:
+        initial = {name: settings.initial for name, settings in comparison.rig.settings.inputs.items()}
+        carried = LoadBalance(comparison.reference, comparison.program, initial).pressures(moved)
+    settled = _at_rest(comparison, {**moved, **carried}, SETTLING)
     still = {name: 0.0 for name in settled if _is_speed(name)}
     return _at_rest(comparison, {**settled, **still, **moved}, comparison.dt)
 

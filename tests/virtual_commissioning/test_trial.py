@@ -187,6 +187,21 @@ def test_a_circuit_that_does_not_hold_its_load_does_not_count_against_the_bridge
     assert "port B cavitates in the reference simulation" in found.cases[0].exclusion
 
 
+def test_a_heavier_load_is_carried_when_a_case_starts() -> None:
+    """2.5 t on enclosed oil, 10 bar at B: with half as much again, the piston sank, and B cavitated."""
+    held = 2500 * 9.81 / (np.pi / 4 * 0.05**2) + 10e5 * (1 - 0.6**2)
+    nodes = {"A": {"pressure": f"{held} Pa"}, "B": {"pressure": "10 bar"}}
+    machine = {"components": {"load": {"mass": "2490 kg"}}, "nodes": nodes}
+    circuit = {"components": {"main_valve": {"leakage": None}}}
+    rig = lift({"circuit": circuit, "devices": {"rig": {"machine": machine}}})
+    (case,) = chosen(rig, CaseKind.REST, load=1.5)
+    start = Subject(rig, program()).of(case).start
+    assert start["B.content"] == pytest.approx(10e5, abs=1e5)
+    assert start["A.content"] == pytest.approx(held + 1250 * 9.81 / (np.pi / 4 * 0.05**2), rel=0.01)
+    (found,) = run(rig, ["feedback"], [case]).values()
+    assert found.cases[0].exclusion == ""
+
+
 # --- real devices -----------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +215,22 @@ def test_behind_a_slow_device_feedback_is_unfit() -> None:
     assert late["inverse_lag"].verdict is Suitability.FIT
     (kept,) = run(fast, ["feedback"], chosen(fast, CaseKind.REST)).values()
     assert kept.verdict is Suitability.FIT
+
+
+@pytest.mark.parametrize("load", [0.5, 1.0, 1.5])
+def test_the_load_of_a_stand_in_is_held_by_oil_under_pressure(load: float) -> None:
+    """Behind a valve without leakage. It began without pressure: the piston sank, and no rest could be judged."""
+    circuit = {"circuit": {"components": {"main_valve": {"leakage": None}}}}
+    rig = slow_lift(1000.0, "feedback", merged(SUPPLY, circuit))
+    (case,) = chosen(rig, CaseKind.REST, load=load)
+    subject = Subject(rig, program())
+    start, cylinder = subject.of(case).start, rig.settings.cylinders["lift"]
+    area_A, area_B = cylinder.areas()
+    force = area_A * start["A.content"] - area_B * start["B.content"]
+    assert force == pytest.approx(load * cylinder.mass * 9.81, rel=0.01)
+    assert start["B.content"] == pytest.approx(50e5, rel=0.01)
+    (found,) = run(rig, ["feedback"], [case]).values()
+    assert found.cases[0].exclusion == ""
 
 
 def test_the_bridge_of_the_stand_in_is_told_of_no_restriction() -> None:
