@@ -24,9 +24,10 @@ from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
+from hilserver.tick.channels import scale_channels
 from hilserver.tick.codes import Watched
+from hilserver.tick.limits import check_limits
 from hilserver.tick.plant_records import actuators_on
-from hilserver.tick.signals import check_limits, scale_channels
 
 SETTLING = 1.0
 """Seconds within which every device should have delivered a sample."""

@@ -22,7 +22,7 @@ from hilserver.rig.file_kinds import kind_of
 from hilserver.rig.plan import cycle_objects
 from hilserver.sequences.table import read_csv
 from hilserver.tick.codes import Mode
-from hilserver.tick.signals import cycle_value
+from hilserver.tick.work_cycle import cycle_value
 from hilserver.toml import read_toml
 from hilserver.units import AnyDifference, AnyQuantity, Time
 

@@ -18,7 +18,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.plan import cycle_objects
 from hilserver.tick.codes import Shape
-from hilserver.tick.signals import cycle_value
+from hilserver.tick.work_cycle import cycle_value
 
 PIECES = 2000
 """Number of straight segments that replace a STEP: they deviate by at most 2e-7 of its height

@@ -15,7 +15,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_objects
 from hilserver.simulation.pacing import TickPace
-from hilserver.tick.signals import cycle_value
+from hilserver.tick.work_cycle import cycle_value
 
 
 def solved_by(circuit: PackedCircuit, substeps: int, integrator: str, halvings: int) -> PackedCircuit:

@@ -1,1 +1,1 @@
-"""The tick: signals, modes, circuit, look-ahead, bridge, outputs; compiled into one function."""
+"""The tick: channels, limits, modes, inputs, circuit, look-ahead, bridge, outputs; compiled into one function."""

@@ -16,7 +16,7 @@ from hilserver.tick.codes import PlayoutState
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import between, is_playing
 from hilserver.tick.row import PlayoutMemory, ahead_of_input, header, playout_memory, trend
-from hilserver.tick.signals import cycle_value, is_driven
+from hilserver.tick.work_cycle import cycle_value, is_driven
 
 
 @compilable

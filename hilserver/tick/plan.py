@@ -326,7 +326,7 @@ TABLES: dict[str, type[Struct]] = {
 _loop, _layout, _channel, _curve, _limit, _end, _input, _port, _valve, _output, _cylinder, _cycle = map(
     records_in, TABLES.values()
 )
-CYLINDER_CELLS = CylinderRecord.cells()
+CELLS_OF_CYLINDER = CylinderRecord.cells()
 PLACES = len(TABLES) + 2
 """Number of places at the start of the block: of each table, of the Kalman gains and of the end."""
 
@@ -335,7 +335,7 @@ PLACES = len(TABLES) + 2
 def plan_on(block: Floats) -> Plan:
     """The plan contained in a block (see `make_plan`)."""
     at = block[:PLACES].view(np.int64)
-    n = (at[11] - at[10]) // CYLINDER_CELLS * LINES
+    n = (at[11] - at[10]) // CELLS_OF_CYLINDER * LINES
     return Plan(
         block,
         _loop(block, at[0], at[1]),

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
+from hilserver.tick.channels import scale_channels
 from hilserver.tick.circuit import run_circuit, watch_circuit
 from hilserver.tick.delayed_inputs import take_delayed
 from hilserver.tick.estimator import follow_machine
+from hilserver.tick.inputs import set_inputs
+from hilserver.tick.limits import check_limits
 from hilserver.tick.modes import take_command, watch
 from hilserver.tick.outputs import drive_valves, set_outputs
 from hilserver.tick.plan import plan_on
 from hilserver.tick.reactions import react
 from hilserver.tick.readings import note_readings
 from hilserver.tick.row import header
-from hilserver.tick.signals import check_limits, scale_channels, set_inputs
 
 
 def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats) -> None:

@@ -20,7 +20,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleSettings, Sweep
 from hilserver.rig.plan import cycle_table
-from hilserver.tick.signals import cycle_value
+from hilserver.tick.work_cycle import cycle_value
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import Scale
 from hilserver.rig.settings import OutputSettings
-from hilserver.tick.signals import scaled_value
+from hilserver.tick.channels import scaled_value
 
 TABLE = {"raw": [0, 1, 2, 4], "value": ["0 l/min", "6 l/min", "18 l/min", "60 l/min"]}
 LOOP = {"current": ["0 bar", "160 bar"]}

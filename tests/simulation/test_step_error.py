@@ -22,7 +22,7 @@ from hilserver.simulation.circuit_report import write_run
 from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit
 from hilserver.simulation.driven import course
 from hilserver.simulation.step_error import Quantity, step_error
-from hilserver.tick.signals import cycle_value
+from hilserver.tick.work_cycle import cycle_value
 
 Floats = NDArray[np.float64]
 BAR, L_MIN = 1e5, 1e-3 / 60

@@ -440,7 +440,7 @@ def test_the_pulsation_of_a_pump_is_not_extrapolated(frequency: float, most: flo
 
 def foreseen_input(values: Floats) -> Floats:
     """What is carried on of an input three ticks ahead, at each tick."""
-    from hilserver.tick.signals import note_trends
+    from hilserver.tick.inputs import note_trends
 
     rig = bench_rig()
     row = np.zeros(rig.layout.width)

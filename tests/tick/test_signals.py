@@ -11,7 +11,7 @@ from tick_bench import CYCLE, bench
 
 from hilserver.tick.codes import CommandKind, Mode, ResultCode, Shape
 from hilserver.tick.plan import CyclePoint, table_of
-from hilserver.tick.signals import cycle_value
+from hilserver.tick.work_cycle import cycle_value
 
 # --- channels --------------------------------------------------------------------------------------------------------
 
