@@ -45,7 +45,7 @@ def run_sequences(
 
     from hilserver.errors import HilserverError
     from hilserver.sequences.model import load_sequence
-    from hilserver.sequences.report import document, summary_line, write_junit
+    from hilserver.sequences.report import document, ending_lines, summary_line, write_junit
 
     if sum(given is not None for given in (rig, live, log)) > 1:
         raise HilserverError("choose one of --rig, --live and --log.")
@@ -57,6 +57,8 @@ def run_sequences(
         results.append(done)
         for verdict in done.verdicts:
             say(verdict_line(verdict))
+        for line in ending_lines(done):
+            say(line)
         say(summary_line(done))
         page, *_ = document(done).write(out, stem)
         say(f"Report: {page}")

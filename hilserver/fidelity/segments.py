@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,9 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
+from hilserver.simulation.ended import cause_of_end
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.tick.codes import Action, Mode, fault_text
+from hilserver.tick.codes import Mode
 
 SETTLED = 0.6
 """Fraction of a sweep's rest after which the machine counts as being at rest."""
@@ -112,16 +113,9 @@ def trip_in(record: CircuitRows, rig: Rig) -> TripInRun | None:
     if modes[-1] == Mode.RUNNING or not len(running):
         return None
     last = int(running[-1])
-    cause = fault_text(int(record.columns["fault"][last + 1]), rig.layout.limits)
-    cause = cause or ", ".join(_ending_limits(record, rig, last + 1))
+    nothing = np.zeros(len(record))  # a log of an earlier version may lack a limit
+    cause = cause_of_end(rig, lambda name: record.columns.get(name, nothing), last + 1)
     return TripInRun(Mode(int(modes[last + 1])).name, cause, float(record.columns["cycle_time"][last]), last)
-
-
-def _ending_limits(record: CircuitRows, rig: Rig, row: int) -> Iterator[str]:
-    """The limits that have ended RUNNING in this row without a trip."""
-    for name, limit in zip(rig.layout.limits, rig.plan.limit, strict=True):
-        if limit.action == Action.RAMP and record.columns.get(f"limit.{name}", np.zeros(row + 1))[row]:
-            yield f"limit {name}"
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from hilserver.identify.recorded import Recording, columns_needed, recording_of_
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.simulation.ended import ends_of_running
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.codes import CommandKind
+from hilserver.tick.codes import CommandKind, Mode
 
 MIN_DROP = 1e5
 """Pa: minimum pressure for which the speed of the piston is calculated."""
@@ -408,14 +409,16 @@ class LockstepBench:
             for name, command in commands.items():
                 self._run.command(CommandKind.JOG, float(list(self.rig.settings.valves).index(name)), command)
             count = max(min(ticks, renewed), len(commands))
-            self._keep(self._run.run(count))
+            rows = self._run.run(count)
+            self._keep(rows)
             ticks -= count
-            if self._run.mode != "RUNNING":
-                reason = f": {self._run.fault}" if self._run.fault else ""
-                raise RunEnded(
-                    f"{self.rig.file}: the sequence of commands has ended in mode {self._run.mode}{reason} after "
-                    f"{self._run.tick * self._run.dt:.1f} s."
-                )
+            self._require_running(rows)
+
+    def _require_running(self, rows: Floats) -> None:
+        """Raises RunEnded with the cause where RUNNING has ended in these rows."""
+        for _, how in ends_of_running(self.rig, lambda name: self.rig.layout.values(rows, name), Mode.RUNNING):
+            after = f"{self._run.tick * self._run.dt:.1f} s"
+            raise RunEnded(f"{self.rig.file}: the sequence of commands has ended in mode {how} after {after}.")
 
     def _keep(self, rows: Floats) -> None:
         self._kept.append({name: self.rig.layout.values(rows, name).copy() for name in self._names})

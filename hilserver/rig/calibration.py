@@ -7,6 +7,7 @@ tare applies from its own entry onwards. Entries are only ever appended to the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError, 
 from hilserver.components.base import Datasheet
 from hilserver.errors import HilserverError, Problem, did_you_mean, problems_of
 from hilserver.rig.channels import ChannelSettings
-from hilserver.rig.scale import HIGHEST_DEGREE, Scale, in_si
+from hilserver.rig.scale import HIGHEST_DEGREE, Curve, Scale, in_si
 from hilserver.rig.settings import RigSettings
 from hilserver.toml import replace_file
 from hilserver.units import Number, Quantity, difference
@@ -166,11 +167,15 @@ def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
     return ""
 
 
-def _range_of(scale: Scale) -> tuple[Quantity, Quantity] | None:
-    """The sensor's range, which the points of a calibration do not narrow."""
-    values = scale.range_values()
-    low, high = (Quantity(value=value, unit=scale.si_unit) for value in values or (0.0, 0.0))
-    return (low, high) if values is not None else None
+def _range_of(scale: Scale, calibrated: Curve) -> tuple[Quantity, Quantity] | None:
+    """The sensor's range, which the points of a calibration do not narrow: as calibrated, at the same raw readings."""
+    if (ends := scale.range_values()) is None:
+        return None
+    values = list(ends)
+    with suppress(ValueError):  # a polynomial that can't be inverted
+        values = sorted(calibrated.value(scale.curve().raw(value)) for value in ends)
+    low, high = (Quantity(value=value, unit=scale.si_unit) for value in values)
+    return low, high
 
 
 def _calibrated(channel: ChannelSettings, entry: Calibration) -> ChannelSettings:
@@ -181,7 +186,8 @@ def _calibrated(channel: ChannelSettings, entry: Calibration) -> ChannelSettings
     noise = (
         Quantity(value=channel.deviation(), unit=channel.unit) if channel.deviation() > 0.0 else None
     )  # by its range
-    scale = Scale(polynomial=entry.polynomial, unit=entry.unit, range=_range_of(channel.scale))
+    scale = Scale(polynomial=entry.polynomial, unit=entry.unit)
+    scale = scale.model_copy(update={"range": _range_of(channel.scale, scale.curve())})
     return channel.model_copy(update={"scale": scale, "valid_raw": live, "tare": None, "noise": noise})
 
 

@@ -18,12 +18,16 @@ from hilserver.units import shown_unit, shown_value, unit_of_value
 
 SCALE_ERROR = 0.05
 """Error of a channel's scale against its simulated sensor, as a fraction of its range, that nobody means."""
-DIMENSION_ERROR = 0.05
-"""Error of a dimension, as a fraction, that nobody means: it is on the drawing."""
+STROKE_ERROR, AREA_ERROR = 0.05, 0.1
+"""Errors of dimensions, as fractions, that nobody means: they are on the drawing."""
 FACTOR = 2.0
 """Factor between two values that are seldom known exactly: masses and volumes."""
 VALVES = (ValveWithEdges, SpoolValve)
 """The valves with a command of full scale 1."""
+MASSLESS = {"friction", "force_source", "damper", "position_sensor", "end_stop"}
+"""Components at a rod that do not move anything else."""
+DELAY_ERROR = 2e-3
+"""s, error of a sensor's delay that nobody means."""
 ELASTIC = {"hose", "pipe", "accumulator"}
 """Components at a port with which its volume is not compared."""
 
@@ -31,8 +35,8 @@ ELASTIC = {"hose", "pipe", "accumulator"}
 def differing_parts(rig: Rig) -> Iterator[str]:
     """What differs so much that a real rig would not be described like this, in words, with the keys."""
     for device in (device for device in rig.devices if device.is_simulated):
-        yield from _sensors(rig, device)
         circuit = rig.plant_circuits[device.name].circuit
+        yield from _sensors(rig, device, circuit)
         yield from _ports(rig, device, circuit)
         for name, cylinder in rig.settings.cylinders.items():
             yield from _cylinder(rig, f"cylinders.{name}", cylinder, circuit)
@@ -40,11 +44,12 @@ def differing_parts(rig: Rig) -> Iterator[str]:
         yield from _limits_at_start(rig, device)
 
 
-def _sensors(rig: Rig, device: Device) -> Iterator[str]:
+def _sensors(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
     """Simulated sensors of another quantity than they measure, or that their channel reads with another scale."""
+    nodes = circuit.hydraulic_nodes()
     for name, sensor in device.config.sensors.items():
         key, of = f"devices.{device.name}.sensors.{name}", sensor.of
-        quantity, stated = unit_of_value(of if "." in of else f"{of}.p"), sensor.value[0].unit
+        quantity, stated = unit_of_value(f"{of}.p" if of in nodes else of), sensor.value[0].unit
         if quantity and stated and stated != quantity:
             yield f"{key}.value: is in {shown_unit(stated)[0]}, but {of} is in {shown_unit(quantity)[0]}."
             continue
@@ -54,14 +59,19 @@ def _sensors(rig: Rig, device: Device) -> Iterator[str]:
 
 
 def _scales_that_differ(name: str, channel: ChannelSettings, sensor: Any) -> Iterator[str]:
-    """A channel that reads an end of its simulated sensor's range as quite another value. Small errors are meant."""
+    """A channel that reads its simulated sensor as quite another value, or much later. Small errors are meant."""
+    if abs(sensor.delay - channel.delay) > DELAY_ERROR:
+        late = f"{1e3 * channel.delay:g} ms, but its simulated sensor is {1e3 * sensor.delay:g} ms late"
+        yield f"channels.{name}.delay: {late}."
     if channel.scale is None or channel.absolute:
         return
-    curve, span = channel.scale.curve(), abs(sensor.value[1].value - sensor.value[0].value)
-    for raw, end in zip(sensor.raw, sensor.value, strict=True):
-        if abs(curve.value(raw) - end.value) > SCALE_ERROR * span:
-            shown = [shown_value(value, channel.unit) for value in (end.value, curve.value(raw))]
+    curve, ends = channel.curve(), [value.value for value in sensor.value]
+    for share in (0.0, 1.0, 0.5):
+        raw, value = (low + share * (high - low) for low, high in (sensor.raw, ends))
+        if abs(curve.value(raw) - value) > SCALE_ERROR * abs(ends[1] - ends[0]):
+            shown = [shown_value(each, channel.unit) for each in (value, curve.value(raw))]
             yield f"channels.{name}.scale: reads {shown[0]} of its simulated sensor as {shown[1]}."
+            return
 
 
 def _ports(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
@@ -76,27 +86,44 @@ def _ports(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
 
 
 def _cylinder(rig: Rig, key: str, stated: CylinderSettings, circuit: Circuit) -> Iterator[str]:
-    """A cylinder with other dimensions, another mass or other volumes than the simulated one at its port A."""
-    placed = next((p for p in _of_kind(circuit, Piston) if stated.port_A in p.ports.values()), None)
-    if placed is None:
+    """A cylinder with other dimensions, another mass or other volumes than those simulated at its ports."""
+    parallel = [p for p in _of_kind(circuit, Piston) if stated.port_A in p.ports.values()]
+    if not parallel:
         return
-    found: Any = placed.component
-    side = next(port for port, node in placed.ports.items() if node == stated.port_A)
-    areas = dict(zip("AB", found.areas(), strict=True))
-    if side == "B" and _differs(areas["A"], areas["B"], DIMENSION_ERROR):
+    placed, found = parallel[0], [_areas_at(p, stated) for p in parallel]
+    true_A, true_B = (sum(areas) for areas in zip(*found, strict=True))
+    area_A, area_B = stated.areas()
+    if _differs(area_A, true_A, AREA_ERROR) and not _differs(area_A, true_B, AREA_ERROR):
         yield f"{key}.port_A: port {stated.port_A} is the rod side of the simulated {placed.name}."
         return
-    for name in ("bore", "rod_diameter", "stroke"):
-        true = getattr(found, name, None)
-        if true is not None and _differs(getattr(stated, name), true, DIMENSION_ERROR):
-            yield _differing(f"{key}.{name}", getattr(stated, name), true, "m", placed.name)
-    yield from _mass(key, stated, placed, circuit)
-    if side == "A":
+    if _differs(area_A, true_A, AREA_ERROR):
+        yield _differing(f"{key}.bore: the area at port {stated.port_A} is", area_A, true_A, "m^2", placed.name)
+    elif stated.port_B is not None and true_B and _differs(area_B, true_B, AREA_ERROR):
+        yield _differing(f"{key}.rod_diameter: the area at port {stated.port_B} is", area_B, true_B, "m^2", placed.name)
+    stroke = getattr(placed.component, "stroke", stated.stroke)
+    if _differs(stated.stroke, stroke, STROKE_ERROR):
+        yield _differing(f"{key}.stroke:", stated.stroke, stroke, "m", placed.name)
+    if len(parallel) == 1:
+        yield from _mass(key, stated, placed, circuit)
         yield from _volumes(key, stated, placed, circuit)
+
+
+def _areas_at(placed: Placed, stated: CylinderSettings) -> tuple[float, float]:
+    """The areas of a simulated cylinder at the ports A and B of the rig file's, m²; 0 where it is not connected."""
+    piston: Any = placed.component
+    at = {node: area for (port, node), area in zip(_sides(placed), piston.areas(), strict=False)}
+    return at.get(stated.port_A, 0.0), at.get(str(stated.port_B), 0.0)
+
+
+def _sides(placed: Placed) -> list[tuple[str, str]]:
+    """The hydraulic ports of a cylinder with their nodes, A first."""
+    return [(port, placed.ports[port]) for port in ("A", "B") if port in placed.ports]
 
 
 def _volumes(key: str, stated: CylinderSettings, placed: Placed, circuit: Circuit) -> Iterator[str]:
     """The dead volumes of a cylinder, which contain the other volumes at its ports."""
+    if placed.ports.get("A") != stated.port_A:
+        return
     for part, node in (("dead_volume_A", stated.port_A), ("dead_volume_B", stated.port_B)):
         beside = [p.component for p in circuit.placed if node in p.ports.values() and p is not placed]
         dead = getattr(placed.component, part, None)
@@ -104,7 +131,7 @@ def _volumes(key: str, stated: CylinderSettings, placed: Placed, circuit: Circui
             continue
         true = dead + sum(each.volume for each in beside if isinstance(each, OilVolume))
         if _differs(getattr(stated, part), true, FACTOR - 1.0):
-            yield _differing(f"{key}.{part}", getattr(stated, part), true, "m^3", placed.name)
+            yield _differing(f"{key}.{part}:", getattr(stated, part), true, "m^3", placed.name)
 
 
 def _mass(key: str, stated: CylinderSettings, placed: Placed, circuit: Circuit) -> Iterator[str]:
@@ -114,11 +141,12 @@ def _mass(key: str, stated: CylinderSettings, placed: Placed, circuit: Circuit) 
     if rod in {node for each in circuit.mechanisms for node in each.nodes.values()}:
         return
     loads = [p.component for p in others if isinstance(p.component, LoadMass)]
-    if len(loads) == len(others) and loads and all(load.inertia == 0.0 for load in loads):
+    known = all(isinstance(p.component, LoadMass) or p.component.type_name in MASSLESS for p in others)
+    if known and loads and all(load.inertia == 0.0 for load in loads):
         piston: Any = placed.component
         true = piston.rod_mass(circuit.fluid) + sum(load.mass for load in loads)
         if _differs(stated.mass, true, FACTOR - 1.0):
-            yield _differing(f"{key}.mass", stated.mass, true, "kg", placed.name)
+            yield _differing(f"{key}.mass:", stated.mass, true, "kg", placed.name)
 
 
 def _valves(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
@@ -130,18 +158,22 @@ def _valves(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
         driven = [p for p in _of_kind(circuit, *VALVES) if p.signals.get("command") == actuator.to]
         if len(driven) != 1:
             continue
-        ports = {node: port for port, node in driven[0].ports.items()}
-        if stated.port not in ports:
-            text = f"commands {driven[0].name} of the simulated drive, which is not at port {stated.port}."
-            yield f"valves.{name}.output: {text}"
+        port = next((port for port, node in driven[0].ports.items() if node == stated.port), None)
+        if port is None:
+            if others := sorted(rig.settings.ports.keys() & driven[0].ports.values()):
+                text = f"commands {driven[0].name} of the simulated drive, which is at port {' and '.join(others)}"
+                yield f"valves.{name}.output: {text}, not at {stated.port}."
             continue
-        meant = stated.polarity * (stated.raw[1] - stated.raw[0])
-        true = (actuator.raw[1] - actuator.raw[0]) * (-1.0 if ports[stated.port] == "B" else 1.0)
-        if meant * true < 0.0:
+        meant = stated.raw if stated.polarity > 0 else stated.raw[::-1]
+        true = actuator.raw[::-1] if port == "B" else actuator.raw
+        if (meant[1] - meant[0]) * (true[1] - true[0]) < 0.0:
             yield (
                 f"valves.{name}.polarity: a positive command lets oil out of port {stated.port} of the simulated "
                 f"machine: {-stated.polarity} would be right, or the other order of raw."
             )
+        elif max(abs(a - b) for a, b in zip(meant, true, strict=True)) > SCALE_ERROR * abs(true[1] - true[0]):
+            shown = [f"{low:g} … {high:g}" for low, high in (stated.raw, actuator.raw)]
+            yield f"valves.{name}.raw: {shown[0]}, but the simulated actuator {stated.output} has {shown[1]}."
 
 
 def _limits_at_start(rig: Rig, device: Device) -> Iterator[str]:
@@ -172,6 +204,7 @@ def _differs(stated: float, true: float, share: float) -> bool:
     return high > (1.0 + share) * low
 
 
-def _differing(key: str, stated: float, true: float, unit: str, component: str) -> str:
-    shown = [shown_value(value, unit) for value in (stated, true)]
-    return f"{key}: {shown[0]}, but the simulated {component} has {shown[1]}."
+def _differing(what: str, stated: float, true: float, unit: str, component: str) -> str:
+    areas = unit == "m^2"
+    shown = [f"{1e4 * value:.4g} cm²" if areas else shown_value(value, unit) for value in (stated, true)]
+    return f"{what} {shown[0]}, but the simulated {component} has {shown[1]}."

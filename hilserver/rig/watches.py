@@ -28,6 +28,9 @@ below 0 bar in a motion over the whole stroke, with a sensor that measures from 
 RANGE_END = 5e-4
 """Distance to an end of a sensor's range, as a fraction of it, within which a reading counts as at the end: an error of
 its zero or gain that a calibration has removed."""
+ARRIVAL = 0.02
+"""Largest difference to the estimate, as a fraction of the range, with which a true value arrives at an end of it. A
+sensor that fails in a chamber under pressure arrives there with all of it."""
 MIN_FLOW = 0.1
 """Flows below this fraction of the valve's nominal flow do not count: at rest they may be errors of null and
 leakage."""
@@ -105,6 +108,7 @@ def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
         constants[name] = {
             "range_low": low,
             "range_high": high,
+            "arrival": _arrival(channel),
             "weight_at_end": MOVED["pressure"] / AT_END,
             "moved_by": valves.index(motion.valve) if motion is not None else NONE,
             "least_flow": MIN_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
@@ -126,6 +130,12 @@ def _ends_of_range(channel: ChannelSettings) -> tuple[float, float]:
         return -inf, inf
     tare, near = channel.tare.value if channel.tare is not None else 0.0, RANGE_END * (known[1] - known[0])
     return known[0] - tare + near, known[1] - tare - near
+
+
+def _arrival(channel: ChannelSettings) -> float:
+    """Largest difference to the estimate with which a true value arrives at an end of its sensor's range, SI."""
+    known = channel.measuring_range()
+    return ARRIVAL * (known[1] - known[0]) if known is not None else inf
 
 
 def supply_min(channel: ChannelSettings) -> float:

@@ -49,7 +49,7 @@ class SequenceResult:
     """A completed run of a sequence.
 
     ``where``: on what it ran; ``moments``: when the step of each title took effect, s; ``circuit``: the table of the
-    virtual circuit at the start.
+    virtual circuit at the start; ``endings``: when, s, and why RUNNING has ended without a command, in simulations.
     """
 
     sequence: Sequence
@@ -60,6 +60,7 @@ class SequenceResult:
     log: str = ""
     took: float = 0.0
     circuit: Mapping[str, Any] = field(default_factory=dict)
+    endings: tuple[tuple[float, str], ...] = ()
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -120,7 +121,8 @@ def window(e: Expectation, start: float, time: Floats) -> tuple[float, float, fl
     """When an expectation starts, by when it must be met, and until when; s from the start of the sequence."""
     last = float(time[-1]) if len(time) else 0.0
     first = start + e.at
-    return first, first + e.delay, start + e.until if e.until is not None else max(last, first + e.delay)
+    end = min(start + e.until, last) if e.until is not None else last
+    return first, first + e.delay, max(end, first + e.delay)
 
 
 def _worst(values: Floats, e: Expectation) -> float:

@@ -283,7 +283,9 @@ def load_sequence(path: Path) -> Sequence:
     for number, fault in enumerate(settings.fault):
         problems += _after_the_end(f"fault[{number}]", fault.at, length, file)
     for number, expected in enumerate(settings.expect):
-        problems += _after_the_end(f"expect[{number}]", 0.0 if expected.after else expected.at, length, file)
+        if not expected.after:
+            problems += _after_the_end(f"expect[{number}]", expected.at, length, file)
+            problems += _after_the_end(f"expect[{number}]", expected.until or 0.0, length, file, "until")
     if not problems and not settings.expect and not any(step.refused for step in steps):
         problems.append(Problem("no expectation: a test without expectations can't fail.", "expect", file))
     if problems:
@@ -291,10 +293,10 @@ def load_sequence(path: Path) -> Sequence:
     return Sequence(path, settings, tuple(sorted(steps, key=lambda step: step.at)))
 
 
-def _after_the_end(key: str, at: float, length: float | None, file: str) -> Iterator[Problem]:
+def _after_the_end(key: str, at: float, length: float | None, file: str, part: str = "at") -> Iterator[Problem]:
     """An entry at a time that the sequence does not reach."""
     if length is not None and at > length:
-        yield Problem(f"{at:g} s is after the end of the sequence: length is {length:g} s.", f"{key}.at", file)
+        yield Problem(f"{at:g} s is after the end of the sequence: length is {length:g} s.", f"{key}.{part}", file)
 
 
 def _step(table: Mapping[str, Any]) -> Step:

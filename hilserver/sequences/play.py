@@ -124,7 +124,8 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
 
 @dataclass
 class Play:
-    """A sequence while it runs. ``resting``: inputs no longer set; ``ended``: why it was ended early.
+    """A sequence while it runs. ``resting``: inputs no longer set; ``ended``: why it was ended early; ``endings``: when
+    and why RUNNING has ended without a command.
 
     ``halted``: why no further steps are carried out, although the run continues and the channels are still checked.
     """
@@ -133,6 +134,7 @@ class Play:
     moments: list[tuple[float, str]] = field(default_factory=list)
     effects: dict[str, float] = field(default_factory=dict)
     verdicts: list[Verdict] = field(default_factory=list)
+    endings: list[tuple[float, str]] = field(default_factory=list)
     resting: set[str] = field(default_factory=set)
     halted: str = ""
     ended: str = ""
@@ -208,7 +210,11 @@ class Play:
             if self.ended and start + expectation.at + expectation.delay >= self.ended_at:
                 verdict = Verdict(verdict.name, check.SKIPPED, f"the sequence ended early: {self.ended}")
             verdicts.append(verdict)
-        return SequenceResult(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took, circuit)
+        moments = sorted([*self.moments, *self.endings], key=lambda moment: moment[0])
+        endings = tuple(self.endings)
+        return SequenceResult(
+            self.sequence, where, recorded, tuple(moments), tuple(verdicts), log, took, circuit, endings
+        )
 
 
 def mode_of(row: Floats) -> str:

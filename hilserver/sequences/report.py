@@ -46,7 +46,8 @@ def junit(results: Many[SequenceResult]) -> str:
             elif verdict.outcome == SKIPPED:
                 ElementTree.SubElement(case, "skipped", message=_clean(verdict.found))
         out = ElementTree.SubElement(suite, "system-out")
-        out.text = _clean(f"{done.where}, hilserver {version('hilserver')}" + (f", log {done.log}" if done.log else ""))
+        where = f"{done.where}, hilserver {version('hilserver')}" + (f", log {done.log}" if done.log else "")
+        out.text = _clean(" ".join([f"{where}.", *ending_lines(done)] if done.endings else [where]))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -86,12 +87,21 @@ def summary_line(done: SequenceResult) -> str:
     return f"{done.sequence.file}: {shown} ({done.where}, {done.sequence.length:.4g} s in {done.took:.1f} s)"
 
 
+def ending_lines(done: SequenceResult) -> list[str]:
+    """When and why RUNNING has ended without a command, in sentences."""
+    return [f"RUNNING ended at {at:.4g} s, in mode {how}." for at, how in done.endings]
+
+
 def document(done: SequenceResult) -> Document:
     """The report on one sequence."""
     settings, blocks = done.sequence.settings, list[Block]()
     if settings.description:
         blocks.append(settings.description)
-    about = [summary_line(done), f"{done.at:%Y-%m-%d %H:%M} UTC, hilserver {version('hilserver')}."]
+    about = [
+        summary_line(done),
+        *ending_lines(done),
+        f"{done.at:%Y-%m-%d %H:%M} UTC, hilserver {version('hilserver')}.",
+    ]
     blocks.append(Listing((*about, *([f"Log: {done.log}"] if done.log else []))))
     rows = tuple((v.name, MARKS[v.outcome], v.found) for v in done.verdicts)
     blocks += [Heading("Results"), Grid(("what", "result", "found"), rows)]

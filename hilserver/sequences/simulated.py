@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -26,6 +27,7 @@ from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry_samples import channel_columns
+from hilserver.simulation.ended import ending_limits, ends_of_running
 from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
 from hilserver.simulation.rows import RowMemory
 from hilserver.simulation.steps import Steps, completed
@@ -35,12 +37,12 @@ from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.program import command_record
 from hilserver.tick.records import RecordTable, Struct
-from hilserver.tick.row import COLUMN, as_whole
+from hilserver.tick.row import as_whole, header, is_whole
 
 R = TypeVar("R", bound=Struct)
 TOGETHER = 4000
 """Ticks after which no further command is given in the same run."""
-LOOKED_AT = (COLUMN["result"], COLUMN["mode"])
+LOOKED_AT = ("result", "mode")
 """Columns of the rows that tell what has come of a command."""
 GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
@@ -75,10 +77,16 @@ class PreparedSequence:
         self._values = dict[tuple[int, int], tuple[Integers, Floats]]()
         self._unused = list[RowMemory]()
 
+    @cached_property
+    def looked_at(self) -> dict[str, int]:
+        """Columns of the rows that are looked at besides those of the expectations, by name; `LOOKED_AT` first."""
+        limits = [f"limit.{name}" for name in ending_limits(self._rig)]
+        return {name: self._rig.layout.column(name) for name in (*LOOKED_AT, "fault", *limits)}
+
     @property
     def memory(self) -> int:
         """Bytes, about, that a run needs for its rows until it ends: as they come, and as they are collected."""
-        columns = len(LOOKED_AT) + len(self.collector.columns(())) + len(columns_looked_at(self._rig.layout.names))
+        columns = len(self.looked_at) + len(self.collector.columns(())) + len(columns_looked_at(self._rig.layout.names))
         return 2 * 8 * columns * round(self.sequence.length / self._dt)
 
     def values(self, number: int, tick: int) -> tuple[Integers, Floats]:
@@ -126,6 +134,7 @@ class PreparedSequence:
             if not play.ended:
                 yield from bench.run_until(sequence.length + bench.dt)
             bench.note_reactions(play)
+            play.endings += bench.endings
             recorded = bench.collector.recorded(bench.first_tick, bench.dt)
         self._unused.append(memory)
         where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
@@ -190,6 +199,7 @@ class _Bench:
         self.first_tick = 0.0
         self._tables = ReactionTable(rig, prepared.channels), PlayoutTable(rig, prepared.channels)
         self._noted = 0
+        self.endings: list[tuple[float, str]] = []
         self._whole: dict[tuple[str, str, int], np.void] = {}
 
     @property
@@ -216,11 +226,14 @@ class _Bench:
 
         They are valid until the next call.
         """
-        columns = np.array([*LOOKED_AT, *self.collector.columns(self.run.packed.names)], dtype=np.int64)
-        ticks = due(at, self.next_tick, self.dt) - self.next_tick
-        rows = yield from self.run.running(ticks, memory=self._memory, columns=columns)
+        looked_at, first, before = self._prepared.looked_at, self.next_tick, int(header(self.run.row).mode)
+        columns = np.array([*looked_at.values(), *self.collector.columns(self.run.packed.names)], dtype=np.int64)
+        rows = yield from self.run.running(due(at, first, self.dt) - first, memory=self._memory, columns=columns)
         if len(rows):
-            self.collector.add(rows[:, len(LOOKED_AT) :])
+            self.collector.add(rows[:, len(looked_at) :])
+            values = {n: (as_whole(rows) if is_whole(n) else rows)[:, place] for place, n in enumerate(looked_at)}
+            for row, how in ends_of_running(self.rig, values.__getitem__, before):
+                self.endings.append(((first + row) * self.dt, how))
         return rows
 
     def note_reactions(self, play: Play) -> None:

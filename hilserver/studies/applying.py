@@ -49,6 +49,8 @@ def _why_left(result: FitOfCircuit, key: str) -> str:
     """Why a value is not written."""
     if key in result.without_influence:
         return "nothing that was measured depends on it"
+    if key in result.opened:
+        return f"only {'its lower' if result.opened[key] > 0 else 'its upper'} limit is known"
     others = dict.fromkeys(name for group in result.inseparable if key in group for name in group if name != key)
     return f"it can't be told apart from {' and '.join(others)}" if others else "the one found is at a bound"
 

@@ -48,6 +48,9 @@ def _blocks(result: FitOfCircuit) -> Iterator[Block]:
         yield Picture(f"log{k + 1}", panels_figure(log.time, panels, log.name), caption)
 
 
+_SIDES = {1: "at least", -1: "at most"}
+
+
 def values_grid(result: FitOfCircuit) -> Grid:
     """The values found, with their intervals."""
     rows = []
@@ -55,6 +58,8 @@ def values_grid(result: FitOfCircuit) -> Grid:
         width = result.interval(each.key)
         interval = f"± {shown_value(width, each.unit, 2)}" if isfinite(width) else "not known"
         interval = "at a bound" if result.at_bound(each) else interval
+        if each.key in result.opened:
+            interval = f"{_SIDES[result.opened[each.key]]} {shown_value(result.limit(each.key), each.unit, 5)}"
         bounds = f"{shown_value(each.lower, each.unit)} … {shown_value(each.upper, each.unit)}"
         value = shown_value(result.value(each.key), each.unit, 5)
         rows.append((each.key, shown_value(each.start, each.unit), value, interval, bounds))
@@ -98,6 +103,10 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
     for group in result.inseparable:
         names = f"{', '.join(group[:-1])} and {group[-1]}"
         yield f"{names} can't be told apart: other values of them all fit as well. Fix one: the others follow."
+    for key, side in result.opened.items():
+        unit = next(each.unit for each in result.free if each.key == key)
+        limit, larger = shown_value(result.limit(key), unit, 5), "Larger" if side > 0 else "Smaller"
+        yield f"{key} is {_SIDES[side]} {limit}. {larger} values fit as well: in this log, it acts on one side only."
     for one, other, correlation in result.alike():
         yield f"{one} and {other} can hardly be distinguished (correlation {correlation:.3f})."
     for each in result.free:
@@ -142,6 +151,7 @@ def fit_figures(result: FitOfCircuit) -> dict[str, Any]:
                 "in_file": each.start,
                 "found": result.value(each.key),
                 "interval_95": result.interval(each.key),
+                "open_side": result.opened.get(each.key, 0),
                 "lower": each.lower,
                 "upper": each.upper,
                 "unit": each.unit,

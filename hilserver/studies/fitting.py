@@ -10,7 +10,7 @@ measured nodes are identified as well, for each log.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import read_circuit_file
 from hilserver.studies.circuit_runs import CircuitRuns, CircuitSubject
 from hilserver.studies.measured import LogColumns, MeasuredLog, read_measured
+from hilserver.studies.one_sided import COVERAGE, open_sides
 from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.quantities import changeable, find, short, toleranced_values
 from hilserver.studies.subject import VariantFailedError
@@ -46,8 +47,6 @@ SINGULAR = 1e-6
 """Eigenvalue of the normalised J^T J, of a largest one of the order of 1, below which a combination is not known."""
 ALIKE = 0.95
 """Correlation from which two parameters can hardly be distinguished."""
-COVERAGE = 1.96
-"""Half width of a 95 % interval, in standard deviations."""
 UNEXPLAINED = 2.0
 """Ratio of the residuals to the noise of a quantity from which the model is said to miss something."""
 
@@ -69,7 +68,8 @@ class FitOfCircuit:
     """The result of a fit.
 
     ``free``: the parameters; ``logs`` with ``predicted`` quantities (by log and name), with the fitted values and, as
-    ``before``, with those of the circuit file; ``fitted``: number of samples of each log that were fitted.
+    ``before``, with those of the circuit file; ``fitted``: number of samples of each log that were fitted; ``opened``:
+    see `open_sides`.
     """
 
     file: Path
@@ -80,6 +80,7 @@ class FitOfCircuit:
     fitted: tuple[int, ...]
     before: tuple[Mapping[str, Floats], ...]
     predicted: tuple[Mapping[str, Floats], ...]
+    opened: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def keys(self) -> list[str]:
@@ -91,7 +92,14 @@ class FitOfCircuit:
         return self.found.values[key]
 
     def interval(self, key: str) -> float:
-        """Half width of its 95 % interval, SI; infinite for one that is not known, or at a bound."""
+        """Half width of its 95 % interval, SI; infinite if it is not known, at a bound, or bounded on one side only."""
+        return np.inf if key in self.opened else self._width(key)
+
+    def limit(self, key: str) -> float:
+        """The end of the interval of a parameter that is bounded on one side, SI."""
+        return self.value(key) - self.opened[key] * self._width(key)
+
+    def _width(self, key: str) -> float:
         if key not in self._inner or not self.is_known(key):
             return np.inf
         place = self._inner.index(key)
@@ -223,7 +231,12 @@ def fit_circuit(
     except VariantFailedError as error:
         raise HilserverError(f"{file}: with the values in the file, the simulation has {error}.") from error
     predicted = tuple(model.quantities(found.values) for model in models)
-    return FitOfCircuit(file, circuit, parameters, found, measured, fitted, tuple(before), predicted)
+    result = FitOfCircuit(file, circuit, parameters, found, measured, fitted, tuple(before), predicted)
+    bounds = {p.key: (p.lower, p.upper) for p in parameters if np.isfinite(result.interval(p.key))}
+    counts = [n for log, n in zip(measured, fitted, strict=True) for _ in log.quantities]
+    residuals = [result.deviation(k, name, False).rms for k, log in enumerate(measured) for name in log.quantities]
+    opened = open_sides(found, bounds, lambda v: [y for m in models for y in m.predicted(v)], counts, residuals)
+    return replace(result, opened=opened)
 
 
 def _free(circuit: Circuit, free: Sequence[str], file: str) -> tuple[FreeParameter, ...]:

@@ -6,7 +6,7 @@ Compiled into the tick. ``elapsed`` is the time since the last tick, in which th
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
@@ -47,7 +47,7 @@ from hilserver.tick.plan import (
     ValveRecord,
     is_gap,
 )
-from hilserver.tick.readings import beyond_range, note_difference
+from hilserver.tick.readings import note_difference, note_end, within_range
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     CylinderState,
@@ -71,6 +71,8 @@ SUPPLY_TIME = 8e-3
 valve could follow: extrapolated, it would be added once more. Most droops are slower; one within 20 ms is seen late."""
 JUMP = 0.25
 """Fraction of the supply pressure by which it jumps when it is switched on or fails, but not otherwise."""
+UNEXPLAINED = 0.25
+"""Flow into a chamber that no valve passes, as a fraction of the nominal flow, that no error of the model explains."""
 DIP = 1e4
 """Pa: pressure difference for the slope of a valve's flow."""
 SPOOL_TRUST = 0.3
@@ -235,8 +237,10 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     for i in range(MEASUREMENTS):
         if is_new(plan, row, sensors[i]) and isfinite(innovation[i]):
             number = sensors[i] - layout.channel
-            innovation[i] = beyond_range(innovation[i], reading_state(plan, row, number))
-            note_difference(innovation[i], row[layout.interval + number], reading_state(plan, row, number))
+            state = reading_state(plan, row, number)
+            note_end(innovation[i], is_unexplained(plan, k, m), plan.channel[number], state)
+            innovation[i] = within_range(innovation[i], state)
+            note_difference(innovation[i], row[layout.interval + number], state)
         else:
             innovation[i] = 0.0
         late[i] = age_of(plan, row, sensors[i], 0.0)
@@ -250,6 +254,14 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     add_volumes(before_A, before_B, before_x, k, m, 0.0)
     q_A, q_B = flows_into(plan, row, spools, k, m)
     note_flows(q_A, q_B, k)
+
+
+@compilable
+def is_unexplained(plan: Plan, k: CylinderState, m: CylinderRecord) -> bool:
+    """Whether the estimate of a cylinder needs flows that its valves hardly pass."""
+    flow_A = UNEXPLAINED * plan.valve[m.valve_A].Q_nominal if m.valve_A >= 0 else inf
+    flow_B = UNEXPLAINED * plan.valve[m.valve_B].Q_nominal if m.valve_B >= 0 else inf
+    return bool(abs(k.bias_A) > flow_A or abs(k.bias_B) > flow_B)
 
 
 @compilable
@@ -324,18 +336,18 @@ def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> Non
 
 
 @compilable
-def is_at_end(plan: Plan, row: Floats, v: ValveRecord) -> bool:
-    """Whether a sensor that shows the volume that a valve has passed is at an end of its range."""
+def is_unseen(plan: Plan, row: Floats, v: ValveRecord) -> bool:
+    """Whether the volume that a valve has passed is not known, since a sensor is at an end of its range."""
     if v.cylinder < 0:
-        return end_of(plan, row, v.column_Q) != 0
+        return is_beyond(plan, row, v.column_Q)
     m = plan.cylinder[v.cylinder]
-    return end_of(plan, row, m.sensor_A) != 0 or end_of(plan, row, m.sensor_B) != 0
+    return is_beyond(plan, row, m.sensor_A) or is_beyond(plan, row, m.sensor_B)
 
 
 @compilable
-def end_of(plan: Plan, row: Floats, column: int) -> int:
-    """The end of its sensor's range at which a channel is, as in `ReadingState`; 0 without a channel."""
-    return reading_state(plan, row, column - plan.layout[0].channel).end if column >= 0 else 0
+def is_beyond(plan: Plan, row: Floats, column: int) -> bool:
+    """Whether the true value of a channel may lie beyond the end of its sensor's range; not without a channel."""
+    return bool(column >= 0 and reading_state(plan, row, column - plan.layout[0].channel).beyond > 0)
 
 
 @compilable
@@ -366,7 +378,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     else:
         b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
     slopes = slopes_of_edges(b.spool, p, p_S, p_T, b, v)
-    b.unseen = 1 if is_at_end(plan, row, v) else 0
+    b.unseen = 1 if is_unseen(plan, row, v) else 0
     if b.unseen != 0:
         forget_volumes(learning_state(plan, row, i))
     elif not is_gap(plan, elapsed):

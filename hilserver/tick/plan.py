@@ -111,6 +111,7 @@ class ChannelRecord(Struct):
     )
     range_low: float = value("SI", "value at and below which the sensor is at the lower end of its range")
     range_high: float = value("SI", "value at and above which it is at the upper end")
+    arrival: float = value("SI", "largest difference to the estimate with which a true value arrives at an end")
     moved_by: int = value("", "number of the valve whose flow changes the reading; -1: not known")
     weight_at_end: float = value("", "weight of that flow while the reading is at an end of the sensor's range")
     least_flow: float = value("m^3/s", "flow below which this may be an error of the model")

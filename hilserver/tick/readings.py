@@ -10,7 +10,7 @@ from math import isnan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.tick.codes import Mode, Watched
-from hilserver.tick.plan import Plan
+from hilserver.tick.plan import ChannelRecord, Plan
 from hilserver.tick.row import ReadingState, header, reading_state, valve_state
 
 SAME_SAMPLES = 10
@@ -39,7 +39,7 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
             if channel.moved_by >= 0:
                 flow = abs(valve_state(plan, row, channel.moved_by).flow_expected) - channel.least_flow
                 if flow > 0.0:
-                    weight = channel.weight_at_end if state.end != 0 else 1.0
+                    weight = channel.weight_at_end if state.beyond > 0 else 1.0
                     state.moved += weight * flow * row[layout.interval + i]
         if value > channel.supply_min or not (mode == Mode.ARMED or mode == Mode.RUNNING):
             state.missing = 0.0
@@ -63,9 +63,24 @@ def note_jump(jumped: bool, elapsed: float, state: ReadingState) -> None:
 
 
 @compilable
-def beyond_range(difference: float, state: ReadingState) -> float:
-    """Measurement minus estimate; 0 where the estimate lies beyond the end of the sensor's range at which it reads."""
-    return 0.0 if difference * state.end < 0.0 else difference
+def note_end(difference: float, unexplained: bool, channel: ChannelRecord, state: ReadingState) -> None:
+    """Decide whether the true value may lie beyond the end of the range at which a sensor reads.
+
+    Not where the reading arrived there far from the estimate (``difference``), as that of a sensor that fails, nor
+    where the estimate follows it only with a flow that is ``unexplained``.
+    """
+    if state.end == 0:
+        state.beyond = 0
+    elif state.beyond == 0:
+        state.beyond = 1 if abs(difference) <= channel.arrival else -1
+    elif unexplained:
+        state.beyond = -1
+
+
+@compilable
+def within_range(difference: float, state: ReadingState) -> float:
+    """Measurement minus estimate; 0 where both agree that the true value lies beyond the end of the sensor's range."""
+    return 0.0 if state.beyond > 0 and difference * state.end < 0.0 else difference
 
 
 @compilable

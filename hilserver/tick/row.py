@@ -69,6 +69,7 @@ class ReadingState(Struct):
     moved: float = value("m^3", "integral of the flow that should have changed it since then")
     frozen: float = value("s", "time since it changed, while RUNNING")
     end: int = value("", "end of the sensor's range at which the reading is: -1 the lower, 1 the upper, 0 neither")
+    beyond: int = value("", "there: 1 if the true value may lie beyond, -1 if the estimate contradicts; otherwise 0")
     jumps: float = value("", "number of jumps from one sample to the next while RUNNING; decays with time")
     difference: float = value("SI", "measurement minus estimate, recent mean")
     missing: float = value("s", "supply: time for which it is missing in ARMED or RUNNING; below 0: time to build up")
@@ -431,9 +432,7 @@ SECTIONS = {
     "raw": _one("readings", "raw", "raw", "raw reading of the device"),
     "age": _one("readings", "age", "s", "age of that reading"),
     "errors": _one("devices", "errors", "", "failures of the device, counted since the start"),
-    "confirmed": _one(
-        "driven", "confirmed", "raw", "raw value of an output as last confirmed by its device; NaN: none yet"
-    ),
+    "confirmed": _one("driven", "confirmed", "raw", "raw value of an output as its device last confirmed it; or NaN"),
     "confirmed_age": _one(
         "driven",
         "confirmed_age",

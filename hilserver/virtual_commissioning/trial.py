@@ -18,7 +18,7 @@ from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
-from hilserver.virtual_commissioning.sensor_ranges import Pressures, outside_ranges, pressures
+from hilserver.virtual_commissioning.sensor_ranges import Pressures, outside_ranges, pressures, saturated, too_small
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
 
 MIN_JUDGED = 0.3
@@ -34,7 +34,7 @@ class CaseResult:
     """A case under a strategy. ``trip``: how it ended early; ``exclusion``: why, or from when on, it is not judged.
 
     ``trip_counts``: whether the strategy is the cause of the trip; ``pressures``: at the ports in the reference
-    simulation, until the case is no longer judged.
+    simulation, until the case is no longer judged; ``saturated``: channels at an end of their range.
     """
 
     case: Case
@@ -44,6 +44,7 @@ class CaseResult:
     judged: bool = True
     trip_counts: bool = True
     pressures: Pressures = field(default_factory=dict)
+    saturated: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Suitability:
@@ -120,7 +121,9 @@ def commission(
     chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
     seen = {str(each.case): each.pressures for found in results for each in found.cases}
-    notes = (*subject.notes, *ports_without_valve(rig.settings, results), *outside_ranges(rig.settings, seen))
+    ends = {str(each.case): each.saturated for found in results for each in found.cases}
+    ranges = [*outside_ranges(rig.settings, seen), *too_small(rig.settings, ends)]
+    notes = (*subject.notes, *ports_without_valve(rig.settings, results), *ranges)
     return TrialResult(rig.settings.name, own, results, left_out, notes)
 
 
@@ -178,7 +181,8 @@ def _result(run: CaseRun, strategy: str, scales: Scales) -> CaseResult:
     judged = figures(case.kind, part, comparison.rig.settings, scales, comparison.dt)
     trip_counts = excluded is None or trip is None or trip.row < found[0].start + excluded.tick - 1
     excluding, seen = _sentence(excluded, comparison.dt), pressures(part, comparison.rig.settings)
-    return CaseResult(case, judged, trip, excluding, trip_counts=trip_counts, pressures=seen)
+    ends = saturated(record.columns, found[0], comparison.rig.settings)
+    return CaseResult(case, judged, trip, excluding, trip_counts=trip_counts, pressures=seen, saturated=ends)
 
 
 def _sentence(excluded: Exclusion | None, dt: float) -> str:

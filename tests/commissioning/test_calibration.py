@@ -121,6 +121,12 @@ def test_a_calibrated_channel_keeps_the_noise_of_its_range() -> None:
         assert deviations[0] == deviations[1] > 0.0
 
 
+def test_the_range_of_a_calibrated_sensor_ends_at_the_same_raw_readings() -> None:
+    """It reads 0 V at 0.3 bar: that, not 0 bar, is the end of its range."""
+    channel = rig_with({"polynomial": [0.3, 10.01]}).settings.channels["p_A"]
+    assert channel.measuring_range() == pytest.approx((0.3e5, 100.4e5))
+
+
 def test_a_broken_wire_is_detected_after_calibration_too() -> None:
     scale = {"raw": None, "value": None, "current": ["0 bar", "160 bar"]}
     rig = rig_with({"polynomial": [-40, 10000]}, scale=scale)

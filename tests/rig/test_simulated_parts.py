@@ -33,8 +33,16 @@ def test_a_simulated_sensor_and_its_channel(sensor: dict[str, Any], text: str | 
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("bore", "63 mm", "cylinders.lift.bore: 63 mm, but the simulated cylinder has 50 mm."),
-        ("rod_diameter", "36 mm", "cylinders.lift.rod_diameter: 36 mm, but the simulated cylinder has 30 mm."),
+        (
+            "bore",
+            "63 mm",
+            "cylinders.lift.bore: the area at port A is 31.17 cm², but the simulated cylinder has 19.63 cm².",
+        ),
+        (
+            "rod_diameter",
+            "36 mm",
+            "cylinders.lift.rod_diameter: the area at port B is 9.456 cm², but the simulated cylinder has 12.57 cm².",
+        ),
         ("stroke", "500 mm", "cylinders.lift.stroke: 500 mm, but the simulated cylinder has 1000 mm."),
         ("mass", "100 kg", "cylinders.lift.mass: 100 kg, but the simulated cylinder has 400 kg."),
         ("dead_volume_A", "0.1 l", "cylinders.lift.dead_volume_A: 0.1 l, but the simulated cylinder has 0.4 l."),
@@ -47,6 +55,35 @@ def test_a_simulated_sensor_and_its_channel(sensor: dict[str, Any], text: str | 
 def test_a_cylinder_that_is_another_one(key: str, value: str, text: str | None) -> None:
     """Dimensions are on the drawing, masses and volumes are estimated."""
     assert noted({"cylinders": {"lift": {key: value}}}) == ([text] if text else [])
+
+
+def test_without_port_B_the_rod_does_not_matter() -> None:
+    cylinder = {"port_B": None, "rod_diameter": "0 mm"}
+    assert noted({"cylinders": {"lift": cylinder}, "valves": {"B": None}}) == []
+
+
+def test_a_cylinder_with_two_rods_is_stated_by_its_area() -> None:
+    """As the page on rig files says: 80/45 mm with a rod on both sides is 66.1 mm without one."""
+    double = {"type": "double_rod_cylinder", "bore": "80 mm", "rod_diameter": "45 mm"}
+    machine = {"devices": {"rig": {"machine": {"components": {"cylinder": double}}}}}
+    stated = {"rig": {"cylinders": {"lift": {"bore": "66.1 mm", "rod_diameter": "0 mm"}}}}
+    assert list(implausible(lift(merged(machine, stated)))) == []
+
+
+def test_parallel_cylinders_have_the_sum_of_their_areas() -> None:
+    one = lift().sources["devices"]["rig"]["machine"]["components"]["cylinder"]
+    machine = {"devices": {"rig": {"machine": {"components": {"second": one}}}}}
+    stated = {"rig": {"cylinders": {"lift": {"bore": "70.71 mm", "rod_diameter": "42.43 mm"}}}}
+    assert list(implausible(lift(merged(machine, stated)))) == []
+    (text,) = implausible(lift(machine))
+    assert text.startswith("cylinders.lift.bore: the area at port A is 19.63 cm², but the simulated cylinder has 39.27")
+
+
+def test_friction_at_the_rod_does_not_hide_a_wrong_mass() -> None:
+    friction = {"type": "friction", "ports": {"rod": "rod"}, "static": "200 N"}
+    machine = {"devices": {"rig": {"machine": {"components": {"seals": friction}}}}}
+    (text,) = implausible(lift(merged(machine, {"rig": {"cylinders": {"lift": {"mass": "4 t"}}}})))
+    assert text == "cylinders.lift.mass: 4000 kg, but the simulated cylinder has 400 kg."
 
 
 def test_volumes_at_the_port_of_a_cylinder_belong_to_its_dead_volume() -> None:
@@ -79,11 +116,50 @@ def test_a_valve_of_the_wrong_polarity() -> None:
     assert noted({"valves": {"A": {"polarity": -1, "raw": [10, -10]}}}) == []
 
 
+@pytest.mark.parametrize("raw", [[-5, 5], [0, 10], [-10, 5]])
+def test_an_output_with_another_scale(raw: list[float]) -> None:
+    assert noted({"valves": {"A": {"raw": raw}}}) == [
+        f"valves.A.raw: {raw[0]} … {raw[1]}, but the simulated actuator valve_A has -10 … 10."
+    ]
+
+
+def test_a_valve_behind_a_line_is_at_no_port() -> None:
+    """Where it acts is not known from the drawing of the drive: no note."""
+    orifice = {"type": "orifice", "ports": {"A": "A", "B": "A1"}, "nominal_flow": {"flow": "60 l/min", "drop": "5 bar"}}
+    line = {"type": "volume", "ports": {"P": "A1"}, "volume": "0.1 l"}
+    valve = {"ports": {"P": "S", "T": "T", "A": "A1", "B": "plug_A"}}
+    drive = {"components": {"throat": orifice, "line": line, "valve_A": valve}}
+    assert list(implausible(lift({"devices": {"rig": {"drive": drive}}}))) == []
+
+
+def test_a_sensor_of_a_signal() -> None:
+    sensor = {"type": "position_sensor", "ports": {"rod": "rod"}, "signal": "measured"}
+    machine = {"devices": {"rig": {"machine": {"components": {"scale": sensor}}}}}
+    rig = {"rig": {"devices": {"rig": {"sensors": {"x": {"of": "measured"}}}}}}
+    assert list(implausible(lift(merged(machine, rig)))) == []
+
+
+@pytest.mark.parametrize(
+    ("channel", "text"),
+    [
+        ({"tare": "50 bar"}, "channels.p_A.scale: reads 0 bar of its simulated sensor as -50 bar."),
+        (
+            {"scale": {"raw": [0, 5, 10], "value": ["0 bar", "50 bar", "250 bar"]}},
+            "channels.p_A.scale: reads 125 bar of its simulated sensor as 50 bar.",
+        ),
+        ({"delay": "9 ms"}, "channels.p_A.delay: 9 ms, but its simulated sensor is 1 ms late."),
+        ({"tare": "2 bar", "delay": "2 ms"}, None),
+    ],
+)
+def test_a_channel_that_reads_something_else(channel: dict[str, Any], text: str | None) -> None:
+    assert noted({"channels": {"p_A": channel}}) == ([text] if text else [])
+
+
 def test_valves_whose_outputs_are_exchanged() -> None:
     found = noted({"valves": {"A": {"output": "valve_B"}, "B": {"output": "valve_A"}}})
     assert found == [
-        "valves.A.output: commands valve_B of the simulated drive, which is not at port A.",
-        "valves.B.output: commands valve_A of the simulated drive, which is not at port B.",
+        "valves.A.output: commands valve_B of the simulated drive, which is at port B, not at A.",
+        "valves.B.output: commands valve_A of the simulated drive, which is at port A, not at B.",
     ]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Command
+from lift_bench import lift
 from service_harness import Server, rig_text
 
 from hilserver.client import connect
@@ -20,8 +21,10 @@ from hilserver.sequences.check import FAILED, PASSED, SKIPPED, RecordedChannels,
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import InputValue, Sequence, load_sequence
+from hilserver.sequences.report import ending_lines, junit
 from hilserver.sequences.simulated import simulate_sequence
 from hilserver.sequences.table import JUST_BEFORE
+from hilserver.tick.codes import Mode
 
 ROOT = Path(__file__).parents[2]
 RELIEF = ROOT / "config/sequences/relief.toml"
@@ -130,6 +133,10 @@ def test_a_sequence_without_results_fails(sequence: Load) -> None:
         ('length = "2 s"\n[[step]]\nat = "3 s"\nsend = "arm"', r"step\[0\].at: 3 s is after the end .* length is 2 s"),
         ('length = "2 s"\n[[fault]]\nat = "3 s"\nfault = "missed"\nticks = 2', r"fault\[0\].at: 3 s is after the end"),
         ('length = "2 s"\n[[expect]]\nchannel = "p"\nvalue = 1\nat = "3 s"', r"expect\[0\].at: 3 s is after the end"),
+        (
+            'length = "2 s"\n[[expect]]\nchannel = "p"\nvalue = 1\nuntil = "30 s"',
+            r"expect\[0\].until: 30 s is after the end",
+        ),
         ('[[fualt]]\nat = "1 s"', "fualt: unknown key. Did you mean fault"),
     ],
 )
@@ -267,6 +274,21 @@ def test_faults(fault: str, expected: str, sequence: Load, strict: Rig) -> None:
     assert not simulate_sequence(sequence(text + nothing), strict).ok
 
 
+@pytest.mark.parametrize(("action", "mode"), [("ramp", "ARMED"), ("trip", "FAULT"), ("warn", "")])
+def test_the_limit_that_ends_the_run_is_named(action: str, mode: str, sequence: Load) -> None:
+    course = '[inputs.joystick]\nshape = "step"\npoints = [["0.4 s", 0], ["0.6 s", 0.6], ["1 s", 0.6], ["1.1 s", 0]]\n'
+    file = sequence(f'length = "1.5 s"\n{START}{course}[[expect]]\nchannel = "mode"\nvalue = "RUNNING"\nat = "1 s"\n')
+    limit = {"channel": "p_A", "max": "40 bar", "action": action}
+    done = simulate_sequence(file, lift({"rig": {"limits": {"high": limit}}}))
+    assert [how for _, how in done.endings] == ([f"{mode}: limit high"] if mode else [])
+    if mode:
+        (line,) = ending_lines(done)
+        assert line == f"RUNNING ended at {done.endings[0][0]:.4g} s, in mode {mode}: limit high."
+        first = np.flatnonzero(done.recorded.channels["mode"] == Mode[mode])[-1 if mode == "ARMED" else 0]
+        assert done.endings[0][0] <= done.recorded.time[first]
+        assert line in junit([done])
+
+
 def test_a_device_is_plugged_in_again_by_a_table(sequence: Load, strict: Rig) -> None:
     """Its samples grow old, the rig trips; healed and reset it runs again. Faults and delays stand in columns."""
     table = (
@@ -278,7 +300,7 @@ def test_a_device_is_plugged_in_again_by_a_table(sequence: Load, strict: Rig) ->
     assert done.ok, done.verdicts
     assert outcomes(done) == [PASSED] * 12
     assert [what for _, what in done.moments] == [
-        "arm", "start", "unplugged", "healed", "reset", "arm", "start", "stuck x"
+        "arm", "start", "unplugged", "FAULT: limit p_A.age", "healed", "reset", "arm", "start", "stuck x"
     ]  # fmt: skip
     (late,) = (verdict for verdict in done.verdicts if "150 ms" in verdict.found)
     assert re.search(r"reached after \d+ ms of 150 ms", late.found)

@@ -233,6 +233,14 @@ def test_a_sensor_that_is_stuck_while_the_machine_moves_trips(tmp_path: Path, se
     assert table.columns["mode"][-1] == Mode.FAULT
 
 
+@pytest.mark.parametrize("sensor", ["p_A", "p_B"])
+def test_a_pressure_sensor_without_a_supply_trips_while_the_machine_moves(tmp_path: Path, sensor: str) -> None:
+    """It reads 0 V: 0 bar, the end of its range, beyond which a true pressure may lie too."""
+    table = simulated(tmp_path, fault(0.4, "reads", sensor, "raw = 0.0"), command=0.5, duration=6.0)
+    assert f"{sensor}.stuck" in violated(table)
+    assert table.columns["mode"][-1] == Mode.FAULT
+
+
 def test_a_position_that_is_stuck_is_found_within_a_twentieth_of_the_stroke(tmp_path: Path) -> None:
     """By the volume that the simulated valve has really passed: 5 % of 63 mm bore, 1 m stroke, and 10 % of its flow."""
     table = simulated(tmp_path, fault(0.4, "stuck", "x"), command=0.5, duration=3.0)

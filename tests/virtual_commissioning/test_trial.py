@@ -187,6 +187,14 @@ def test_a_circuit_that_does_not_hold_its_load_does_not_count_against_the_bridge
     assert "port B cavitates in the reference simulation" in found.cases[0].exclusion
 
 
+def test_a_supply_beyond_the_range_of_its_sensor_is_named() -> None:
+    """210 bar, measured up to 160 bar: the bridge takes the flow of its valves as 18 % smaller than it is."""
+    ends = {"value": ["0 bar", "160 bar"]}
+    rig = {"channels": {"p_S": {"scale": ends}}, "devices": {"rig": {"sensors": {"p_S": ends}}}}
+    notes = commission(lift({"rig": rig, "cycle": {"length": "1 s"}}), ["inverse_static"], seconds=1.0).notes
+    assert any(note.startswith("Channel p_S is at an end of its range, 0 bar … 160 bar, in case") for note in notes)
+
+
 def test_a_heavier_load_is_carried_when_a_case_starts() -> None:
     """2.5 t on enclosed oil, 10 bar at B: with half as much again, the piston sank, and B cavitated."""
     held = 2500 * 9.81 / (np.pi / 4 * 0.05**2) + 10e5 * (1 - 0.6**2)
