@@ -53,7 +53,7 @@ def run_sequences(
     results: list[SequenceResult] = []
     for sequence in sequences:
         stem = f"{sequence.file.stem}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
-        done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow", trust)
+        done = _run(sequence, rig, live, broker, log, out / f"{stem}-run.arrow", trust)
         results.append(done)
         for verdict in done.verdicts:
             say(verdict_line(verdict))

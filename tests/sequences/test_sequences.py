@@ -342,7 +342,9 @@ def test_command_writes_report_and_junit(tmp_path: Path, hilserver: Command, seq
     (page,) = (tmp_path / "out").glob("relief-*.html")
     assert "data:image/png;base64," in page.read_text()
     assert "the valve ends at null" in page.read_text()
-    log = next((tmp_path / "out").glob("relief-*.arrow"))
+    log, verdicts = next((tmp_path / "out").glob("relief-*.arrow")), page.read_text()
+    assert hilserver("report", log, "-o", tmp_path / "out").code == 0
+    assert page.read_text() == verdicts, "the report on its log has another name"
     assert hilserver("test", RELIEF, "--log", log, "-o", tmp_path / "out").code == 0
     assert "choose one" in hilserver("test", RELIEF, "--log", log, "--rig", RIG).err
 
