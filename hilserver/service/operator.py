@@ -24,7 +24,7 @@ from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
+from hilserver.service.loop_commands import LoopCommand, ending_now, invalid, loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import TelemetryReader
@@ -182,7 +182,7 @@ class Operator:
         self.adopt(row)
         result, mode = int(header(row).result), Mode(int(header(row).mode)).name
         if result != ResultCode.DONE and command is not None:
-            raise HilserverError(refusal_text(command, order.needs, result, mode))
+            raise HilserverError(refusal_text(command, order.needs, result, mode, ending_now(self._rig, row)))
         return {"mode": mode, "tick": int(header(row).tick)}
 
     async def _taken(self, number: int, cursor: int) -> Floats:
