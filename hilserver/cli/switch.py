@@ -63,6 +63,8 @@ def switch(
         f"switched {component} in tick {result['tick']} (prepared in {result['prepared_ms']:.0f} ms, "
         f"active after {result['active_ms']:.0f} ms, command moved by {moved} of range)"
     )
+    for text in _texts(result.get("warnings")):
+        typer.echo(f"- {text}")
 
 
 def send(

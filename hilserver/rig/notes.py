@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from math import inf
 
-from hilserver.circuit.model import RIG
+from hilserver.circuit.model import RIG, Circuit
 from hilserver.driver import Pace
 from hilserver.errors import did_you_mean, shown
 from hilserver.rig.build import Rig
@@ -91,8 +91,13 @@ def _unused(rig: Rig) -> Iterator[str]:
     for name in rig.settings.inputs:
         if name not in used:
             yield f"inputs.{name}: no component of the circuit reads it."
+    yield from unconnected_ports(rig, rig.circuit)
+
+
+def unconnected_ports(rig: Rig, circuit: Circuit) -> Iterator[str]:
+    """The ports of a rig to which a circuit does not connect, in words."""
     for port in rig.settings.ports:
-        if port not in rig.circuit.rig_ports():
+        if port not in circuit.rig_ports():
             yield f"ports.{port}: no component of the circuit connects to {RIG}{port}: its virtual flow is 0."
 
 

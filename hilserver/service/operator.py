@@ -24,6 +24,7 @@ from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
+from hilserver.rig.notes import unconnected_ports
 from hilserver.service.loop_commands import LoopCommand, ending_now, invalid, loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.switching import prepare_switch
@@ -209,7 +210,7 @@ class Operator:
                 f"somebody else has changed the circuit meanwhile: version {self.running.version} is active, and this "
                 f"change was made for version {command.version}."
             )
-        began = time.monotonic()
+        began, before = time.monotonic(), self.running.circuit
         new, payload = await asyncio.to_thread(self._prepare, command)
         prepared = time.monotonic() - began
         cursor = self._telemetry.published
@@ -223,7 +224,7 @@ class Operator:
         except HilserverError:
             self._posted = None
             raise
-        active = time.monotonic() - began
+        active, known = time.monotonic() - began, set(unconnected_ports(self._rig, before))
         await asyncio.sleep(WATCHED)
         return {
             **done,
@@ -231,6 +232,7 @@ class Operator:
             "prepared_ms": 1e3 * prepared,
             "active_ms": 1e3 * active,
             **self._effect(self._telemetry.since(max(cursor - 1, 0)), done["tick"]),
+            "warnings": [text for text in unconnected_ports(self._rig, new.circuit) if text not in known],
         }
 
     def _prepare(self, command: CircuitCommand) -> tuple[RunningCircuit, bytes]:

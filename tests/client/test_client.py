@@ -92,7 +92,9 @@ def test_a_whole_circuit_is_switched(client: Client) -> None:
     before = client.circuit
     circuit: Any = copy.deepcopy(before.source)
     circuit["components"]["relief"]["opening_pressure"] = "90 bar"
-    version = client.switch_circuit(circuit).result["version"]
+    switched = client.switch_circuit(circuit)
+    version = switched.result["version"]
+    assert switched.result["warnings"] == []
     client.wait(lambda _: client.circuit.version == version)
     assert client.circuit.source == circuit
     assert client.circuit.file is None
@@ -103,6 +105,12 @@ def test_a_whole_circuit_is_switched(client: Client) -> None:
     assert client.circuit.file == "lift.toml"
     with pytest.raises(CommandRefused, match=r"no\.toml"):
         client.switch_circuit(file="no.toml")
+    circuit["components"]["main_valve"]["ports"] |= {"A": "plug", "B": "plug"}
+    circuit["components"]["plug"] = {"type": "volume", "ports": {"P": "plug"}, "volume": "0.1 l"}
+    assert client.switch_circuit(circuit).result["warnings"] == [
+        f"ports.{port}: no component of the circuit connects to rig.{port}: its virtual flow is 0." for port in "AB"
+    ]
+    client.switch_circuit(file="lift.toml")
 
 
 def test_a_refused_command_is_an_error_with_the_reason(client: Client) -> None:
