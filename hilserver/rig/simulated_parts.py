@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import sqrt
 from typing import Any
 
 from hilserver.circuit.model import Circuit, Placed
@@ -14,12 +15,15 @@ from hilserver.components.volume import OilVolume
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.settings import ValveSettings
 from hilserver.units import shown_unit, shown_value, unit_of_value
 
 SCALE_ERROR = 0.05
 """Error of a channel's scale against its simulated sensor, as a fraction of its range, that nobody means."""
 STROKE_ERROR, AREA_ERROR = 0.05, 0.1
 """Errors of dimensions, as fractions, that nobody means: they are on the drawing."""
+VALVE_ERROR = 0.25
+"""Error of a valve's nominal flow and frequency, as a fraction: more than the tolerance of a datasheet."""
 FACTOR = 2.0
 """Factor between two values that are seldom known exactly: masses and volumes."""
 VALVES = (ValveWithEdges, SpoolValve)
@@ -158,6 +162,7 @@ def _valves(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
         driven = [p for p in _of_kind(circuit, *VALVES) if p.signals.get("command") == actuator.to]
         if len(driven) != 1:
             continue
+        yield from _datasheet(f"valves.{name}", stated, driven[0])
         port = next((port for port, node in driven[0].ports.items() if node == stated.port), None)
         if port is None:
             if others := sorted(rig.settings.ports.keys() & driven[0].ports.values()):
@@ -174,6 +179,17 @@ def _valves(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
         elif max(abs(a - b) for a, b in zip(meant, true, strict=True)) > SCALE_ERROR * abs(true[1] - true[0]):
             shown = [f"{low:g} … {high:g}" for low, high in (stated.raw, actuator.raw)]
             yield f"valves.{name}.raw: {shown[0]}, but the simulated actuator {stated.output} has {shown[1]}."
+
+
+def _datasheet(key: str, stated: ValveSettings, placed: Placed) -> Iterator[str]:
+    """A valve with another nominal flow or frequency than the simulated one that it drives."""
+    flow, f90 = getattr(placed.component, "nominal_flow", None), getattr(placed.component, "f90", None)
+    if flow is not None and stated.flow_signal is None:
+        true = flow.coefficient() * sqrt(stated.nominal_flow.edge_drop())
+        if _differs(stated.nominal_flow.flow, true, VALVE_ERROR):
+            yield _differing(f"{key}.nominal_flow:", stated.nominal_flow.flow, true, "m^3/s", placed.name)
+    if f90 is not None and stated.f90 is not None and _differs(stated.f90, f90, VALVE_ERROR):
+        yield f"{key}.f90: {stated.f90:.4g} Hz, but the simulated {placed.name} has {f90:.4g} Hz."
 
 
 def _limits_at_start(rig: Rig, device: Device) -> Iterator[str]:

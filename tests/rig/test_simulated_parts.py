@@ -123,6 +123,22 @@ def test_an_output_with_another_scale(raw: list[float]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"nominal_flow": {"flow": "38 l/min"}},
+            "valves.A.nominal_flow: 38 l/min, but the simulated valve_A has 60 l/min.",
+        ),
+        ({"nominal_flow": {"drop": "70 bar", "per": "loop"}}, None),  # the same point, over both edges
+        ({"nominal_flow": {"flow": "52 l/min"}, "f90": "70 Hz"}, None),
+        ({"f90": "160 Hz"}, "valves.A.f90: 160 Hz, but the simulated valve_A has 80 Hz."),
+    ],
+)
+def test_a_valve_with_another_datasheet(changes: dict[str, Any], text: str | None) -> None:
+    assert noted({"valves": {"A": changes}}) == ([text] if text else [])
+
+
 def test_a_valve_behind_a_line_is_at_no_port() -> None:
     """Where it acts is not known from the drawing of the drive: no note."""
     orifice = {"type": "orifice", "ports": {"A": "A", "B": "A1"}, "nominal_flow": {"flow": "60 l/min", "drop": "5 bar"}}
