@@ -115,13 +115,9 @@ def _cylinder(rig: Rig, key: str, stated: CylinderSettings, circuit: Circuit) ->
 def _areas_at(placed: Placed, stated: CylinderSettings) -> tuple[float, float]:
     """The areas of a simulated cylinder at the ports A and B of the rig file's, m²; 0 where it is not connected."""
     piston: Any = placed.component
-    at = {node: area for (port, node), area in zip(_sides(placed), piston.areas(), strict=False)}
+    nodes = [placed.ports[port] for port in "AB" if port in placed.ports]
+    at = dict(zip(nodes, piston.areas(), strict=False))  # a single-acting one has no port B
     return at.get(stated.port_A, 0.0), at.get(str(stated.port_B), 0.0)
-
-
-def _sides(placed: Placed) -> list[tuple[str, str]]:
-    """The hydraulic ports of a cylinder with their nodes, A first."""
-    return [(port, placed.ports[port]) for port in ("A", "B") if port in placed.ports]
 
 
 def _volumes(key: str, stated: CylinderSettings, placed: Placed, circuit: Circuit) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Start pressures that carry a heavier load.
+"""Start pressures that carry the load, of the machine of a real rig, or of a load heavier than that in the files.
 
-From the pressures in the files, it would compress the enclosed oil on one side of the piston, and the other side would
-cavitate, although the load on a real rig is held before a case begins. (A lighter load raises the pressure there.)
+From other pressures, it would compress the enclosed oil on one side of the piston, and the other side would cavitate,
+although the load on a rig is held before a case begins. (A lighter load raises the pressure there.)
 """
 
 from __future__ import annotations
