@@ -12,6 +12,7 @@ from hilserver.circuit.model import RIG, Circuit
 from hilserver.cli.rig_tables import new_table
 from hilserver.cli.tables import TerminalTable
 from hilserver.compiler import compiled_program
+from hilserver.margins.capacity import CONTENT
 from hilserver.margins.solver import stiffest
 from hilserver.numerics.fluid import capacitance
 from hilserver.rig.build import Rig
@@ -39,15 +40,14 @@ def node_table(rig: Rig) -> TerminalTable:
     packed = rig.packed
     totals = node_sums(compiled_program(rig.library), packed, initial_values(packed))
     oil = rig.circuit.fluid.parameters()
-    masses = {name: total for name, total in totals.items() if not name.endswith(".content")}
     first = int(packed.index[e.INITIAL])
     for place, (name, unit) in enumerate(zip(packed.values, packed.kinds, strict=True)):
         start = packed.value[first + place]
-        if name in totals and name not in masses:
+        if name in totals and name.endswith(CONTENT):
             liters = 1e3 * totals[name] / capacitance(1.0, start, **oil)
-            table.add_row(name.removesuffix(".content"), "hydraulic", shown_value(start, "Pa"), f"{liters:.4g} l")
-        elif name in masses:
-            inertia = f"{masses[name]:.4g} {'kg' if unit == 'm' else 'kg·m²'}"
+            table.add_row(name.removesuffix(CONTENT), "hydraulic", shown_value(start, "Pa"), f"{liters:.4g} l")
+        elif name in totals:
+            inertia = f"{totals[name]:.4g} {'kg' if unit == 'm' else 'kg·m²'}"
             table.add_row(name.rpartition(".")[0], "mechanical", shown_value(start, unit), inertia)
         elif place < packed.n_states:
             table.add_row(name, "state", shown_value(start, "" if unit == "1" else unit), "")

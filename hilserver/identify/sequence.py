@@ -412,13 +412,14 @@ class LockstepBench:
             rows = self._run.run(count)
             self._keep(rows)
             ticks -= count
-            self._require_running(rows)
+            if self._run.mode != "RUNNING":
+                how, after = self._how_ended(rows), f"{self._run.tick * self._run.dt:.1f} s"
+                raise RunEnded(f"{self.rig.file}: the sequence of commands has ended in mode {how} after {after}.")
 
-    def _require_running(self, rows: Floats) -> None:
-        """Raises RunEnded with the cause where RUNNING has ended in these rows."""
-        for _, how in ends_of_running(self.rig, lambda name: self.rig.layout.values(rows, name), Mode.RUNNING):
-            after = f"{self._run.tick * self._run.dt:.1f} s"
-            raise RunEnded(f"{self.rig.file}: the sequence of commands has ended in mode {how} after {after}.")
+    def _how_ended(self, rows: Floats) -> str:
+        """The mode after RUNNING with the cause, as far as these rows show one."""
+        ends = ends_of_running(self.rig, lambda name: self.rig.layout.values(rows, name), Mode.RUNNING)
+        return next((how for _, how in ends), self._run.mode)
 
     def _keep(self, rows: Floats) -> None:
         self._kept.append({name: self.rig.layout.values(rows, name).copy() for name in self._names})

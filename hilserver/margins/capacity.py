@@ -193,7 +193,7 @@ def _requested(margin: float, flow: PortFlow) -> str:
     """A flow that the real valve can't pass, and by how much it is too large, in words."""
     shown = flow_text(flow)
     if margin < HARDLY:
-        return f"the virtual circuit requests {shown}, where the real valve can pass no flow to speak of,"
+        return f"the virtual circuit requests {shown}, where the real valve passes practically no flow,"
     times = f"{1.0 / margin:.{3 if 1.0 / margin >= 1.01 else 5}g}"
     return f"the virtual circuit requests {times} times the flow that the real valve can pass ({shown})"
 

@@ -43,7 +43,7 @@ def differing_parts(rig: Rig) -> Iterator[str]:
         yield from _sensors(rig, device, circuit)
         yield from _ports(rig, device, circuit)
         for name, cylinder in rig.settings.cylinders.items():
-            yield from _cylinder(rig, f"cylinders.{name}", cylinder, circuit)
+            yield from _cylinder(f"cylinders.{name}", cylinder, circuit)
         yield from _valves(rig, device, circuit)
         yield from _limits_at_start(rig, device)
 
@@ -89,7 +89,7 @@ def _ports(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
             yield f"ports.{port}: its channel {channel} measures at node {at} of the simulated machine, not at {port}."
 
 
-def _cylinder(rig: Rig, key: str, stated: CylinderSettings, circuit: Circuit) -> Iterator[str]:
+def _cylinder(key: str, stated: CylinderSettings, circuit: Circuit) -> Iterator[str]:
     """A cylinder with other dimensions, another mass or other volumes than those simulated at its ports."""
     parallel = [p for p in _of_kind(circuit, Piston) if stated.port_A in p.ports.values()]
     if not parallel:
@@ -190,16 +190,16 @@ def _datasheet(key: str, stated: ValveSettings, placed: Placed) -> Iterator[str]
 
 def _limits_at_start(rig: Rig, device: Device) -> Iterator[str]:
     """Limits that the simulated rig violates before anything moves."""
-    plant, names = rig.plant_circuits[device.name].packed, rig.first_plants[device.name].values
+    circuit, values = rig.plant_circuits[device.name].packed, rig.first_plants[device.name].values
     for name, limit in rig.settings.limits.items():
         channel = rig.settings.channels[limit.channel]
         if channel.device != device.name or limit.action == "warn":
             continue
         of = device.config.sensors[channel.source].of
-        place = next((plant.names.index(known) for known in (of, f"{of}.p") if known in plant.values), None)
+        place = next((circuit.names.index(known) for known in (of, f"{of}.p") if known in circuit.values), None)
         if place is None:
             continue
-        value = float(names[place]) + channel.zero
+        value = float(values[place]) + channel.zero
         for key, bound in (("min", limit.min), ("max", limit.max)):
             if bound is not None and (value < bound.value if key == "min" else value > bound.value):
                 start, shown = (shown_value(each, channel.unit) for each in (value, bound.value))

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
-from hilserver.numerics.arrays import Floats
 from hilserver.protocol import commands
 from hilserver.rig.build import Rig
 from hilserver.service.strategies import offered_strategies
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.tick.codes import Action, CommandKind, ResultCode
+from hilserver.tick.codes import CommandKind, ResultCode
 
 _PLAIN = {
     "arm": CommandKind.ARM,
@@ -88,16 +87,6 @@ def refusal_text(command: commands.Command, needs: str, result: int, mode: str, 
     elif result == ResultCode.LIMIT_ACTIVE and violated:
         hint = f" (violated: {', '.join(violated)})"
     return f"{ResultCode(result).text}{hint}."
-
-
-def ending_now(rig: Rig, row: Floats) -> list[str]:
-    """The violated limits that would end RUNNING."""
-    first, actions = int(rig.plan.layout[0].limit), rig.plan.limit["action"].tolist()
-    return [
-        name
-        for place, (name, action) in enumerate(zip(rig.layout.limits, actions, strict=True))
-        if action in (Action.RAMP, Action.TRIP) and row[first + place] > 0.0
-    ]
 
 
 def invalid(key: str, text: str) -> ConfigurationError:

@@ -25,12 +25,13 @@ from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.notes import unconnected_ports
-from hilserver.service.loop_commands import LoopCommand, ending_now, invalid, loop_command, refusal_text
+from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.telemetry_samples import CIRCUITS_KEPT
 from hilserver.service.triggers import TriggerTable
+from hilserver.simulation.ended import ending_now
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import header, headers

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.tick.codes import Action, Mode, fault_text
 
@@ -15,10 +16,22 @@ Column = Callable[[str], NDArray[Any]]
 """Gives a column of some rows by its name."""
 
 
+def limits_with(rig: Rig, *actions: Action) -> list[str]:
+    """The limits of a rig with one of these actions."""
+    known = zip(rig.layout.limits, rig.plan.limit["action"].tolist(), strict=True)
+    return [name for name, action in known if action in actions]
+
+
 def ending_limits(rig: Rig) -> list[str]:
     """The limits of a rig that end RUNNING without a trip."""
-    actions = zip(rig.layout.limits, rig.plan.limit["action"].tolist(), strict=True)
-    return [name for name, action in actions if action == Action.RAMP]
+    return limits_with(rig, Action.RAMP)
+
+
+def ending_now(rig: Rig, row: Floats) -> list[str]:
+    """The violated limits in a row that would end RUNNING, with a trip or without."""
+    return [
+        name for name in limits_with(rig, Action.RAMP, Action.TRIP) if row[rig.layout.column(f"limit.{name}")] > 0.0
+    ]
 
 
 def cause_of_end(rig: Rig, column: Column, row: int) -> str:

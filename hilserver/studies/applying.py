@@ -14,7 +14,7 @@ from tomlkit.items import Item
 from hilserver.circuit.library import circuit_library
 from hilserver.parameters import is_expression
 from hilserver.simulation.circuit_run import read_circuit_file
-from hilserver.studies.fitting import FitOfCircuit
+from hilserver.studies.fitting import FitOfCircuit, FreeParameter
 from hilserver.studies.quantities import changeable
 from hilserver.tolerances import MARK, toleranced
 from hilserver.units import from_si, shown_unit
@@ -32,7 +32,7 @@ def with_fitted(text: str, result: FitOfCircuit, day: date) -> tuple[str, list[s
     for each in result.free:
         width = result.interval(each.key)
         if not isfinite(width):
-            left.append(f"{each.key} keeps its value: {_why_left(result, each.key)}.")
+            left.append(f"{each.key} keeps its value: {_why_left(result, each)}.")
             continue
         reason = _put(document, known[each.key].path, result.value(each.key), width, each.unit, day)
         if reason:
@@ -45,12 +45,13 @@ def with_fitted(text: str, result: FitOfCircuit, day: date) -> tuple[str, list[s
     return tomlkit.dumps(document), left
 
 
-def _why_left(result: FitOfCircuit, key: str) -> str:
+def _why_left(result: FitOfCircuit, parameter: FreeParameter) -> str:
     """Why a value is not written."""
+    key = parameter.key
     if key in result.without_influence:
         return "nothing that was measured depends on it"
     if key in result.opened:
-        return f"only {'its lower' if result.opened[key] > 0 else 'its upper'} limit is known"
+        return f"the log only shows that it is {result.limit(parameter)}"
     others = dict.fromkeys(name for group in result.inseparable if key in group for name in group if name != key)
     return f"it can't be told apart from {' and '.join(others)}" if others else "the one found is at a bound"
 

@@ -48,9 +48,6 @@ def _blocks(result: FitOfCircuit) -> Iterator[Block]:
         yield Picture(f"log{k + 1}", panels_figure(log.time, panels, log.name), caption)
 
 
-_SIDES = {1: "at least", -1: "at most"}
-
-
 def values_grid(result: FitOfCircuit) -> Grid:
     """The values found, with their intervals."""
     rows = []
@@ -59,7 +56,7 @@ def values_grid(result: FitOfCircuit) -> Grid:
         interval = f"± {shown_value(width, each.unit, 2)}" if isfinite(width) else "not known"
         interval = "at a bound" if result.at_bound(each) else interval
         if each.key in result.opened:
-            interval = f"{_SIDES[result.opened[each.key]]} {shown_value(result.limit(each.key), each.unit, 5)}"
+            interval = result.limit(each)
         bounds = f"{shown_value(each.lower, each.unit)} … {shown_value(each.upper, each.unit)}"
         value = shown_value(result.value(each.key), each.unit, 5)
         rows.append((each.key, shown_value(each.start, each.unit), value, interval, bounds))
@@ -103,10 +100,9 @@ def fit_sentences(result: FitOfCircuit) -> Iterator[str]:
     for group in result.inseparable:
         names = f"{', '.join(group[:-1])} and {group[-1]}"
         yield f"{names} can't be told apart: other values of them all fit as well. Fix one: the others follow."
-    for key, side in result.opened.items():
-        unit = next(each.unit for each in result.free if each.key == key)
-        limit, larger = shown_value(result.limit(key), unit, 5), "Larger" if side > 0 else "Smaller"
-        yield f"{key} is {_SIDES[side]} {limit}. {larger} values fit as well: in this log, it acts on one side only."
+    for each in (each for each in result.free if each.key in result.opened):
+        larger = "Larger" if result.opened[each.key] > 0 else "Smaller"
+        yield f"{each.key} is {result.limit(each)}. {larger} values fit as well: in this log, it acts on one side only."
     for one, other, correlation in result.alike():
         yield f"{one} and {other} can hardly be distinguished (correlation {correlation:.3f})."
     for each in result.free:

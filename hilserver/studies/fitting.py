@@ -32,6 +32,7 @@ from hilserver.studies.one_sided import COVERAGE, open_sides
 from hilserver.studies.own_calls import ending_own_calls
 from hilserver.studies.quantities import changeable, find, short, toleranced_values
 from hilserver.studies.subject import VariantFailedError
+from hilserver.units import shown_value
 
 HELD_OUT = 0.25
 """Share of each log, at its end, that is not fitted: on it, predicted and measured values are compared."""
@@ -95,9 +96,11 @@ class FitOfCircuit:
         """Half width of its 95 % interval, SI; infinite if it is not known, at a bound, or bounded on one side only."""
         return np.inf if key in self.opened else self._width(key)
 
-    def limit(self, key: str) -> float:
-        """The end of the interval of a parameter that is bounded on one side, SI."""
-        return self.value(key) - self.opened[key] * self._width(key)
+    def limit(self, parameter: FreeParameter) -> str:
+        """The end of the interval of a parameter that is bounded on one side, in words: "at least 148.9 bar"."""
+        side = self.opened[parameter.key]
+        end = self.value(parameter.key) - side * self._width(parameter.key)
+        return f"at {'least' if side > 0 else 'most'} {shown_value(end, parameter.unit, 5)}"
 
     def _width(self, key: str) -> float:
         if key not in self._inner or not self.is_known(key):
@@ -226,8 +229,12 @@ def fit_circuit(
     searched = {p.key: Parameter(p.start, p.lower, p.upper, p.size, 0.0) for p in parameters}
     for model in models:
         searched |= model.initial
+
+    def predict(values: Mapping[str, float]) -> list[Floats]:
+        return [quantity for model in models for quantity in model.predicted(values)]
+
     try:
-        found = fit(searched, signals, lambda values: [y for m in models for y in m.predicted(values)], own)
+        found = fit(searched, signals, predict, own)
     except VariantFailedError as error:
         raise HilserverError(f"{file}: with the values in the file, the simulation has {error}.") from error
     predicted = tuple(model.quantities(found.values) for model in models)
@@ -235,8 +242,7 @@ def fit_circuit(
     bounds = {p.key: (p.lower, p.upper) for p in parameters if np.isfinite(result.interval(p.key))}
     counts = [n for log, n in zip(measured, fitted, strict=True) for _ in log.quantities]
     residuals = [result.deviation(k, name, False).rms for k, log in enumerate(measured) for name in log.quantities]
-    opened = open_sides(found, bounds, lambda v: [y for m in models for y in m.predicted(v)], counts, residuals)
-    return replace(result, opened=opened)
+    return replace(result, opened=open_sides(found, bounds, predict, counts, residuals))
 
 
 def _free(circuit: Circuit, free: Sequence[str], file: str) -> tuple[FreeParameter, ...]:

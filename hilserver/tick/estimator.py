@@ -234,11 +234,12 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
         q = expected(past, SENSED + side, age_of(plan, row, sensor, delay))
         innovation[SENSED + side] = row[sensor] - q if sensor >= 0 else 0.0
     sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
+    unexplained = is_unexplained(plan, k, m)
     for i in range(MEASUREMENTS):
         if is_new(plan, row, sensors[i]) and isfinite(innovation[i]):
             number = sensors[i] - layout.channel
             state = reading_state(plan, row, number)
-            note_end(innovation[i], is_unexplained(plan, k, m), plan.channel[number], state)
+            note_end(innovation[i], unexplained, plan.channel[number], state)
             innovation[i] = within_range(innovation[i], state)
             note_difference(innovation[i], row[layout.interval + number], state)
         else:

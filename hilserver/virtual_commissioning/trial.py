@@ -120,8 +120,9 @@ def commission(
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
     chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
-    seen = {str(each.case): each.pressures for found in results for each in found.cases}
-    ends = {str(each.case): each.saturated for found in results for each in found.cases}
+    every = [each for found in results for each in found.cases]
+    seen = {str(each.case): each.pressures for each in every if each.pressures}
+    ends = {str(each.case): each.saturated for each in every if each.saturated}
     ranges = [*outside_ranges(rig.settings, seen), *too_small(rig.settings, ends)]
     notes = (*subject.notes, *ports_without_valve(rig.settings, results), *ranges)
     return TrialResult(rig.settings.name, own, results, left_out, notes)

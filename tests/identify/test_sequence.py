@@ -11,7 +11,15 @@ from lift_bench import lift
 from rig_bench import BAR
 
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import NEAR_MIDDLE, Excitation, groups_of, recorded_sequence
+from hilserver.identify.sequence import (
+    NEAR_MIDDLE,
+    Excitation,
+    LockstepBench,
+    RunEnded,
+    by_hand,
+    groups_of,
+    recorded_sequence,
+)
 from hilserver.rig.build import Rig
 
 
@@ -120,3 +128,12 @@ def test_both_ends_are_reached_where_a_limit_is_little_above_the_supply() -> Non
     assert x.min() < 1e-3
     assert x.max() > 0.999
     assert abs(x[-1] - 0.5) < 0.25
+
+
+@pytest.mark.parametrize(("action", "mode"), [("ramp", "ARMED"), ("trip", "FAULT")])
+def test_the_limit_that_ends_the_sequence_is_named(action: str, mode: str) -> None:
+    """Without a trip, it had said "ended in mode ARMED" only."""
+    rig = lift({"rig": {"limits": {"high": {"channel": "p_A", "max": "60 bar", "action": action}}}})
+    bench = LockstepBench(by_hand(rig, 0.5))
+    with pytest.raises(RunEnded, match=rf"has ended in mode {mode}: limit high after [\d.]+ s\."):
+        bench.hold({"A": 0.5, "B": 0.0}, 5.0)

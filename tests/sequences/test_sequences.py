@@ -284,8 +284,9 @@ def test_the_limit_that_ends_the_run_is_named(action: str, mode: str, sequence: 
     if mode:
         (line,) = ending_lines(done)
         assert line == f"RUNNING ended at {done.endings[0][0]:.4g} s, in mode {mode}: limit high."
-        first = np.flatnonzero(done.recorded.channels["mode"] == Mode[mode])[-1 if mode == "ARMED" else 0]
-        assert done.endings[0][0] <= done.recorded.time[first]
+        modes = done.recorded.channels["mode"]
+        (left,) = np.flatnonzero((modes[:-1] == Mode.RUNNING) & (modes[1:] == Mode[mode])) + 1
+        assert done.endings[0][0] == pytest.approx(done.recorded.time[left])
         assert line in junit([done])
 
 

@@ -6,7 +6,8 @@ import pytest
 from rig_bench import Bench, bench_rig
 
 from hilserver.protocol.commands import Arm, Start
-from hilserver.service.loop_commands import ending_now, refusal_text
+from hilserver.service.loop_commands import refusal_text
+from hilserver.simulation.ended import ending_now
 from hilserver.tick.codes import Mode, ResultCode
 
 

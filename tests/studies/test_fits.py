@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -249,6 +250,17 @@ def test_what_is_not_known_or_not_in_the_file_stays(tmp_path: Path) -> None:
     assert left[0] == f"{FLOW} keeps its value: it can't be told apart from vessel.volume."
     assert left[2].endswith("Fix one value of each group, and fit the others again.")
     assert len(left) == 3
+
+
+def test_what_is_known_on_one_side_only_is_stated_and_stays(tmp_path: Path) -> None:
+    found = replace(fitted(tmp_path, FLOW), opened={FLOW: 1})
+    least = (found.value(FLOW) - fitted(tmp_path, FLOW).interval(FLOW)) / L_MIN
+    limit = found.limit(found.free[0])
+    assert float(limit.removeprefix("at least ").removesuffix(" l/min")) == pytest.approx(least, rel=1e-4)
+    assert f"{FLOW} is {limit}. Larger values fit as well" in " ".join(fit_sentences(found))
+    same, left = with_fitted(EMPTYING, found, date(2026, 11, 25))
+    assert same == EMPTYING
+    assert left == [f"{FLOW} keeps its value: the log only shows that it is {limit}."]
 
 
 def test_edges_of_a_signal_do_not_count_as_its_noise() -> None:
