@@ -27,7 +27,7 @@ from hilserver.identify.recorded import Recording, columns_needed, recording_of_
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
-from hilserver.simulation.ended import ends_of_running
+from hilserver.simulation.ended import columns_of, ends_of_running
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 
@@ -418,7 +418,7 @@ class LockstepBench:
 
     def _how_ended(self, rows: Floats) -> str:
         """The mode after RUNNING with the cause, as far as these rows show one."""
-        ends = ends_of_running(self.rig, lambda name: self.rig.layout.values(rows, name), Mode.RUNNING)
+        ends = ends_of_running(self.rig, columns_of(self.rig, rows), Mode.RUNNING)
         return next((how for _, how in ends), self._run.mode)
 
     def _keep(self, rows: Floats) -> None:

@@ -76,7 +76,7 @@ class _Run:
         self.selected: set[str] = set()
         self.held: dict[str, float] = {}
         self.start = time.monotonic()
-        self._reacted: list[published.Event] = []
+        self._heard: list[published.Event] = []
 
     def _now(self) -> float:
         return (time.monotonic() - self.start) * self.speed
@@ -85,23 +85,26 @@ class _Run:
         await asyncio.sleep(max(at - self._now(), 0.0) / self.speed)
 
     def hear(self, event: published.Event) -> None:
-        """Take an event of the server: those of reactions and playouts count."""
-        if event.details.keys() & set(ROW_EVENTS):
-            self._reacted.append(event)
+        """Take an event of the server: those of reactions and playouts count, and the end of RUNNING."""
+        if event.details.keys() & {*ROW_EVENTS, "ended"}:
+            self._heard.append(event)
 
-    def _note_reactions(self) -> None:
-        while self._reacted and self.tick is not None:
-            event = self._reacted.pop(0)
-            kind = next(kind for kind in ROW_EVENTS if kind in event.details)
-            if event.tick >= self.tick:
-                about = {**event.details, "kind": kind, "name": event.details[kind]}
-                self.play.note_event(about, (event.tick - self.tick) * self.period)
+    def _note_events(self) -> None:
+        while self._heard and self.tick is not None:
+            event = self._heard.pop(0)
+            at, about = (event.tick - self.tick) * self.period, event.details
+            if at < 0.0:
+                continue
+            if "ended" in about:
+                self.play.endings.append((at, f"{about['mode']}: {about['ended']}"))
+            for kind in about.keys() & set(ROW_EVENTS):
+                self.play.note_event({**about, "kind": kind, "name": about[kind]}, at)
 
     async def carry_out(self, todo: tuple[Action, ...]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
             await self._until(action.at)
-            self._note_reactions()
+            self._note_events()
             if self.play.skips(action):
                 continue
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
@@ -129,7 +132,7 @@ class _Run:
         last = self.tick + self.play.sequence.length / self.period
         with suppress(TimeoutError):  # missing samples then fail with their expectation
             await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
-        self._note_reactions()
+        self._note_events()
 
     async def hold(self) -> None:
         """Renew the values of hold-to-run inputs, until cancelled: the sequence holds them."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
@@ -27,7 +28,7 @@ from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry_samples import channel_columns
-from hilserver.simulation.ended import ending_limits, ends_of_running
+from hilserver.simulation.ended import Column, columns_of_end, ending_now, ends_of_running
 from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
 from hilserver.simulation.rows import RowMemory
 from hilserver.simulation.steps import Steps, completed
@@ -80,8 +81,7 @@ class PreparedSequence:
     @cached_property
     def looked_at(self) -> dict[str, int]:
         """Columns of the rows that are looked at besides those of the expectations, by name; `LOOKED_AT` first."""
-        limits = [f"limit.{name}" for name in ending_limits(self._rig)]
-        return {name: self._rig.layout.column(name) for name in (*LOOKED_AT, "fault", *limits)}
+        return {name: self._rig.layout.column(name) for name in (*LOOKED_AT, *columns_of_end(self._rig))}
 
     @property
     def memory(self) -> int:
@@ -221,20 +221,20 @@ class _Bench:
                 return
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
-    def run_until(self, at: float) -> Steps[Floats]:
-        """Run until the next tick is the one at ``at``; returns the columns `LOOKED_AT` of the rows.
+    def run_until(self, at: float) -> Steps[Mapping[str, NDArray[Any]]]:
+        """Run until the next tick is the one at ``at``; returns the columns ``looked_at`` of the rows, by name.
 
         They are valid until the next call.
         """
         looked_at, first, before = self._prepared.looked_at, self.next_tick, int(header(self.run.row).mode)
         columns = np.array([*looked_at.values(), *self.collector.columns(self.run.packed.names)], dtype=np.int64)
         rows = yield from self.run.running(due(at, first, self.dt) - first, memory=self._memory, columns=columns)
+        values = {n: (as_whole(rows) if is_whole(n) else rows)[:, place] for place, n in enumerate(looked_at)}
         if len(rows):
             self.collector.add(rows[:, len(looked_at) :])
-            values = {n: (as_whole(rows) if is_whole(n) else rows)[:, place] for place, n in enumerate(looked_at)}
             for row, how in ends_of_running(self.rig, values.__getitem__, before):
                 self.endings.append(((first + row) * self.dt, how))
-        return rows
+        return values
 
     def note_reactions(self, play: Play) -> None:
         """Note the reactions that have fired, and what playouts have done, since the last call."""
@@ -280,13 +280,11 @@ class _Bench:
             queued += len(given[-1].actions)
             tick = int(given[-1].ticks[-1]) + 1
             tick = due(todo[queued - 1].end, tick, self.dt)
-        rows = yield from self.run_until(tick * self.dt)
-        found, carried_out = as_whole(rows), 0
+        columns, carried_out = (yield from self.run_until(tick * self.dt)), 0
         for each in given:
-            taken = int(np.searchsorted(each.ticks, first + len(rows)))
+            taken = int(np.searchsorted(each.ticks, first + len(columns["mode"])))
             if taken:  # all but the last of them are done
-                result, mode = found[each.ticks[taken - 1] - first, : len(LOOKED_AT)].tolist()
-                self._note(each, taken - 1, result, mode, play)
+                self._note(each, taken - 1, columns.__getitem__, int(each.ticks[taken - 1]) - first, play)
             carried_out += taken
         return carried_out
 
@@ -331,12 +329,13 @@ class _Bench:
             )  # fmt: skip
         return _Given([timed], [tick + len(orders) - 1], orders[0].needs)
 
-    def _note(self, given: _Given, number: int, result: int, mode: int, play: Play) -> None:
-        """Note that a command, or the value of this number, was carried out or refused; with its row's result, mode."""
+    def _note(self, given: _Given, number: int, column: Column, row: int, play: Play) -> None:
+        """Note that a command, or the value of this number, was carried out or refused, as its row tells."""
         action, at, refusal = given.actions[number].action, given.ticks[number] * self.dt, given.refusal
         assert not isinstance(action, Fault)
-        if not refusal and result != ResultCode.DONE:
-            refusal = refusal_text(action.command, given.needs, result, Mode(mode).name)
+        if not refusal and (result := int(column("result")[row])) != ResultCode.DONE:
+            mode, violated = Mode(int(column("mode")[row])).name, ending_now(self.rig, column, row)
+            refusal = refusal_text(action.command, given.needs, result, mode, violated)
         if isinstance(action, Step):
             play.note(action, at, refusal)
         elif refusal:

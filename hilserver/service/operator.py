@@ -31,7 +31,7 @@ from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.telemetry_samples import CIRCUITS_KEPT
 from hilserver.service.triggers import TriggerTable
-from hilserver.simulation.ended import ending_now
+from hilserver.simulation.ended import columns_of, ending_now
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import header, headers
@@ -184,7 +184,8 @@ class Operator:
         self.adopt(row)
         result, mode = int(header(row).result), Mode(int(header(row).mode)).name
         if result != ResultCode.DONE and command is not None:
-            raise HilserverError(refusal_text(command, order.needs, result, mode, ending_now(self._rig, row)))
+            violated = ending_now(self._rig, columns_of(self._rig, row[None]), 0)
+            raise HilserverError(refusal_text(command, order.needs, result, mode, violated))
         return {"mode": mode, "tick": int(header(row).tick)}
 
     async def _taken(self, number: int, cursor: int) -> Floats:

@@ -32,6 +32,7 @@ from hilserver.service.reactions import ENDING, ReactionTable
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry_samples import TelemetrySamples
 from hilserver.service.utilisation import UtilisationMeter
+from hilserver.simulation.ended import cause_of_end, columns_of
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, PlayoutState, Saturation, fault_text
 from hilserver.tick.modes import is_enabled
 from hilserver.tick.row import header, headers
@@ -245,7 +246,10 @@ class TelemetryReader:
         )
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
-        found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
+        found = [
+            self._mode_event(rows, int(k), ran=now[k, 0] - change[k, 0] == Mode.RUNNING)
+            for k in np.flatnonzero(change[:, 0])
+        ]
         found += self._events_in_rows(rows)
         found += [self._switch_event(row) for row in rows[change[:, 1] != 0]]
         found += [self._enable_event(row) for row in rows[change[:, 2] != 0][-1:]]
@@ -279,16 +283,20 @@ class TelemetryReader:
             return _event("info", "the local enable is on", row)
         return _event("warning", "the local enable is off", row)
 
-    def _mode_event(self, row: Floats) -> Event:
+    def _mode_event(self, rows: Floats, k: int, *, ran: bool) -> Event:
+        """A new mode in row ``k``. ``ran``: RUNNING has ended; ``ended`` in its details is why, after no command."""
+        row = rows[k]
         number = Mode(int(header(row).mode))
         mode, text = number.name, self.fault(row)
+        cause = cause_of_end(self.rig, columns_of(self.rig, rows), k) if ran else ""
         if self._is_fault and number != Mode.FAULT:
             self.trip_reason = ""
         self._is_fault = number == Mode.FAULT
         if number == Mode.SAFE_NOT_CONFIRMED:
             text = " ".join(self.unconfirmed(row))
         kind: Literal["fault", "info"] = "fault" if number in (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED) else "info"
-        return _event(kind, f"{mode.replace('_', ' ')}: {text}" if text else mode, row, mode=mode)
+        told, why = text or cause, {"ended": cause} if cause else {}
+        return _event(kind, f"{mode.replace('_', ' ')}: {told}" if told else mode, row, mode=mode, **why)
 
     def _switch_event(self, row: Floats) -> Event:
         version = int(header(row).circuit_version)

@@ -1,4 +1,4 @@
-"""Why a run has left the mode RUNNING: a trip, or a limit that ends it without one."""
+"""Why a run has left the mode RUNNING: a trip, or a limit or the local enable, which can end it without one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.tick.codes import Action, Mode, fault_text
+from hilserver.tick.codes import Action, FaultCode, Mode, fault_text
 
 Column = Callable[[str], NDArray[Any]]
 """Gives a column of some rows by its name."""
+
+
+def columns_of(rig: Rig, rows: Floats) -> Column:
+    """The columns of whole rows of a rig."""
+    return lambda name: rig.layout.values(rows, name)
 
 
 def limits_with(rig: Rig, *actions: Action) -> list[str]:
@@ -22,23 +27,34 @@ def limits_with(rig: Rig, *actions: Action) -> list[str]:
     return [name for name, action in known if action in actions]
 
 
-def ending_limits(rig: Rig) -> list[str]:
-    """The limits of a rig that end RUNNING without a trip."""
-    return limits_with(rig, Action.RAMP)
+def columns_of_end(rig: Rig) -> list[str]:
+    """The columns of a row, besides its mode, that tell why RUNNING has ended or is refused."""
+    enable = rig.settings.enable
+    switch = [f"channel.{enable.channel}", f"stale.{enable.channel}"] if enable is not None else []
+    return ["fault", *(f"limit.{name}" for name in limits_with(rig, Action.RAMP, Action.TRIP)), *switch]
 
 
-def ending_now(rig: Rig, row: Floats) -> list[str]:
+def ending_now(rig: Rig, column: Column, row: int) -> list[str]:
     """The violated limits in a row that would end RUNNING, with a trip or without."""
-    return [
-        name for name in limits_with(rig, Action.RAMP, Action.TRIP) if row[rig.layout.column(f"limit.{name}")] > 0.0
-    ]
+    return [name for name in limits_with(rig, Action.RAMP, Action.TRIP) if column(f"limit.{name}")[row] > 0.0]
 
 
 def cause_of_end(rig: Rig, column: Column, row: int) -> str:
     """Why RUNNING has ended in this row; empty after a command."""
     if cause := fault_text(int(column("fault")[row]), rig.layout.limits):
         return cause
-    return ", ".join(f"limit {name}" for name in ending_limits(rig) if column(f"limit.{name}")[row])
+    if int(column("mode")[row]) == Mode.SAFE and not _is_enabled(rig, column, row):
+        return FaultCode.ENABLE.text
+    return ", ".join(f"limit {name}" for name in limits_with(rig, Action.RAMP) if column(f"limit.{name}")[row])
+
+
+def _is_enabled(rig: Rig, column: Column, row: int) -> bool:
+    """Whether the local enable is on; see `hilserver.tick.modes.is_enabled`."""
+    enable, loop = rig.settings.enable, rig.plan.loop[0]
+    if enable is None or loop.enable_action != Action.RAMP:
+        return True
+    fresh = column(f"stale.{enable.channel}")[row] <= loop.enable_max_age
+    return bool(fresh and column(f"channel.{enable.channel}")[row] >= 0.5)
 
 
 def ends_of_running(rig: Rig, column: Column, before: int) -> Iterator[tuple[int, str]]:

@@ -29,6 +29,8 @@ from hilserver.tick.codes import Mode
 ROOT = Path(__file__).parents[2]
 RELIEF = ROOT / "config/sequences/relief.toml"
 RIG = ROOT / "config/rigs/demo.toml"
+HIGH_UP = '[limits.high_up]\nchannel = "x"\nmax = "750 mm"\naction = "ramp"\n'
+"""A limit that the example does not reach."""
 START = '[[step]]\nat = "0.1 s"\nsend = "arm"\n[[step]]\nat = "0.2 s"\nname = "start"\nsend = "start"\n'
 
 
@@ -290,6 +292,26 @@ def test_the_limit_that_ends_the_run_is_named(action: str, mode: str, sequence: 
         assert line in junit([done])
 
 
+def test_a_refused_start_names_the_limit(sequence: Load) -> None:
+    limits = {f"high_{end}": {"channel": "p_A", "max": f"{end} bar", "action": "ramp"} for end in (1, 200)}
+    file = sequence(f'length = "0.5 s"\n{START}[[expect]]\nchannel = "mode"\nvalue = "RUNNING"\nat = "0.3 s"\n')
+    done = simulate_sequence(file, lift({"rig": {"limits": limits}}))
+    assert outcomes(done)[1] == FAILED
+    assert done.verdicts[1].found.endswith("remove the cause first (violated: high_1)."), done.verdicts[1]
+
+
+@pytest.mark.parametrize(("action", "mode"), [("refuse", ""), ("ramp", "SAFE"), ("trip", "FAULT")])
+def test_the_local_enable_that_ends_the_run_is_named(action: str, mode: str, sequence: Load) -> None:
+    """It is switched off where the piston passes 0.4 m."""
+    key = {"device": "rig", "source": "x", "scale": {"raw": [0, 10], "value": [0.9, -0.1]}}
+    rig = lift({"rig": {"channels": {"key": key}, "enable": {"channel": "key", "action": action}}})
+    course = '[inputs.joystick]\npoints = [["0.3 s", 0], ["0.4 s", 0.8]]\n'
+    steps = START + '[[step]]\nat = "1.9 s"\nsend = "disarm"\nrefused = true\n' * bool(mode)
+    file = sequence(f'length = "2 s"\n{steps}{course}[[expect]]\nchannel = "mode"\nvalue = "RUNNING"\nat = "1 s"\n')
+    done = simulate_sequence(file, rig)
+    assert [how for _, how in done.endings] == ([f"{mode}: the local enable was switched off"] if mode else [])
+
+
 def test_a_device_is_plugged_in_again_by_a_table(sequence: Load, strict: Rig) -> None:
     """Its samples grow old, the rig trips; healed and reset it runs again. Faults and delays stand in columns."""
     table = (
@@ -360,7 +382,7 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with ExitStack() as stack:  # each from the start position: a second run would lift the load to the stop
-            server = stack.enter_context(Server(folder))
+            server = stack.enter_context(Server(folder, changes={"[arming]": f"{HIGH_UP}[arming]"}))
             client = stack.enter_context(connect(server.name, f"127.0.0.1:{server.port}"))
             circuit, before = client.circuit.source, client.circuit.version
             done = client._do(run_live(load_sequence(RELIEF), client._session))
@@ -385,6 +407,10 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
         strategy = load_rig(RIG).settings.valves["main"].bridge.strategy
         assert strategy != "inverse_lag"
         client.wait(lambda state: state.strategies == {"main": strategy})
+        upwards = f'length = "2 s"\n{START}[inputs.joystick]\npoints = [["0.2 s", 0], ["0.3 s", 0.8]]\n'
+        expected = '[[expect]]\nchannel = "x"\nmax = "0.9 m"\n'
+        ended = client._do(run_live(sequence(upwards + expected), client._session))
+        assert [how for _, how in ended.endings] == ["ARMED: limit high_up"]
         faulty = sequence(
             '[[fault]]\nat = "1 s"\nfault = "missed"\nticks = 3\n[[expect]]\nchannel = "mode"\nvalue = "SAFE"\n'
         )

@@ -7,7 +7,7 @@ from rig_bench import Bench, bench_rig
 
 from hilserver.protocol.commands import Arm, Start
 from hilserver.service.loop_commands import refusal_text
-from hilserver.simulation.ended import ending_now
+from hilserver.simulation.ended import columns_of, ending_now
 from hilserver.tick.codes import Mode, ResultCode
 
 
@@ -16,10 +16,10 @@ def test_the_limits_that_would_end_it_are_named(action: str, named: list[str]) -
     bench = Bench(bench_rig({"limits": {"high": {"channel": "p_A", "max": "50 bar", "action": action}}}))
     bench.raw |= {"p_A": 4.9, "p_S": 8.0}
     bench.run_to(Mode.SAFE)
-    assert ending_now(bench.rig, bench.row) == []
+    assert ending_now(bench.rig, columns_of(bench.rig, bench.row[None]), 0) == []
     bench.raw["p_A"] = 5.1
     bench.tick()
-    assert ending_now(bench.rig, bench.row) == named
+    assert ending_now(bench.rig, columns_of(bench.rig, bench.row[None]), 0) == named
 
 
 def test_the_text_of_a_refusal() -> None:

@@ -199,10 +199,28 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
         ("warning", "5 ticks missed and compensated", 15),
         ("fault", "FAULT: limit p_A_high was violated (action trip)", 18),
     ]
+    assert events[5].details == {"mode": "FAULT", "ended": "limit p_A_high"}
     assert events[2].details == {"ticks": [5, 7]}
     assert events[4].details == {"ticks": [15, 17]}
     assert reader.missed == 5
     assert reader.events(reader.read()) == []
+
+
+@pytest.mark.parametrize(("violated", "told"), [(1.0, "ARMED: limit stroke"), (0.0, "ARMED")])
+def test_the_limit_that_ends_the_run_without_a_trip_is_named(
+    violated: float, told: str, rig: Rig, tmp_path: Path
+) -> None:
+    sources = json.loads(json.dumps(rig.sources))
+    sources["rig"]["limits"]["stroke"]["action"] = "ramp"
+    rig = assemble(sources, rig.file, rig.library)
+    with memory_for(rig, tmp_path) as memory:
+        loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
+        for mode in (Mode.SAFE, Mode.ARMED, Mode.RUNNING):
+            loop.tick(mode=mode)
+        reader.events(reader.read())
+        loop.tick(mode=Mode.ARMED, limit__stroke=violated)
+        event = reader.events(reader.read())[0]
+        assert (event.text, event.details.get("ended", "")) == (told, told.removeprefix("ARMED").removeprefix(": "))
 
 
 def test_the_local_enable_is_reported_and_displayed(demo_with_key: Rig, tmp_path: Path) -> None:
