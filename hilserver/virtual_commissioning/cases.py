@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import itemgetter
@@ -15,6 +15,8 @@ STROKES = (0.1, 0.5, 0.9)
 """Initial positions, as fractions of the stroke."""
 LOADS = (1.0, 0.5, 1.5)
 """Loads, as multiples of that stated; the stated one first."""
+PULLING = -1.0
+"""The same load in the other direction, where the rig file states none: in one of the two it pulls the piston along."""
 SECONDS = 3.0
 """Default duration of rest: the oscillations of usual rigs, above 1 Hz, have time to grow or to decay."""
 MIN_SECONDS = 1.0
@@ -57,27 +59,35 @@ class Case:
     def __str__(self) -> str:
         parts = [f"{self.kind.value} of {self.moves}" if self.moves else self.kind.value]
         parts += [f"at {self.stroke:.0%} of the stroke"] if self.stroke is not None else []
-        parts += [f"load {self.load:.0%}"] if self.load != 1.0 else []
+        if self.load == PULLING:
+            parts.append("load in the other direction")
+        elif self.load != 1.0:
+            parts.append(f"load {self.load:.0%}")
         return ", ".join(parts)
 
 
 def cases(
-    rig: Rig, seconds: float = SECONDS, *, stroke: bool = True, load: bool = True, home: float | None = None
+    rig: Rig,
+    seconds: float = SECONDS,
+    *,
+    stroke: bool = True,
+    loads: Sequence[float] = LOADS,
+    home: float | None = None,
 ) -> Iterator[Case]:
-    """All cases of a rig. ``seconds``: duration of rest; ``stroke``, ``load``: whether they can be varied.
+    """All cases of a rig. ``seconds``: duration of rest; ``stroke``: whether it can be varied; ``loads``: multiples.
 
     ``home``: where the work cycle starts, as a fraction of the stroke; None for the position in the circuit file.
     """
     if rig.cycle is not None:
         yield Case(CaseKind.CYCLE, {**rig.sources["cycle"], "repeat": False}, home)
-    for position, multiple in _places(stroke, load):
+    for position, multiple in _places(stroke, loads):
         yield Case(CaseKind.REST, _still(rig, seconds), position, multiple)
     for name, end in _ends(rig):
         level = rig.settings.inputs[name].initial + STEP_SHARE * (end - rig.settings.inputs[name].initial)
-        for position, multiple in _places(stroke, load):
+        for position, multiple in _places(stroke, loads):
             yield Case(CaseKind.STEP, _stepped(rig, name, level), position, multiple, f"{name} to {level:g}")
-        for position, _ in _places(stroke, load=False):
-            yield Case(CaseKind.SWEEP, _swept(rig, name, end), position, LOADS[0], f"{name} to {end:g}")
+        for position, _ in _places(stroke, loads[:1]):
+            yield Case(CaseKind.SWEEP, _swept(rig, name, end), position, loads[0], f"{name} to {end:g}")
 
 
 def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None) -> Iterator[Case]:
@@ -108,11 +118,11 @@ def _ends(rig: Rig) -> Iterator[tuple[str, float]]:
             yield from ((name, end) for end in reversed(settings.range) if end != settings.initial)
 
 
-def _places(stroke: bool, load: bool) -> Iterator[tuple[float | None, float]]:
-    """Positions at the stated load, then the other loads at mid-stroke."""
+def _places(stroke: bool, loads: Sequence[float]) -> Iterator[tuple[float | None, float]]:
+    """Positions at the first load, then the other loads at mid-stroke."""
     for share in STROKES if stroke else (None,):
-        yield share, LOADS[0]
-    for multiple in LOADS[1:] if load else ():
+        yield share, loads[0]
+    for multiple in loads[1:]:
         yield 0.5 if stroke else None, multiple
 
 

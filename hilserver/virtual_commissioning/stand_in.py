@@ -78,13 +78,18 @@ def assumptions(rig: Rig) -> list[str]:
     for name, cylinder in rig.settings.cylinders.items():
         if any(cylinder.drops()):
             found.append(f"The restrictions between ports and piston of cylinder {name} are left out.")
-        if name not in rig.settings.simulation.loads:
+        if name in unstated_loads(rig):
             weight = f"{GRAVITY * cylinder.mass / 1e3:.3g} kN"
             found.append(
-                f"Cylinder {name} is loaded with the weight of its mass, {weight}, against increasing position; "
-                f"simulation.loads.{name} states another force."
+                f"Cylinder {name} is loaded with the weight of its mass, {weight}, against increasing position, and in "
+                f"a few cases in the other direction; simulation.loads.{name} states the force."
             )
     return found
+
+
+def unstated_loads(rig: Rig) -> list[str]:
+    """The cylinders for which the rig file states no load."""
+    return [name for name in rig.settings.cylinders if name not in rig.settings.simulation.loads]
 
 
 def _missing(rig: Rig) -> Iterator[Problem]:
@@ -107,21 +112,25 @@ def _missing(rig: Rig) -> Iterator[Problem]:
 
 
 def _machine(rig: Rig, load: float) -> Machine:
-    """The cylinders of the rig file, each with its load as a mass with a weight."""
+    """The cylinders of the rig file, each with its load as a mass with a weight.
+
+    A multiple of less than 0 turns the weights that the rig file does not state.
+    """
     settings, fluid = rig.settings, rig.circuit.source.get("fluid", {})
     middle = {name: 0.5 * cylinder.stroke for name, cylinder in settings.cylinders.items()}
     found = machine_of_cylinders(settings, rig.library, fluid, middle)
     assert found is not None
     components = dict(found.source["components"])
     for name, cylinder in settings.cylinders.items():
-        force = settings.simulation.loads.get(name, GRAVITY * cylinder.mass)
-        moved, own = load * cylinder.mass, OF_THE_ROD * cylinder.mass
+        stated = settings.simulation.loads.get(name)
+        force = load * GRAVITY * cylinder.mass if stated is None else abs(load) * stated
+        moved, own = abs(load) * cylinder.mass, OF_THE_ROD * cylinder.mass
         components[f"cylinder_{name}"] = {**components[f"cylinder_{name}"], "moving_mass": f"{own!r} kg"}
         components[load_of(name)] = {
             "type": "load_mass",
             "ports": {"rod": rod_of(name)},
             "mass": f"{max(moved - own, own)!r} kg",
-            "gravity": f"{abs(force) * load / max(moved - own, own)!r} m/s^2",
+            "gravity": f"{abs(force) / max(moved - own, own)!r} m/s^2",
             "direction": "90 deg" if force >= 0.0 else "-90 deg",
         }
     source = {**found.source, "components": components, "nodes": starts_of_ports(rig)}

@@ -17,11 +17,11 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import Machine, machine_of_device
 from hilserver.tick.codes import CommandKind
 from hilserver.virtual_commissioning.balance_of_load import LoadBalance
-from hilserver.virtual_commissioning.cases import Case
+from hilserver.virtual_commissioning.cases import LOADS, PULLING, Case
 from hilserver.virtual_commissioning.figures import Scales
 from hilserver.virtual_commissioning.loads import can_vary, scaled
 from hilserver.virtual_commissioning.real_rig import NAME, StandInRun
-from hilserver.virtual_commissioning.stand_in import StandIn, assumptions, stand_in, unrestricted
+from hilserver.virtual_commissioning.stand_in import StandIn, assumptions, stand_in, unrestricted, unstated_loads
 
 SETTLING = 1.5
 """s for which the directly connected circuit runs at rest, so that all runs of a case start from its pressures."""
@@ -50,9 +50,12 @@ class Subject:
         return 0.5 if self.is_real else None
 
     @property
-    def varies_load(self) -> bool:
-        """Whether the machine has a load that can be varied."""
-        return self.is_real or can_vary(self.rig.sources["devices"][simulated_device(self.rig).name]["machine"])
+    def loads(self) -> tuple[float, ...]:
+        """Multiples of its load with which the machine can be run, the stated one first."""
+        if self.is_real:
+            return (*LOADS, PULLING) if unstated_loads(self.rig) else LOADS
+        can = can_vary(self.rig.sources["devices"][simulated_device(self.rig).name]["machine"])
+        return LOADS if can else LOADS[:1]
 
     @property
     def varies_stroke(self) -> bool:

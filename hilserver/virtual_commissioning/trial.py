@@ -118,7 +118,7 @@ def commission(
     """
     subject, own = Subject(rig, compiled_program(rig.library)), configured(rig)
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
-    chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
+    chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, loads=subject.loads, home=subject.home))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
     every = [each for found in results for each in found.cases]
     seen = {str(each.case): each.pressures for each in every if each.pressures}

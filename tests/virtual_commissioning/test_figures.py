@@ -202,7 +202,7 @@ def test_cases_cover_inputs_stroke_and_load(rig: Rig) -> None:
     assert not any(c.cycle["foreseen"] for c in chosen if c.kind in (CaseKind.STEP, CaseKind.SWEEP))
     assert chosen[0].kind is CaseKind.CYCLE
     assert {c.stroke for c in cases(rig, stroke=False)} == {None}
-    assert {c.load for c in cases(rig, load=False)} == {1.0}
+    assert {c.load for c in cases(rig, loads=[1.0])} == {1.0}
 
 
 def test_masses_forces_and_bodies_are_scaled_and_nothing_else() -> None:

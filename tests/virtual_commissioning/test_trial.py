@@ -26,7 +26,7 @@ from hilserver.toml import read_toml
 from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
 from hilserver.virtual_commissioning.before_arming import examined
-from hilserver.virtual_commissioning.cases import Case, CaseKind, cases, short_cases
+from hilserver.virtual_commissioning.cases import PULLING, Case, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.request import Findings, Request
 from hilserver.virtual_commissioning.stand_in import stand_in, unrestricted
@@ -299,6 +299,27 @@ def test_the_load_of_the_stand_in_is_the_weight_or_the_stated_force() -> None:
     assert _acceleration({}, 1.0) == pytest.approx(-9.81, rel=0.01)
     assert _acceleration({}, 0.5) == pytest.approx(-9.81, rel=0.01)
     assert _acceleration({"loads": {"lift": "-1 kN"}}, 1.0) == pytest.approx(1e3 / 400.0, rel=0.01)
+    assert _acceleration({}, PULLING) == pytest.approx(9.81, rel=0.01)
+
+
+def test_a_load_that_is_not_stated_also_pulls() -> None:
+    """A real supply of 80 bar is too low to retract against it as fast as the virtual one does."""
+    low: dict[str, Any] = {"rig": {"simulation": {"supply_pressure": "80 bar"}}}
+    unstated = slow_lift(1000.0, "prediction", merged(SUPPLY, low))
+    stated = slow_lift(
+        1000.0, "prediction", merged(SUPPLY, merged(low, {"rig": {"simulation": {"loads": {"lift": "3924 N"}}}}))
+    )
+    assert Subject(stated, program()).loads == (1.0, 0.5, 1.5)
+    subject = Subject(unstated, program())
+    assert subject.loads == (1.0, 0.5, 1.5, PULLING)
+    assert any("in the other direction" in note for note in subject.notes)
+    (case,) = (c for c in cases(unstated, loads=subject.loads) if c.load == PULLING and "to -0.5" in c.moves)
+    assert str(case).endswith("at 50% of the stroke, load in the other direction")
+    start, cylinder = subject.of(case).start, unstated.settings.cylinders["lift"]
+    area_A, area_B = cylinder.areas()
+    assert area_B * start["B.content"] - area_A * start["A.content"] == pytest.approx(cylinder.mass * 9.81, rel=0.01)
+    (found,) = run(unstated, ["prediction"], [case]).values()
+    assert found.verdict is Suitability.UNFIT
 
 
 def _acceleration(simulation: dict[str, Any], load: float) -> float:
