@@ -304,13 +304,10 @@ def from_si(value: float, unit: str, shown: str) -> float:
     return float(registry(unit, shown).Quantity(value, unit).to(shown).magnitude)
 
 
-_SHOWN = {
-    "Pa": ("bar", 1e-5),
-    "m^3/s": ("l/min", 6e4),
-    "m^3": ("l", 1e3),
-    "m": ("mm", 1e3),
-    "m^3/(s*Pa)": ("l/min/bar", 6e9),
-}
+_SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m^3": ("l", 1e3), "m": ("mm", 1e3)}
+_SHOWN["m^3/(s*Pa)"] = ("l/min/bar", 6e9)
+PLAIN = 1e6
+"""Numbers below it are shown without an exponent."""
 
 
 def shown_unit(unit: str) -> tuple[str, float]:
@@ -325,11 +322,14 @@ def shown_unit(unit: str) -> tuple[str, float]:
 def shown_value(value: float, unit: str, digits: int = 4) -> str:
     """An SI value in the unit in which it is shown.
 
-    >>> shown_value(3.5e6, "Pa"), shown_value(1e-3, "m^3/s"), shown_value(0.5, "")
-    ('35 bar', '60 l/min', '0.5')
+    >>> shown_value(3.5e6, "Pa"), shown_value(1e-3, "m^3/s"), shown_value(0.5, ""), shown_value(3142.0, "Hz", 2)
+    ('35 bar', '60 l/min', '0.5', '3100 Hz')
     """
     shown, factor = shown_unit(unit)
-    return f"{value * factor:.{digits}g} {shown}".rstrip()
+    text = f"{value * factor:.{digits}g}"
+    if "e+0" in text and abs(float(text)) < PLAIN:
+        text = f"{float(text):.0f}"
+    return f"{text} {shown}".rstrip()
 
 
 _BY_LETTER = {

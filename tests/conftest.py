@@ -72,26 +72,32 @@ LONGEST = (
     "simulation/test_change_points.py",
     "service/test_soak.py",
     "studies/test_studies_of_rigs.py",
-    "docs/test_live_commands.py",
+    "panel/test_hold_to_run.py",
     "fidelity/test_vary.py",
+    "docs/test_live_commands.py",
+    "identify/test_proportionality.py",
     "realtime/test_slow_devices_in_a_run.py",
     "tick/test_bridge_parts.py",
-    "service/test_lost_processes.py",
+    "panel/test_panel_and_others.py",
     "studies/test_sizing.py",
-    "panel/test_hold_to_run.py",
-    "identify/test_identify.py",
     "service/test_terminal.py",
+    "identify/test_identify.py",
+    "service/test_lost_processes.py",
+    "studies/test_cluster.py",
+    "service/test_operator_link.py",
+    "virtual_commissioning/test_trial.py",
+    "commissioning/test_driving.py",
+    "studies/test_studies.py",
+    "service/test_confirmed_outputs.py",
     "tick/test_slow_devices.py",
     "service/test_arming_check.py",
-    "service/test_operator_link.py",
-    "panel/test_panel_and_others.py",
-    "commissioning/test_driving.py",
+    "studies/test_fits.py",
     "docs/test_measuring_commands.py",
-    "service/test_confirmed_outputs.py",
+    "identify/test_machine.py",
     "viewer/test_viewer_page.py",
 )
-"""The modules that take 40 s or more, the longest first: those that compute in turn with those in real time, which
-mostly wait. All of the latter at once would disturb one another.
+"""The modules that take 30 s or more, the longest of them first: those that compute in turn with those in real time,
+which mostly wait. All of the latter at once would disturb one another, and leave the processors idle.
 """
 
 

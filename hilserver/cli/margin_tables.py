@@ -68,7 +68,7 @@ def _speed_table(found: CapacityResult) -> TerminalTable:
 def _frequency_table(found: CapacityResult) -> TerminalTable:
     table = new_table("Highest significant frequencies", "of", "frequency", "ticks per period")
     for frequency in found.frequencies:
-        table.add_row(frequency.what, f"{frequency.hertz:.3g} Hz", f"{frequency.ticks:.3g}")
+        table.add_row(frequency.what, shown_value(frequency.hertz, "Hz", 3), f"{frequency.ticks:.3g}")
     table.caption = f"At least {TICKS_PER_PERIOD:g} ticks per period are required."
     return table
 
@@ -85,16 +85,21 @@ def _delay_table(found: DelayResult) -> TerminalTable:
         if margin.where is None:
             table.add_row(margin.strategy, *delays, "none", "", "any", "")
         else:
-            critical = [f"{1e3 * margin.critical:.2f} ms", f"{margin.frequency:.3g} Hz", f"{margin.margin:.3g}"]
+            critical = [
+                f"{1e3 * margin.critical:.2f} ms",
+                shown_value(margin.frequency, "Hz", 3),
+                f"{margin.margin:.3g}",
+            ]
             table.add_row(margin.strategy, *delays, *critical, str(margin.where))
     table.caption = (
         f"Machine: {found.origin}, at {len(found.points)} operating points. Margin: critical delay divided by actual "
         f"delay, with all parameters off; at least {MIN_MARGIN:g} is required."
     )
     if (point := found.least_tolerant()) is not None:
+        frequency = shown_value(point.softness.frequency, "Hz", 2)
         table.caption += (
             f" feedback and adaptive: if the chambers are {point.softness.share:.0%} softer than stated, or more, the "
-            f"correction of the volume makes the loop oscillate at {point.softness.frequency:.2g} Hz ({point})."
+            f"correction of the volume makes the loop oscillate at {frequency} ({point})."
         )
     if not found.supply_known:
         table.caption += " Without the damping of the real valves: their supply is unknown until it is measured."

@@ -184,7 +184,7 @@ def warnings(found: CapacityResult) -> Iterator[str]:
         shown = f"{frequency.ticks:.2g}"
         if float(shown) < TICKS_PER_PERIOD:
             yield (
-                f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {shown} ticks per period. "
+                f"loop.rate: {frequency.what} has {shown_value(frequency.hertz, 'Hz', 3)}, {shown} ticks per period. "
                 f"The bridge needs {TICKS_PER_PERIOD:g} to follow it."
             )
 

@@ -57,6 +57,7 @@ from hilserver.tick.codes import Saturation
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import opening_for, valve_flow
+from hilserver.units import shown_value
 
 NO_STEADY_MOTION = "the virtual circuit reaches no steady motion on the machine"
 MIN_MARGIN = 2.0
@@ -199,21 +200,24 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
     for strategy in strategies:
         margin = found.of(strategy)
         if margin is not None and margin.margin < MIN_MARGIN:
+            delay, off, critical = (
+                shown_value(1e3 * each, "ms", 2) for each in (margin.delay, margin.delay_off, margin.critical)
+            )
             yield (
-                f"stability: with strategy {strategy} the delay of the real flow is {1e3 * margin.delay:.2g} ms "
-                f"({1e3 * margin.delay_off:.2g} ms with parameters {PARAMETER_ERROR:.0%} off). From "
-                f"{1e3 * margin.critical:.2g} ms on, the loop of circuit, valve and machine oscillates at "
-                f"{margin.frequency:.2g} Hz ({margin.where}). The margin is {margin.margin:.2g}; at least "
-                f"{MIN_MARGIN:g} is required."
+                f"stability: with strategy {strategy} the delay of the real flow is {delay} "
+                f"({off} with parameters {PARAMETER_ERROR:.0%} off). From {critical} on, the loop of circuit, valve "
+                f"and machine oscillates at {shown_value(margin.frequency, 'Hz', 2)} ({margin.where}). The margin is "
+                f"{margin.margin:.2g}; at least {MIN_MARGIN:g} is required."
             )
     correcting = [name for name in strategies if includes(Strategy[name].compensates, Compensates.VOLUME_ERROR)]
     point = found.least_tolerant()
     if correcting and point is not None and point.softness.share < MIN_SHARE:
         yield (
-            f"stability: with strategy {' and '.join(correcting)} the loop oscillates at {point.softness.frequency:.2g}"
-            f" Hz ({point}) where the chambers are {point.softness.share:.0%} softer than in the rig file, as with a "
-            f"hose that it does not state; {MIN_SHARE:.0%} should be harmless. State the volumes of chambers and hoses "
-            "(hilserver identify finds them), or use a longer feedback_time."
+            f"stability: with strategy {' and '.join(correcting)} the loop oscillates at "
+            f"{shown_value(point.softness.frequency, 'Hz', 2)} ({point}) where the chambers are "
+            f"{point.softness.share:.0%} softer than in the rig file, as with a hose that it does not state; "
+            f"{MIN_SHARE:.0%} should be harmless. State the volumes of chambers and hoses (hilserver identify finds "
+            "them), or use a longer feedback_time."
         )
 
 

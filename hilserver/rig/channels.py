@@ -11,7 +11,7 @@ from hilserver.components.base import Datasheet
 from hilserver.rig.channel_watch import ChannelWatch
 from hilserver.rig.references import ChannelName, DeviceName, SwitchChannel, Text, ValveName
 from hilserver.rig.scale import Curve, Scale
-from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time
+from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time, shown_value
 
 MARGIN = 0.1
 """Distance outside the scale's range, as a fraction of it, up to which values are possible."""
@@ -186,7 +186,8 @@ class ChannelSettings(Datasheet):
             return f"raw {raw:g} is outside {low:g} … {high:g}{wire}"
         value, (least, most) = self.curve().value(raw), self.value_limits()
         if not least <= value <= most:
-            return f"{value + self.zero:.6g} {self.unit} is outside its valid range".replace("  ", " ")
+            found, *ends = (shown_value(each + self.zero, self.unit, 5) for each in (value, least, most))
+            return f"{found} is outside its valid range, {' … '.join(ends)}"
         return ""
 
     def fixed(self) -> float:

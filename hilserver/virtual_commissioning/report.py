@@ -11,7 +11,7 @@ from hilserver.fidelity.tables import NOTHING, number
 from hilserver.report.document import Block, Document, Grid, Heading, Listing
 from hilserver.report.figures import write_json
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.units import shown_unit
+from hilserver.units import shown_unit, shown_value
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult
 
@@ -164,7 +164,7 @@ def _detail(name: str, found: CaseResult) -> str:
         text = f"{f.flow * factor:+.2g} {unit} at port {f.port}"
         return f"{text}; the machine is up to {1e3 * abs(f.lost):.3g} mm off" if f.lost else text
     if name == "oscillation":
-        return f"at {f.frequency:.2g} Hz"
+        return f"at {shown_value(f.frequency, 'Hz', 2)}"
     if name == "position":
         return f"{1e3 * f.moved:.3g} mm at most"
     if name == "saturated" and f.limited:

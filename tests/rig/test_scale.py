@@ -248,7 +248,7 @@ def test_reason_why_a_reading_is_rejected() -> None:
     loop = channel(scale=LOOP, valid=["-1 bar", "150 bar"])
     assert loop.why_invalid(0.012) == ""
     assert loop.why_invalid(0.001) == "raw 0.001 is outside 0.0036 … 0.021: broken wire or failed sensor"
-    assert loop.why_invalid(0.0195) == "1.55e+07 Pa is outside its valid range"
+    assert loop.why_invalid(0.0195) == "155 bar is outside its valid range, -1 bar … 150 bar"
     assert loop.why_invalid(nan) == "the device has no sample"
     assert channel(scale=TABLE, valid_raw=[0, 5]).why_invalid(7) == "raw 7 is outside 0 … 5"
 

@@ -192,7 +192,7 @@ def test_a_server_is_ready_when_it_ticks_and_silent_when_its_loop_hangs(manager:
 def test_child_processes_do_not_notify_the_service_manager(manager: Manager, tmp_path: Path) -> None:
     with Server(tmp_path, environment=environment(manager), really=True) as server:
         eventually(lambda: manager.hears("READY"))
-        # Of forked children /proc shows the environment with which the supervisor was started (test_service_parts).
+        # Of forked children /proc shows the environment with which the supervisor was started (test_children).
         started = server.pids.keys() - {"supervisor", *(MODULES[name] for name in USUAL_CHILDREN)}
         assert "broker" in started
         for name in started:
