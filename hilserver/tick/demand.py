@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from math import exp, inf, isfinite
+from math import exp, inf, isfinite, nan
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import closed_command
-from hilserver.tick.bridge.strategies import looks_ahead, strategy_command
+from hilserver.tick.bridge.strategies import looks_ahead, prepare_strategy, strategy_command
 from hilserver.tick.codes import Action, FaultCode, Mode
-from hilserver.tick.modes import take_over, trip
-from hilserver.tick.plan import Plan
-from hilserver.tick.row import header, port_state, valve_state
+from hilserver.tick.modes import trip
+from hilserver.tick.plan import Plan, ValveRecord
+from hilserver.tick.row import ValveState, header, port_state, valve_state
 
 
 @compilable
@@ -43,3 +43,10 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
         before = closed_command(port_state(plan, row, v.port).port, row[v.column_T], b, v) if closes else b.demand
         b.fade = before - u if v.fade_time > 0.0 else 0.0
     b.demand = clip(u + b.fade, -1.0, 1.0)
+
+
+@compilable
+def take_over(b: ValveState, v: ValveRecord) -> None:
+    """Restart the strategy from the present demand."""
+    prepare_strategy(b.strategy, b.flow_virtual, b.demand, b, v)
+    b.fade = nan

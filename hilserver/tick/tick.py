@@ -10,11 +10,12 @@ from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
 from hilserver.tick.channels import scale_channels
 from hilserver.tick.circuit import run_circuit, watch_circuit
+from hilserver.tick.commands import take_command
 from hilserver.tick.delayed_inputs import take_delayed
 from hilserver.tick.estimator import follow_machine
 from hilserver.tick.inputs import set_inputs
 from hilserver.tick.limits import check_limits
-from hilserver.tick.modes import take_command, watch
+from hilserver.tick.modes import watch
 from hilserver.tick.outputs import drive_valves, set_outputs
 from hilserver.tick.plan import plan_on
 from hilserver.tick.reactions import react

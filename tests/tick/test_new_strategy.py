@@ -42,7 +42,7 @@ from hilserver.rig.plan import first_row
 from hilserver.service.strategies import offered_strategies
 from hilserver.tick.bridge.strategies import Strategy, follows, strategy_command
 from hilserver.tick.codes import ResultCode
-from hilserver.tick.modes import change_strategy
+from hilserver.tick.commands import change_strategy
 from hilserver.tick.row import valve_state
 from reference_pages.messages import log_page
 from rig_bench import bench_rig
