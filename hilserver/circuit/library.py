@@ -201,7 +201,8 @@ class Library:
                 name = f"{where(kind)}: kernel {contract.kernel.function.__name__}: {term.word}"
                 value, wanted = values.get(term.word), Table if term.role is Role.TABLE else (int, float)
                 if value is None:
-                    yield f"{name} is no port, state or memory, nor in parameters().{did_you_mean(term.word, values)}"
+                    meant = did_you_mean(term.word, values)
+                    yield f"{name} is neither a port, a state or a memory, nor in parameters().{meant}"
                 elif not isinstance(value, wanted) or value != value:
                     yield f"{name} is {shown(value)} in parameters(): no {'Table' if wanted is Table else 'number'}."
 

@@ -102,7 +102,9 @@ def _measured(
     hardware = [device.name for device in rig.devices if device.is_hardware]
     around, drivers = parts_around(chosen, repeats), driver_costs(rig, devices, repeats=repeats)
     if hardware:
-        notes.append(f"The tick is timed with simulated devices only: {', '.join(hardware)}.")
+        notes.append(
+            f"The tick was not timed: that requires simulated devices, and these are real: {', '.join(hardware)}."
+        )
         costs = component_costs(chosen, repeats)
         return BenchReport(rig.settings.name, parts=around, components=costs, drivers=drivers, notes=notes)
     recorded = RecordedInputs.of(chosen, ticks)

@@ -45,7 +45,8 @@ class Fluid(Datasheet):
     viscosity: KinematicViscosity = Field(
         default="46 mm^2/s",
         gt=0,
-        description="kinematic viscosity of the oil, nu: below which drop an orifice is laminar",
+        description="kinematic viscosity of the oil, nu; it determines the drop below which the flow through an "
+        "orifice is laminar",
     )
     vapour_pressure: Pressure = Field(
         default="-1 bar",

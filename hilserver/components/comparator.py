@@ -32,8 +32,8 @@ class Comparator(Component):
     def _in_order(self) -> Comparator:
         if self.off_at > self.on_at:
             raise ValueError(
-                f"off_at {self.off_at:g} must not be above on_at {self.on_at:g}: to switch on at a falling input "
-                "swap the levels, and on_value with off_value"
+                f"off_at {self.off_at:g} must not be above on_at {self.on_at:g}: to switch on when the input falls, "
+                "swap on_at with off_at, and on_value with off_value"
             )
         return self
 

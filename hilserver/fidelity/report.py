@@ -55,7 +55,7 @@ def _circuit(result: Fidelity) -> Iterator[Block]:
 
 def _step(result: Fidelity) -> Iterator[Block]:
     if result.error is not None and result.error.deviations:
-        yield Heading("Error of the step")
+        yield Heading("Discretisation error")
         yield result.error.verdict()
         yield result.error.grid()
 

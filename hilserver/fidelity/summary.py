@@ -92,8 +92,8 @@ def _other_port(result: Fidelity) -> Iterator[str]:
         name = highest_strategy(tracking)
         error, (unit, factor) = tracking[name], shown_unit("m^3/s")
         yield (
-            f"Port {port} is supplied by the other edges of valve {valve}, whose spool follows port "
-            f"{result.valves[valve]}: with {name} its flow deviates from the virtual flow there by "
+            f"Port {port} is supplied by the other edges of valve {valve}, whose spool controls the flow at port "
+            f"{result.valves[valve]}. With {name}, the flow at port {port} deviates from the virtual flow by "
             f"{error.rms * factor:.2g} {unit} RMS ({percent(error.nrmse)} of its range), {error.largest * factor:.2g} "
             "at most. Only a separate valve at this port can correct it."
         )

@@ -59,7 +59,7 @@ UNKNOWNS = (
     Unknown(
         "elastic frame",
         "A damped spring between rod and load.",
-        "15 … 40 Hz of the load on its spring, damping ratio 0.02 … 0.05",
+        "natural frequency of the load on its spring 15 … 40 Hz, damping ratio 0.02 … 0.05",
         "frames and mounts of test rigs",
         changes.elastic_frame,
     ),
@@ -74,7 +74,7 @@ UNKNOWNS = (
         "piston leakage",
         "Leakage past the piston.",
         "0.001 … 0.02 l/min/bar",
-        "from new seals to worn seals and gap seals",
+        "from new seals to worn seals and clearance seals",
         changes.piston_leakage,
     ),
     Unknown(

@@ -39,12 +39,12 @@ def family_grid(result: VaryResult) -> Grid:
     rows: list[tuple[str, ...]] = [("as described", *(percent(result.exact.figures[n]) for n in result.figures))]
     for name, share in (("randomised rigs, median", 50.0), (f"randomised rigs, {HIGH:g}th percentile", HIGH)):
         rows.append((name, *(percent(result.percentile(n, share)) for n in result.figures)))
-    rows.append(("error of the step, at most", *(percent(result.step_error(n)[0]) for n in result.figures)))
+    rows.append(("discretisation error, at most", *(percent(result.step_error(n)[0]) for n in result.figures)))
     caption = (
         "NRMSE over the work cycle, against the reference simulation on the same machine. Noise: RMS of the command "
         f"above {NOISE_CORNER:g} of the tick rate, % of full command. {len(result.completed)} of "
         f"{len(result.randomised)} randomised rigs completed the work cycle. "
-        "Error of the step: the largest change of a figure in any run with half of every integration step."
+        "Discretisation error: the largest change of a figure in any run with half of every integration step."
     )
     return Grid(("rig", *_heads(result)), tuple(rows), caption)
 

@@ -225,7 +225,7 @@ def cylinder_findings(results: Sequence[Identified], recording: Recording, name:
 def _motion(
     chambers: Mapping[str, IdentifiedChamber], settings: CylinderSettings, recording: Recording
 ) -> Iterator[IdentifiedValue]:
-    """The moved mass, and what the rig file has no key for: friction, and a spring between rod and load.
+    """The moving mass, and what the rig file has no key for: friction, and a spring between rod and load.
 
     At a port whose valve was not identified, the drop of a restriction counts as friction.
     """
@@ -242,7 +242,7 @@ def _motion(
     if motion is None:
         return
     mass, softness, rod = motion.mass, motion.compliance, settings.mass_of_rod()
-    yield IdentifiedValue("moved mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
+    yield IdentifiedValue("moving mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
     for speed, force in motion.friction.items():
         deviation = hypot(force.deviation, MODEL_ERROR * force.value, unknown_drop * speed**2)
         yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", force.value, deviation, None, "N")

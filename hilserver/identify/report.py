@@ -33,7 +33,7 @@ PISTON_DROP = 1e7
 """Pa, at which leakage past the piston is stated."""
 WIDE = 0.4
 """Opening that a recording should reach: from less, the flow at full command is an extrapolation."""
-ABOUT_FLOW = "Flow over spool position at the nominal drop: measured (means of many samples) and modelled."
+ABOUT_FLOW = "Flow versus spool position at the nominal drop: measured (means of many samples) and modelled."
 ABOUT_BODE = (
     "Frequency response of the spool: modelled, and measured (with one standard deviation) by the ratio of measured to "
     "modelled flow."
@@ -262,7 +262,7 @@ def notes(found: Identified) -> list[str]:
         lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
-            f"{lag.text()} ± {lag.deviation_text()}. The spool is that of the rig file; what remains is delay."
+            f"{lag.text()} ± {lag.deviation_text()}. The spool is taken from the rig file; the remainder is delay."
         )
     if found.suggested_curve:
         lines.append(

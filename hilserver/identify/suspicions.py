@@ -95,7 +95,7 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
     if lag is not None and lag.is_limited:
         more = shown_value(lag.fast - lag.slow, "s", 3)
         yield Suspicion(
-            "spool of limited speed: frequency and damping are then wrong",
+            "speed-limited spool: frequency and damping are then wrong",
             f"in fast movements later by {more} ± {shown_value(lag.deviation, 's', 2)}",
             f"at most {shown_value(lag.usual, 's', 2)}",
             "steps of several sizes; enter slew, full strokes per second, and identify again",

@@ -206,7 +206,8 @@ class LimitSettings(Datasheet):
     max_rate: AnyRate | None = Field(default=None, description="fastest allowed change", examples=["5000 bar/s"])
     action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
         description="warn: report only; stop: no command of `valves` moves the quantity further beyond min or max, "
-        "the way back is free; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
+        "movement back is possible; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, "
+        "latched"
     )
     valves: dict[ValveName, Literal[1, -1]] = Field(
         default_factory=dict,

@@ -170,7 +170,7 @@ def _valves(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
         if (meant[1] - meant[0]) * (true[1] - true[0]) < 0.0:
             yield (
                 f"valves.{name}.polarity: a positive command lets oil out of port {stated.port} of the simulated "
-                f"machine: {-stated.polarity} would be right, or the other order of raw."
+                f"machine: {-stated.polarity} would be right, or reverse the order of raw."
             )
         elif max(abs(a - b) for a, b in zip(meant, true, strict=True)) > SCALE_ERROR * abs(true[1] - true[0]):
             shown = [f"{low:g} … {high:g}" for low, high in (stated.raw, actuator.raw)]

@@ -53,7 +53,7 @@ def document(run: CircuitRun) -> Document:
     if notes := cavitation(run.circuit, run.series, run.output_step):
         blocks += [Heading("Cavitation"), Listing(tuple(notes))]
     if run.error is not None and run.error.deviations:
-        blocks += [Heading("Error of the step"), run.error.verdict(), run.error.grid()]
+        blocks += [Heading("Discretisation error"), run.error.verdict(), run.error.grid()]
     if run.circuit.placed:
         blocks += [Heading("Circuit"), *drawing(run.circuit.source), components(run.circuit.source)]
     return Document(run.name, blocks)

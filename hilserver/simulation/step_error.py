@@ -115,7 +115,7 @@ class StepError:
             for each in self.deviations
         )  # fmt: skip
         head = ("quantity", "value", "largest difference", "at", "largest value", "of it")
-        return Grid(head, tuple(rows), "Differences from a run with half the step: the error of the step.")
+        return Grid(head, tuple(rows), "Differences from a run with half the step: the discretisation error.")
 
     def figures(self) -> dict[str, Any]:
         """All of it for a JSON file, SI."""

@@ -129,7 +129,9 @@ def component_of(values: RigValues, valve: str) -> str:
     """The servo valve of the simulated drive that a valve of the rig file commands. Raises HilserverError."""
     rig = values.rig
     if valve not in rig.settings.valves:
-        raise HilserverError(f"{rig.file}: {valve} is not a valve of the rig: {', '.join(rig.settings.valves)}.")
+        raise HilserverError(
+            f"{rig.file}: {valve} is not a valve of the rig. Its valves: {', '.join(rig.settings.valves)}."
+        )
     settings, device = rig.settings.valves[valve], simulated_device(rig)
     signal = device.config.actuators[settings.output].to if settings.device == device.name else ""
     components = values.written["drive"].get("components", {})

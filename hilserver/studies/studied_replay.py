@@ -217,7 +217,7 @@ def load_replay(file: Path, logs: Sequence[ReplaySettings], circuit: str | None,
     if circuit is not None:
         return _with_circuit_file(file, circuit, read)
     if different := [log.name for log in read if log.table != read[0].table]:
-        text = f"the circuit of {different[0]} is not that of {names[0]}: name the file of one, as circuit."
+        text = f"the circuit of {different[0]} is not that of {names[0]}: name one circuit file for all, as circuit."
         raise ConfigurationError([Problem(text, "replay", str(file))])
     library = _library(read)
     rigs = tuple(log.rig(library) for log in read)

@@ -48,8 +48,8 @@ CRITERIA = (
         "RMS of the position error, relative to the range of the position (at least 2 % of the stroke)",
         0.02,
         0.10,
-        "the nominal flow of a servo valve is stated to about 10 %; with a larger error the rig represents a valve "
-        "of another size. Up to 2 % is within the uncertainty of a measured flow gain",
+        "the nominal flow of a servo valve is specified to within about 10 %; with a larger error the rig represents a "
+        "valve of another size. Up to 2 % is within the uncertainty of a measured flow gain",
     ),
     Criterion(
         "flow",
@@ -57,7 +57,8 @@ CRITERIA = (
         "nominal flow)",
         0.035,
         0.15,
-        "3.5 % is a sine with 10 % error of amplitude or 6° of phase; 15 % is 42 % or 25°: no longer the same dynamics",
+        "for a sine, 3.5 % is an amplitude error of 10 % or a phase error of 6°, and 15 % is 42 % or 25°: no longer "
+        "the same dynamics",
     ),
     Criterion(
         "pressure",

@@ -219,7 +219,7 @@ def test_name_taken_by_another_file_is_named() -> None:
     [
         (
             BODY.replace('"G"', '"H"'),
-            "components.mine: mine.py: kernel mine: G is no port, state or memory, nor in parameters(). Allowed: H.",
+            "mine.py: kernel mine: G is neither a port, a state or a memory, nor in parameters(). Allowed: H.",
         ),
         (BODY.replace("1e-12", '"much"'), 'kernel mine: G is "much" in parameters(): no number.'),
         (BODY.replace("1e-12", "float('nan')"), "kernel mine: G is nan in parameters(): no number."),

@@ -116,7 +116,7 @@ def test_error_on_page_and_in_json(tmp_path: Path) -> None:
     for write in (write_simulation, write_report):
         files = write(result, tmp_path)
         page = next(file for file in files if file.suffix == ".html").read_text()
-        assert "Error of the step" in page
+        assert "Discretisation error" in page
         assert result.error.verdict() in page
         figures = json.loads(next(file for file in files if file.suffix == ".json").read_text())
         assert figures["error"]["quantities"]["pressure"]["largest_difference"] > 0.0
@@ -143,7 +143,7 @@ def test_the_commands_tell_it(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Error of pressure" in done.stdout
-    assert "Error of the step of 100 µs, from a run with half the step: at most" in done.stdout
+    assert "Discretisation error with a step of 100 µs, from a run with half the step: at most" in done.stdout
 
 
 def test_the_companion_divides_its_steps_everywhere() -> None:

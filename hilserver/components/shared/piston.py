@@ -52,7 +52,8 @@ class SealFriction(DryFriction):
         default=0.95, gt=0, le=1, description="fraction of the hydraulic force left at xi = 1, eta; 1: no friction"
     )
     factor: Literal["polynomial", "constant"] = Field(
-        default="polynomial", description="xi over speed: polynomial 1 - 0.2 - 1 at 0 - 0.1 - 5 m/s, or the constant 1"
+        default="polynomial",
+        description="xi versus speed: polynomial 1 - 0.2 - 1 at 0 - 0.1 - 5 m/s, or the constant 1",
     )
     reversal_speed: Velocity | None = Field(
         default=None,
@@ -66,8 +67,8 @@ class SealFriction(DryFriction):
     reference_pressure: Pressure | None = Field(
         default=None,
         gt=0,
-        description="p_ref: pressure that doubles F_S and F_C, which are then the values without pressure and half "
-        "as large by default; no influence if not given",
+        description="p_ref: pressure at which the friction forces are twice F_S and F_C, which are then the values "
+        "without pressure, and half as large by default; if not given, friction does not depend on the pressure",
     )
 
     @model_validator(mode="after")
