@@ -56,15 +56,20 @@ class Finding:
         return abs(self.error) <= QUANTILE * self.deviation
 
 
-def changed_rig(name: str, seed: int, only: Iterable[str] | None = None, noise: int = 1) -> Rig:
+def changed_rig(
+    name: str, seed: int, only: Iterable[str] | None = None, noise: int = 1, position_noise: float | None = None
+) -> Rig:
     """A rig of ``config/rigs`` whose simulated device has all unknowns of this seed, or ``only`` these.
 
-    ``noise``: seed of the noise of its sensors.
+    ``noise``: seed of the noise of its sensors; ``position_noise``: that of the position sensor, of its range.
     """
     rig = load_rig(CONFIG / f"{name}.toml")
     chosen: list[Unknown] = [u for u in applicable(rig, "rig") if only is None or u.name in only]
     sources = varied(rig, "rig", chosen, seed)
-    sources["rig"]["devices"]["rig"]["seed"] = noise
+    device = sources["rig"]["devices"]["rig"]
+    device["seed"] = noise
+    if position_noise is not None:
+        device["sensors"]["x"]["noise"] = position_noise
     return assemble(sources, rig.file, rig.library)
 
 
@@ -145,6 +150,7 @@ def main() -> None:
         "--seconds", type=float, default=60.0, help="least duration of the sequence; the longest is 3 times that"
     )
     parser.add_argument("--only", action="append", help="these unknowns alone; 'none': the rig as described")
+    parser.add_argument("--position-noise", type=float, help="of the position sensor, as a fraction of its range")
     parser.add_argument("--recordings", type=Path, help="folder that keeps the recordings for the next time")
     parser.add_argument("--verbose", action="store_true", help="every value")
     options = parser.parse_args()
@@ -153,7 +159,7 @@ def main() -> None:
     for name in options.rig or VALVES:
         results: dict[str, list[Finding]] = defaultdict(list)
         for seed in range(options.seed, options.seed + options.rigs):
-            rig = changed_rig(name, seed, options.only, noise=NOISE + seed)
+            rig = changed_rig(name, seed, options.only, NOISE + seed, options.position_noise)
             label = f"{name}-{'+'.join(options.only or ['all'])}-{seed}-{options.seconds:g}"
             recording = recording_of(rig, label, options.seconds, options.recordings)
             for found in with_lateness([identify_valve(rig, recording, valve) for valve in VALVES[name]]):

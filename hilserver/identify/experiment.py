@@ -57,6 +57,11 @@ KEPT, PARTS_KEPT = 16, 8
 LAG_USEFUL = 0.7e-3
 """s: standard deviation with which a lag is still useful, beside the delay of sensors that no recording shows."""
 
+SPOOL_LAW, DAMPING_LAW, EDGES, LEAKAGE_LAW = 0.002, 0.004, 0.002, 0.005
+"""Definitional uncertainties (VIM 2.27), as fractions: with accurate sensors, the difference between the laws and the
+simulation of the same laws (its steps) is already as large, and no real valve follows them as closely.
+"""
+
 
 class NotIdentifiable(HilserverError):
     """Neither rig nor recording shows the flow of the valve."""
@@ -171,13 +176,14 @@ class Experiment:
             found |= {
                 "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
                 "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
-                "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003),
+                "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003, definition=LEAKAGE_LAW),
                 "gone_at": Parameter(gone, 0.02, 0.6, 0.1, 0.04),
-                "overlap": Parameter(self.curve.overlap, 0.0, 0.3, 0.02, 0.01),
+                "overlap": Parameter(self.curve.overlap, 0.0, 0.3, 0.02, 0.01, definition=EDGES),
             }
+        damping = Parameter(v.damping, 0.1, 10.0, 0.5, 0.2, definition=DAMPING_LAW)
         found |= {
-            "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
-            **({"damping": Parameter(v.damping, 0.1, 10.0, 0.5, 0.2)} if second_order else {}),
+            "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf, definition=SPOOL_LAW),
+            **({"damping": damping} if second_order else {}),
             "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + unseen, inseparable=unseen),
             "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
             "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),

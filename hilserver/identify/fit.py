@@ -201,8 +201,8 @@ class FitResult:
         wider = np.sqrt(variance / np.maximum(np.diag(robust[0]), 1e-300))
         covariance = np.diag(np.full(len(names), inf))
         covariance[np.ix_(active, active)] = robust[0] * np.outer(wider, wider)
-        covariance += np.diag([self.parameters[name].inseparable ** 2 for name in names])
-        return covariance
+        added = [(self.parameters[name], self.values[name]) for name in names]
+        return covariance + np.diag([p.inseparable**2 + (p.definition * value) ** 2 for p, value in added])
 
     def of(self, names: Sequence[str]) -> FitResult:
         """The result for these parameters, regardless of the others."""

@@ -80,7 +80,7 @@ def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) 
     for name in dict.fromkeys(pressures):
         if rig.settings.channels[name].device is None:
             continue
-        zero = influence(ACCURACY * span(rig, name))
+        zero = influence(ACCURACY * rig.settings.channels[name].span())
         if name in recording.zeros:
             zero = replace(zero, prior=recording.zeros[name].deviation)
         found[f"zero {name}"] = zero
@@ -97,13 +97,6 @@ def relative_delay(dt: float) -> Parameter:
 def unseen_delay(dt: float) -> float:
     """Standard deviation of the delay of the sensor that shows the flow, s: in no recording is it seen."""
     return uniform(hypot(COMMON_DELAY, OWN_DELAY) * dt)
-
-
-def span(rig: Rig, channel: str) -> float:
-    """Range of a channel's scale, SI."""
-    scale = rig.settings.channels[channel].scale
-    values = [value.value for value in (scale.value or scale.current or ())] if scale is not None else []
-    return max(values) - min(values) if values else 0.0
 
 
 class CorrectedChannels:

@@ -13,6 +13,8 @@ from hilserver.rig.references import ChannelName, DeviceName, SwitchChannel, Tex
 from hilserver.rig.scale import Curve, Scale
 from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time, shown_value
 
+USUAL_NOISE = 2e-4
+"""Of a sensor and its converter, as a fraction of the range."""
 MARGIN = 0.1
 """Distance outside the scale's range, as a fraction of it, up to which values are possible."""
 SENSOR_ERROR, UNKNOWN_ERROR = 0.01, 1e5
@@ -111,11 +113,8 @@ class ChannelSettings(Datasheet):
         return self
 
     def deviation(self) -> float:
-        """Standard deviation of the noise, SI."""
-        if self.noise is not None:
-            return self.noise.value
-        values = [value.value for value in (self.scale.value or self.scale.current or ())] if self.scale else []
-        return 2e-4 * (max(values) - min(values)) if values else 0.0
+        """Standard deviation of the noise, SI; where it is not stated, a fraction of the range, or 0 without one."""
+        return self.noise.value if self.noise is not None else USUAL_NOISE * self.span()
 
     @property
     def unit(self) -> str:
@@ -162,6 +161,11 @@ class ChannelSettings(Datasheet):
         """Values between which the sensor measures, SI and gauge: those of the scale; None if it does not say."""
         values = self.scale.range_values() if self.scale is not None else None
         return (values[0] - self.zero, values[1] - self.zero) if values is not None else None
+
+    def span(self) -> float:
+        """The width of this range, SI; 0 if it is not known."""
+        low, high = (self.scale.range_values() if self.scale is not None else None) or (0.0, 0.0)
+        return high - low
 
     def jump(self) -> tuple[float, float]:
         """Change (SI) and additional change per time (SI/s) beyond which a new sample is a jump; inf if not known."""

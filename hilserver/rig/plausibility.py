@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from hilserver.circuit.library import Role
 from hilserver.circuit.model import RIG, read_part
@@ -41,7 +42,7 @@ def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
     """Bounds beyond the range of their sensor, which may never be violated."""
     for name, limit in rig.settings.limits.items():
         channel = rig.settings.channels[limit.channel]
-        low, high = sensor_range(channel)
+        low, high = _readable(channel)
         for key, bound in (("min", limit.min), ("max", limit.max)):
             if bound is not None and (bound.value < low if key == "min" else bound.value > high):
                 shown, *ends = (shown_value(value, channel.unit) for value in (bound.value, low, high))
@@ -51,16 +52,10 @@ def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
                 )
 
 
-def sensor_range(channel: ChannelSettings) -> tuple[float, float]:
-    """Values between which a sensor measures, SI, as on its label; infinite if that is not known.
-
-    The points of a scale are taken to cover the range.
-    """
-    low, high = (value + channel.zero for value in channel.value_limits())
-    if channel.scale is not None and (points := channel.scale.value or channel.scale.current):
-        values = [point.value for point in points]
-        low, high = max(low, min(values)), min(high, max(values))
-    return low, high
+def _readable(channel: ChannelSettings) -> tuple[float, float]:
+    """Values that a channel can show, SI, as on its label; infinite if that is not known."""
+    (low, high), known = channel.value_limits(), channel.measuring_range() or (-inf, inf)
+    return max(low, known[0]) + channel.zero, min(high, known[1]) + channel.zero
 
 
 def _same_supply_and_tank(rig: Rig) -> Iterator[str]:

@@ -145,7 +145,5 @@ def _quiet(rig: Rig, name: str, settings: ChannelSettings) -> float:
     high = min((limit.max.value for limit in limits if limit.max is not None), default=None)
     if low is not None and high is not None:
         return 0.5 * (low + high) - settings.zero
-    assert settings.scale is not None
-    values = [value.value for value in settings.scale.value or settings.scale.current or ()]
-    middle = 0.5 * (min(values) + max(values)) if values else 0.0
+    middle = sum(settings.measuring_range() or (0.0, 0.0)) / 2.0 + settings.zero
     return min(max(middle, low if low is not None else middle), high if high is not None else middle) - settings.zero

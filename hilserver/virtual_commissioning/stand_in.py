@@ -224,17 +224,10 @@ def _sensors(rig: Rig) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _sensor(channel: ChannelSettings, place: str) -> dict[str, Any]:
     """A sensor that reads SI values: the channel's range, noise and delay."""
-    low, high = _range(channel)
+    low, high = channel.measuring_range() or (-WIDE, WIDE)
     ends = [f"{end!r} {channel.unit}".strip() for end in (low, high)]
     noise = channel.deviation() / (high - low)
     return {"of": place, "raw": [low, high], "value": ends, "noise": noise, "delay": f"{channel.delay!r} s"}
-
-
-def _range(channel: ChannelSettings) -> tuple[float, float]:
-    """Lowest and highest value that a channel can show, gauge, SI."""
-    assert channel.scale is not None
-    values = [value.value - channel.zero for value in channel.scale.value or channel.scale.current or ()]
-    return (min(values), max(values)) if values else (-WIDE, WIDE)
 
 
 def _actuators(rig: Rig) -> Iterator[tuple[str, dict[str, Any]]]:

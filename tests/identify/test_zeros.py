@@ -15,7 +15,7 @@ from identification_coverage import changed_rig
 from lift_bench import lift
 from scipy.optimize import brentq
 
-from hilserver.identify.influences import ACCURACY, span, uniform
+from hilserver.identify.influences import ACCURACY, uniform
 from hilserver.identify.model import orifice_law
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import (
@@ -93,7 +93,7 @@ def drop(law: float) -> float:
 
 def drawn(random: np.random.Generator, rig: Rig) -> tuple[dict[str, float], list[PortAtRest]]:
     """True zeros, and what four sensors with drawn errors show at both ends, leakage past the piston included."""
-    zeros = {name: random.uniform(-1.0, 1.0) * ACCURACY * span(rig, name) for name in SENSORS}
+    zeros = {name: random.uniform(-1.0, 1.0) * ACCURACY * rig.settings.channels[name].span() for name in SENSORS}
     gains = {name: random.uniform(-1.0, 1.0) * ACCURACY for name in SENSORS}
     C, overlap = 60.0 * L_MIN / np.sqrt(35e5), random.uniform(0.0, 0.03)
     leakage = random.uniform(0.0, 0.02) * L_MIN / BAR * SUPPLY
@@ -127,7 +127,7 @@ def test_the_stated_deviations_are_those_of_drawn_sensors() -> None:
             before.append(true[name])
     assert 0.92 < np.mean(inside) < 0.98
     assert np.std(left) < 0.65 * np.std(before)
-    assert np.std(before) == pytest.approx(uniform(ACCURACY * span(rig, "p_A")), rel=0.1)
+    assert np.std(before) == pytest.approx(uniform(ACCURACY * rig.settings.channels["p_A"].span()), rel=0.1)
 
 
 def test_a_blocked_line_is_named_and_used_for_nothing() -> None:
