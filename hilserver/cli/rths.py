@@ -34,7 +34,7 @@ def rths(
     from hilserver.hybrid.benchmark import CASES
     from hilserver.hybrid.report import write_report
     from hilserver.hybrid.study import cases_grid, nominal_grid, perturbed_grid, study
-    from hilserver.tick.bridge.displacement import DisplacementStrategy
+    from hilserver.tick.hybrid.displacement import DisplacementStrategy
 
     names = _known(strategy, "strategy", list(DisplacementStrategy.__members__))
     numbers = _known(case, "case", [each.name for each in CASES])

@@ -6,6 +6,7 @@ from math import pi, sqrt
 from typing import TYPE_CHECKING
 
 from hilserver.components.shared.edges import NominalFlow
+from hilserver.components.shared.piston import GRAVITY
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.units import BAR, shown_unit
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 HIGHEST_F3 = sqrt(1.0 + sqrt(2.0))
 """Ratio of the -3 dB and -90° frequencies of a second-order spool without damping."""
-GRAVITY = 9.80665
 RANGES = (60.0, 100.0, 160.0, 250.0, 400.0, 600.0, 1000.0)
 """Usual ranges of pressure sensors, bar."""
 AT_B = 10.0 * BAR

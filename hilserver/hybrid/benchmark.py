@@ -22,9 +22,9 @@ from hilserver.hybrid.criteria import Criteria, criteria
 from hilserver.hybrid.design import Sensors, at_rest, design_bridge
 from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, with_modal_damping
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.bridge.displacement import DelayCompensation, DisplacementBridge, DisplacementStrategy
-from hilserver.tick.bridge.pi_lead import pi_lead
-from hilserver.tick.hybrid import Trace, TransferSystem, VirtualStructure
+from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementBridge, DisplacementStrategy
+from hilserver.tick.hybrid.pi_lead import pi_lead
+from hilserver.tick.hybrid.step import Trace, TransferSystem, VirtualStructure
 
 DT = 1.0 / 4096.0
 """s, the tick."""

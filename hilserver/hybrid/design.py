@@ -1,4 +1,4 @@
-r"""Design of the displacement bridge: all constants of :mod:`hilserver.tick.bridge.displacement`.
+r"""Design of the displacement bridge: all constants of :mod:`hilserver.tick.hybrid.displacement`.
 
 The regulator minimises
 
@@ -22,7 +22,7 @@ from hilserver.hybrid.actuator import SCALE, SEEN, Actuator
 from hilserver.hybrid.linear import LinearMotion
 from hilserver.hybrid.structure import Structure
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.bridge.displacement import (
+from hilserver.tick.hybrid.displacement import (
     DelayCompensation,
     DisplacementBridge,
     DisplacementMemory,

@@ -23,7 +23,7 @@ from hilserver.hybrid.criteria import Criteria
 from hilserver.hybrid.critical_delay import critical_delay
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
-from hilserver.tick.bridge.displacement import DisplacementStrategy
+from hilserver.tick.hybrid.displacement import DisplacementStrategy
 
 Progress = Callable[[str, float], None]
 """Is told what is run, and the share of the work that is done."""

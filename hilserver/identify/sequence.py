@@ -27,7 +27,7 @@ from hilserver.identify.recorded import Recording, columns_needed, recording_of_
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
-from hilserver.simulation.ended import columns_of, ends_of_running
+from hilserver.rig.end_of_running import columns_of, ends_of_running
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 

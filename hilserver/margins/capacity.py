@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import acos, acosh, copysign, exp, inf, pi, sqrt
+from math import copysign, inf, pi
 
 import numpy as np
 
@@ -35,8 +35,7 @@ from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig
-from hilserver.rig.settings import ValveSettings
-from hilserver.rig.valves import corner_frequency, time_constant
+from hilserver.rig.valves import NO_FLOW, corner_frequency, spool_speed
 from hilserver.simulation.machine import (
     Pause,
     closed_ports,
@@ -59,8 +58,6 @@ TICKS_PER_PERIOD = 10.0
 """Ticks per period of the highest significant frequency that are required."""
 CONTENT = ".content"
 """End of the name of a state that holds the pressure of a node."""
-MIN_FLOW = 0.01
-"""Fraction of the nominal flow below which a flow counts as zero."""
 HARDLY = 0.01
 """Margin below which the real valve passes next to nothing: its supply is hardly above the pressure of the port."""
 TO_PORT, TO_TANK = "P to port", "port to T"
@@ -278,7 +275,7 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], re
     needed, margin, worst = 0.0, inf, None
     full_flow = _full_flow(rig, name, real)
     for flow in flows:
-        if sign * flow.q < MIN_FLOW * v.nominal_flow.flow:
+        if sign * flow.q < NO_FLOW * v.nominal_flow.flow:
             continue
         drop = sign * (flow.closed - flow.p)
         if drop >= v.transition_pressure:
@@ -311,22 +308,6 @@ def _speed(rig: Rig, name: str, flows: Sequence[PortFlow], real: tuple[float, fl
 def _opening(q: float, possible: float) -> float:
     """Fraction of full opening at which the real valve passes ``q``, at most 1."""
     return copysign(min(abs(q / possible), 1.0), q) if possible * q > 0.0 else 0.0
-
-
-def spool_speed(v: ValveSettings) -> float:
-    r"""Highest speed of the spool between null and full command, full strokes per second.
-
-    Peak of the impulse response: of first order 1/tau, of second order
-
-    .. math:: \omega \exp\left(-\frac{d}{\sqrt{1 - d^2}}\arccos d\right)
-    """
-    if v.f90 is None:
-        return 1.0 / time_constant(v)
-    omega, d = 2.0 * pi * v.f90, v.damping
-    if abs(d - 1.0) < 1e-6:
-        return omega * exp(-1.0)
-    angle = acos(d) / sqrt(1.0 - d * d) if d < 1.0 else acosh(d) / sqrt(d * d - 1.0)
-    return omega * exp(-d * angle)
 
 
 # --- frequencies ------------------------------------------------------------------------------------------------------

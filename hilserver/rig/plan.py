@@ -325,14 +325,15 @@ def _channel_lines(
     lines, first, rate = [], 0, settings.loop.rate
     watched = channel_constants(settings)
     for name, s in settings.channels.items():
-        line: Line = {**dict.fromkeys(ChannelRecord.names(), 0.0), "slot": NONE, **watched[name]}
+        line: Line = dict(watched[name])
         if s.device is None or s.source is None:
-            line["constant"] = s.fixed()
+            line = {**dict.fromkeys(ChannelRecord.names(), 0.0), **line, "constant": s.fixed(), "slot": NONE}
         else:
             points = len(_points_of(s.curve()))
             low, high = s.raw_limits()
             lowest, highest = s.value_limits()
             line |= {
+                "constant": 0.0,
                 "slot": slots[s.device, s.source],
                 "filter": s.filter,
                 "characteristic": Characteristic.TABLE if s.curve().points else Characteristic.POLYNOMIAL,

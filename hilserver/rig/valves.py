@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import cos, cosh, exp, sin, sinh, sqrt
+from math import acos, acosh, cos, cosh, exp, pi, sin, sinh, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from hilserver.tick.flow_signal import BENDS
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE
 from hilserver.tick.records import NONE
 
+NO_FLOW = 0.01
+"""Fraction of the nominal flow below which a flow counts as zero."""
 LATEST = 24.0
 """Ticks by which commands of slow devices are predicted ahead at most."""
 
@@ -171,3 +173,19 @@ def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
         cosine, sine = cosh(sqrt(-square) * h), sinh(sqrt(-square) * h) / sqrt(-square)
     even, odd = decay * cosine, decay * sine
     return [even + d * omega * odd, odd, -omega * omega * odd, even - d * omega * odd]
+
+
+def spool_speed(v: ValveSettings) -> float:
+    r"""Highest speed of the spool between null and full command, full strokes per second.
+
+    Peak of the impulse response: of first order 1/tau, of second order
+
+    .. math:: \omega \exp\left(-\frac{d}{\sqrt{1 - d^2}}\arccos d\right)
+    """
+    if v.f90 is None:
+        return 1.0 / time_constant(v)
+    omega, d = 2.0 * pi * v.f90, v.damping
+    if abs(d - 1.0) < 1e-6:
+        return omega * exp(-1.0)
+    angle = acos(d) / sqrt(1.0 - d * d) if d < 1.0 else acosh(d) / sqrt(d * d - 1.0)
+    return omega * exp(-d * angle)

@@ -18,6 +18,7 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand
 from hilserver.record.row_events import columns_looked_at
 from hilserver.rig.build import Device, Rig
+from hilserver.rig.end_of_running import Column, columns_of_end, ending_now, ends_of_running
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
@@ -28,7 +29,6 @@ from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry_samples import channel_columns
-from hilserver.simulation.ended import Column, columns_of_end, ending_now, ends_of_running
 from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
 from hilserver.simulation.rows import RowMemory
 from hilserver.simulation.steps import Steps, completed

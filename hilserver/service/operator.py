@@ -24,6 +24,7 @@ from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
+from hilserver.rig.end_of_running import columns_of, ending_now
 from hilserver.rig.notes import unconnected_ports
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
@@ -31,7 +32,6 @@ from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.telemetry_samples import CIRCUITS_KEPT
 from hilserver.service.triggers import TriggerTable
-from hilserver.simulation.ended import columns_of, ending_now
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import command_record, no_command, work_array
 from hilserver.tick.row import header, headers
@@ -73,13 +73,13 @@ class Operator:
 
     def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
-        self.before_arming: Callable[[], tuple[str, ...]] = tuple
+        self.arming_warnings: Callable[[], tuple[str, ...]] = tuple
         """Warnings that the answer to ``arm`` contains."""
-        self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
+        self.arming_refusals: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
         self.against: list[Callable[[Command], str | None]] = []
         """The reasons to refuse a command at present: its sender, or that nothing is recorded."""
-        self.done: Callable[[Command], None] = lambda _: None
+        self.done: list[Callable[[Command], None]] = []
         """Called after each command that was carried out, other than those that change the circuit."""
         self.triggers: TriggerTable | None = None
         """Those of the recording."""
@@ -136,8 +136,9 @@ class Operator:
             await self._check_before_arming(command)
         for order in self._orders(command):
             done = await self._post(order, command=command)
-        self.done(command)
-        return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
+        for follow in self.done:
+            follow(command)
+        return {**done, "warnings": list(self.arming_warnings())} if isinstance(command, Arm) else done
 
     def _orders(self, command: Command) -> list[LoopCommand]:
         """The records of a command that leaves the circuit as it is."""
@@ -166,7 +167,7 @@ class Operator:
     async def _check_before_arming(self, arm: Arm) -> None:
         """Raises HilserverError if there is a reason not to arm, or the rig was stopped during the check."""
         stops = self._stops
-        reasons = await self.against_arming(arm)
+        reasons = await self.arming_refusals(arm)
         if self._stops > stops:
             reasons = ("overtaken by a stop, disarm or trip.",)
         if reasons:

@@ -171,10 +171,10 @@ class Supervisor:
         monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
         self.check = check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
 
-        async def against_arming(arm: commands.Arm) -> tuple[str, ...]:
+        async def refusals(arm: commands.Arm) -> tuple[str, ...]:
             return monitor.refusals() or await check.refusals(arm)
 
-        operator.before_arming, operator.against_arming = lambda: monitor.warnings() + check.doubts(), against_arming
+        operator.arming_warnings, operator.arming_refusals = lambda: monitor.warnings() + check.doubts(), refusals
         mqtt = await self._start_mqtt(stack, operator, folder)
         await all_ready(*children)
         assert self.address is not None
@@ -256,7 +256,7 @@ class Supervisor:
         """Watch the link to the operator, and return hold-to-run inputs to rest when they are no longer held."""
         assert self.telemetry is not None
         held = HeldInputs(self.rig.settings.inputs, operator.execute)
-        operator.done = held.follow
+        operator.done.append(held.follow)
         stack.callback(held.end)
         self._require_recording(stack, operator, mqtt, tell)
         settings = self.rig.settings.operator
@@ -270,12 +270,8 @@ class Supervisor:
             mqtt.inbox.refuse_waiting,
         )
 
-        def done(command: commands.Command) -> None:
-            held.follow(command)
-            link.take_over(command)
-
         operator.against.append(link.refusal)
-        operator.done = done
+        operator.done.append(link.take_over)
         mqtt.on_heartbeat = link.hear
         mqtt.ask_every = settings.lost_after / 4 if settings.require != "none" else None
         self.telemetry.operator = lambda: link.client

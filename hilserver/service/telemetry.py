@@ -25,6 +25,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
+from hilserver.rig.end_of_running import cause_of_end, columns_of
 from hilserver.rig.learned import learned_values
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
@@ -32,7 +33,6 @@ from hilserver.service.reactions import ENDING, ReactionTable
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry_samples import TelemetrySamples
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.simulation.ended import cause_of_end, columns_of
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, PlayoutState, Saturation, fault_text
 from hilserver.tick.modes import is_enabled
 from hilserver.tick.row import header, headers

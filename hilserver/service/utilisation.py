@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilserver.margins.capacity import MIN_FLOW, spool_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.protocol.published import Utilisation
 from hilserver.rig.build import Rig
+from hilserver.rig.valves import NO_FLOW, spool_speed
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Mode
 from hilserver.tick.plan import ValveRecord
@@ -85,5 +85,5 @@ def shares(line: ValveRecord, rows: Floats, flow: int) -> Floats:
     drop = np.where(to_port, rows[:, line.column_S] - p, p - rows[:, line.column_T])
     passes = np.where(to_port, line.C_PA, line.C_AT) * root(np.maximum(drop, 0.0), line.p_tr)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.where(np.abs(q) < MIN_FLOW * line.Q_nominal, 0.0, q / passes)
+        found: Floats = np.where(np.abs(q) < NO_FLOW * line.Q_nominal, 0.0, q / passes)
     return found

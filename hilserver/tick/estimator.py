@@ -13,7 +13,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
-from hilserver.tick.bridge.learning import forget_volumes, note_volume, reset_nonfinite_learning, slopes_of_edges
+from hilserver.tick.bridge.learning import forget_volumes, note_volume, reset_nonfinite_learning
 from hilserver.tick.bridge.strategies import compensates
 from hilserver.tick.contact import note_stiffness
 from hilserver.tick.cylinder import (
@@ -61,7 +61,16 @@ from hilserver.tick.row import (
     reading_state,
     valve_state,
 )
-from hilserver.tick.valve import command_at, delay_of, move_spool, note_command, reset_nonfinite, valve_flow
+from hilserver.tick.valve import (
+    DIP,
+    command_at,
+    delay_of,
+    move_spool,
+    note_command,
+    reset_nonfinite,
+    slopes_of_edges,
+    valve_flow,
+)
 from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
@@ -73,8 +82,6 @@ JUMP = 0.25
 """Fraction of the supply pressure by which it jumps when it is switched on or fails, but not otherwise."""
 UNEXPLAINED = 0.25
 """Flow into a chamber that no valve passes, as a fraction of the nominal flow, that no error of the model explains."""
-DIP = 1e4
-"""Pa: pressure difference for the slope of a valve's flow."""
 SPOOL_TRUST = 0.3
 """Fraction of the difference between measured and simulated spool position that is corrected per sample."""
 SPOOL_ERROR_TIME = 0.02

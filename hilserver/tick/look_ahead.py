@@ -42,7 +42,6 @@ from hilserver.circuit.linearisation import CAPACITANCE, CHAMBER_CELLS, PORT, PR
 from hilserver.numerics.arrays import Floats, Indices, overwrite
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.compensation import POINTS, first_of
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.strategies import compensates, looks_ahead
 from hilserver.tick.codes import Mode
@@ -70,14 +69,12 @@ from hilserver.tick.row import (
     port_state,
     valve_state,
 )
-from hilserver.tick.stages import FARTHEST, NOTES, Note, Stage, first_note
-from hilserver.tick.valve import delay_of, opening_for, overlap_of, valve_flow
+from hilserver.tick.stages import FARTHEST, NOTES, POINTS, Note, Stage, first_note, first_of
+from hilserver.tick.valve import DIP, delay_of, opening_for, overlap_of, valve_flow
 from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow, place_of_pressure, place_of_sum
 
 EXCHANGE = 2e-4
 """s: longest step in which circuit and cylinders are simulated separately."""
-DIP = 1e4
-"""Pa: pressure difference for a slope."""
 STIFF = 0.25
 """Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by several per
 cent."""

@@ -13,7 +13,8 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.mechanics import chain_halves, chain_steps, recursion
 from hilserver.numerics import riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.tick import circuit, hybrid, lockstep, plant, tick, timed
+from hilserver.tick import circuit, lockstep, plant, tick, timed
+from hilserver.tick.hybrid import step
 from hilserver.tick.lockstep import WAITING_CELLS
 from hilserver.tick.look_ahead import look_ahead_size
 from hilserver.tick.plan import Plan
@@ -34,7 +35,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     lockstep.run_bridged,
     lockstep.run_recorded,
     lockstep.run_free,
-    hybrid.run_hybrid,
+    step.run_hybrid,
     timed.timed_run,
     timed.time_nothing,
     timed.read_counter,

@@ -29,11 +29,19 @@ class Note(IntEnum):
 
 FARTHEST = 32
 """Maximum look-ahead, in ticks."""
+POINTS = 5
+"""Ticks whose flows determine a command."""
 NOTES = 2
 """Number of values that the look-ahead stores per port and tick (`Note`)."""
 
 
 @compilable
-def first_note(ports: int, cells: int, view: int, port: int, what: int) -> int:
+def first_note(ports: int, cells: int, stage: int, port: int, what: int) -> int:
     """Place in ``work``, of so many cells, of a `Note` of a port: FARTHEST means, over the coming tick, the next, …"""
-    return cells + ((NOTES * (view - 1 - Stage.PREDICTED.value) + what) * ports + port) * FARTHEST
+    return cells + ((NOTES * (stage - 1 - Stage.PREDICTED.value) + what) * ports + port) * FARTHEST
+
+
+@compilable
+def first_of(delay: float, length: int) -> int:
+    """The first of the ticks (of ``length``) that determine a command which takes effect after ``delay`` ticks."""
+    return min(max(int(delay) - 1, 0), length - POINTS)

@@ -22,10 +22,12 @@ from hilserver.numerics.flow import orifice_flow, root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
-from hilserver.tick.flow_signal import linear_opening, spool_for
+from hilserver.tick.flow_signal import linear_opening, spool_for, steepness
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 
+DIP = 1e4
+"""Pa: pressure difference for the slope of a flow."""
 CLOSE = 5e-10
 """Of the travel: error to which the inverse is iterated."""
 UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
@@ -37,6 +39,20 @@ def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: Val
     """Flow into the port with the spool at ``U``, m³/s."""
     L = linear_opening(U, v)
     return characteristic(opening_past_overlap(L, overlap_of(b, v)), abs(L), p_S - p, p - p_T, b, v)
+
+
+@compilable
+def slopes_of_edges(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> tuple[float, float]:
+    """Change of the flow into the port with null and overlap, m³/s per full stroke; 0 within the overlap."""
+    overlap, L = overlap_of(b, v), linear_opening(U, v)
+    opening, span = opening_past_overlap(L, overlap), 1.0 - overlap
+    if opening > 0.0:
+        slope = v.C_PA * b.gain_PA * root_of_drop(p_S - p, v.p_tr) / span
+        return slope * steepness(U, v), -slope * (1.0 - L) / span
+    if opening < 0.0:
+        slope = v.C_AT * b.gain_AT * root_of_drop(p - p_T, v.p_tr) / span
+        return slope * steepness(U, v), slope * (1.0 + L) / span
+    return 0.0, 0.0
 
 
 @compilable

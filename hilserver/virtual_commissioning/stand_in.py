@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hilserver.components.shared.piston import GRAVITY
 from hilserver.driver import driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.rig.build import Rig
@@ -22,7 +23,6 @@ TRUE_FLOW, TRUE_FREQUENCY = 0.98, 0.9
 """Flow and frequency of the simulated valves, of those in the rig file; the error of the delay margin's parameters."""
 FIRST_ORDER = 2.0**0.5 - 1.0
 """f45/f90 of a critically damped second-order spool: its lag is 2·atan(f/f90)."""
-GRAVITY = 9.81
 OF_THE_ROD = 1e-3
 """Fraction of a cylinder's mass that does not belong to its load."""
 PLUG = "0.05 l"

@@ -11,7 +11,7 @@ from hilserver.hybrid.benchmark import DT, NOMINAL, SPECIMEN
 from hilserver.hybrid.criteria import criteria, delay
 from hilserver.hybrid.linear import LinearMotion
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.pi_lead import pi_lead, pi_lead_command
+from hilserver.tick.hybrid.pi_lead import pi_lead, pi_lead_command
 
 S = Polynomial([0.0, 1.0])
 

@@ -30,8 +30,8 @@ from hilserver.hybrid.benchmark import (
     simulate,
 )
 from hilserver.hybrid.criteria import Criteria
-from hilserver.tick.bridge.displacement import DisplacementStrategy
-from hilserver.tick.hybrid import Trace
+from hilserver.tick.hybrid.displacement import DisplacementStrategy
+from hilserver.tick.hybrid.step import Trace
 
 pytestmark = pytest.mark.slow
 

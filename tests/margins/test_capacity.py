@@ -21,10 +21,10 @@ from hilserver.margins.capacity import (
     Capacity,
     CapacityResult,
     capacity_margins,
-    spool_speed,
     warnings,
 )
 from hilserver.rig.build import load_rig
+from hilserver.rig.valves import spool_speed
 from hilserver.simulation.machine import input_ends, input_levels, real_pressures
 
 pytestmark = pytest.mark.slow

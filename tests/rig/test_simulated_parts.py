@@ -111,7 +111,7 @@ def test_a_valve_of_the_wrong_polarity() -> None:
     (text,) = noted({"valves": {"A": {"polarity": -1}}})
     assert text == (
         "valves.A.polarity: a positive command lets oil out of port A of the simulated machine: 1 would be right, or "
-        "the other order of raw."
+        "reverse the order of raw."
     )
     assert noted({"valves": {"A": {"polarity": -1, "raw": [10, -10]}}}) == []
 

@@ -236,7 +236,7 @@ def test_a_stop_during_the_check_is_not_undone_by_arming(stop: type[Command]) ->
             posted.append(command.name)
             return {"tick": 1}
 
-        operator.against_arming, operator._post = reasons, post  # type: ignore[assignment, method-assign]
+        operator.arming_refusals, operator._post = reasons, post  # type: ignore[assignment, method-assign]
         arming = asyncio.create_task(operator.execute(Arm()))
         await asyncio.sleep(0)
         assert (await operator.execute(stop())).ok

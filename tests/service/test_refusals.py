@@ -6,8 +6,8 @@ import pytest
 from rig_bench import Bench, bench_rig
 
 from hilserver.protocol.commands import Arm, Start
+from hilserver.rig.end_of_running import columns_of, ending_now
 from hilserver.service.loop_commands import refusal_text
-from hilserver.simulation.ended import columns_of, ending_now
 from hilserver.tick.codes import Mode, ResultCode
 
 

@@ -9,7 +9,7 @@ from hilserver.hybrid.actuator import SCALE, SEEN
 from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, SPREAD
 from hilserver.hybrid.design import Tuning, at_rest, design_bridge
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.bridge.displacement import (
+from hilserver.tick.hybrid.displacement import (
     MAX_DEVIATIONS,
     DisplacementBridge,
     DisplacementMemory,

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.compensation import MEAN_AND_HOLD, POINTS, filter_lag, lead_now
+from hilserver.tick.bridge.compensation import MEAN_AND_HOLD, filter_lag, lead_now
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
+from hilserver.tick.stages import POINTS
 
 FREQUENCY, TICKS = 40.0, 60
 

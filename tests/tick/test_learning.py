@@ -30,13 +30,12 @@ from hilserver.tick.bridge.learning import (
     doubt_overlap,
     learn,
     reset_nonfinite_learning,
-    slopes_of_edges,
     state_of_learning,
 )
 from hilserver.tick.codes import CommandKind, Learning, Saturation
 from hilserver.tick.records import blank, cells_of
 from hilserver.tick.row import LEARNED, LearningState, ValveState, valve_state
-from hilserver.tick.valve import valve_flow
+from hilserver.tick.valve import slopes_of_edges, valve_flow
 
 BAR = 1e5
 ADAPTIVE = of_valves(bridge={"strategy": "adaptive"})

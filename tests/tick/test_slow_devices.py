@@ -142,7 +142,7 @@ def test_arming_is_refused_with_the_reason() -> None:
     async def refusals(arm: Arm) -> tuple[str, ...]:
         return tuple(found(rig).refusals(rig, ["feedback"]))
 
-    operator.against_arming = refusals
+    operator.arming_refusals = refusals
     answer = asyncio.run(operator.execute(Arm()))
     assert not answer.ok
     assert "too slow for this circuit" in answer.problems[0]

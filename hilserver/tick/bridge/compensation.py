@@ -30,10 +30,9 @@ from hilserver.tick.bridge.control_laws import authority
 from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
+from hilserver.tick.stages import POINTS, first_of
 from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for, overlap_of
 
-POINTS = 5
-"""Ticks whose flows determine a command."""
 LEAD_RATE = 1e3
 """1/s: loop rate above which the lead is filtered."""
 MEAN_AND_HOLD = 2.0 / 24.0
@@ -118,12 +117,6 @@ def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
 def filter_lag(dt: float) -> float:
     """Ticks by which the filter of the lead delays it: none up to `LEAD_RATE`, one at four times it and above."""
     return float(clip((1.0 / (LEAD_RATE * dt) - 1.0) / 3.0, 0.0, 1.0))
-
-
-@compilable
-def first_of(delay: float, length: int) -> int:
-    """The first of the ticks (of ``length``) that determine a command which takes effect after ``delay`` ticks."""
-    return min(max(int(delay) - 1, 0), length - POINTS)
 
 
 @compilable

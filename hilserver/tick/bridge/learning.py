@@ -22,16 +22,13 @@ from math import isfinite, sqrt
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
-from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.linear import factorise, solve
 from hilserver.numerics.shape import clip
-from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Learning, Saturation
-from hilserver.tick.flow_signal import linear_opening, steepness
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import LEARNED, LearningState, ValveState
-from hilserver.tick.valve import UNAVAILABLE, overlap_of
+from hilserver.tick.valve import UNAVAILABLE
 
 MEMORY = 0.2
 """s: time constant of the high-pass filter."""
@@ -59,26 +56,12 @@ CAUTION = 2.0
 """Standard deviations by which a larger overlap than the configured one is underestimated."""
 RETREAT_TIME = 0.5
 """s: time in which the overlap returns to the configured one while the loop oscillates."""
-UNEXPLAINED = LEARNED
-"""Place of the unexplained volume among the cells of `LearningState`, behind the effects of the learned values."""
-SEEN = UNEXPLAINED + 1
+UNEXPLAINED = LearningState.names().index("unexplained")
+"""Place of the unexplained volume among the cells of `LearningState`."""
+SEEN = LearningState.names().index("seen_11")
 """Place of the products of the effects."""
-RIGHT = SEEN + LEARNED * (LEARNED + 1) // 2
+RIGHT = LearningState.names().index("seen_1")
 """Place of the products of effects and unexplained volume."""
-
-
-@compilable
-def slopes_of_edges(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> tuple[float, float]:
-    """Change of the flow into the port with null and overlap, m³/s per full stroke; 0 within the overlap."""
-    overlap, L = overlap_of(b, v), linear_opening(U, v)
-    opening, span = opening_past_overlap(L, overlap), 1.0 - overlap
-    if opening > 0.0:
-        slope = v.C_PA * b.gain_PA * root_of_drop(p_S - p, v.p_tr) / span
-        return slope * steepness(U, v), -slope * (1.0 - L) / span
-    if opening < 0.0:
-        slope = v.C_AT * b.gain_AT * root_of_drop(p - p_T, v.p_tr) / span
-        return slope * steepness(U, v), slope * (1.0 + L) / span
-    return 0.0, 0.0
 
 
 @compilable

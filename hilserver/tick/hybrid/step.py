@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.compilable import compilable
-from hilserver.tick.bridge.displacement import (
+from hilserver.tick.hybrid.displacement import (
     DisplacementBridge,
     DisplacementMemory,
     Law,
@@ -20,7 +20,7 @@ from hilserver.tick.bridge.displacement import (
     predict_actuator,
     seen_force,
 )
-from hilserver.tick.bridge.pi_lead import PiLead, pi_lead_command, rounded_to
+from hilserver.tick.hybrid.pi_lead import PiLead, pi_lead_command, rounded_to
 
 LOST = 1.0
 """m at the interface, beyond which the simulation has become unstable and ends."""

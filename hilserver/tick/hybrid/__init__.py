@@ -1,0 +1,1 @@
+"""The bridge of displacement: a virtual structure on an actuator whose position is controlled."""
