@@ -230,7 +230,7 @@ def grid_table(grid: Grid, title: str, compact: bool = False) -> TerminalTable:
 
 
 def step_lines(result: Fidelity) -> list[str]:
-    """The error of the step for the terminal."""
+    """The discretisation error for the terminal."""
     if result.error is None or not result.error.deviations:
         return []
     return [*(f"Error of {each}" for each in result.error.deviations), result.error.verdict()]

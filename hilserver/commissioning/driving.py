@@ -171,9 +171,9 @@ async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell
 
 async def _do(supervisor: Supervisor, *commands: Command) -> None:
     """Execute commands, one after the other. Raises HilserverError if one is refused."""
-    assert supervisor.operator is not None
+    assert supervisor.executor is not None
     for command in commands:
-        answer = await supervisor.operator.execute(command)
+        answer = await supervisor.executor.execute(command)
         if not answer.ok:
             raise HilserverError(f"{supervisor.rig.settings.name}: {command.name} was refused: {answer.reason}")
 

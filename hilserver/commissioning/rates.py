@@ -161,16 +161,16 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
 async def _begin(supervisor: Supervisor) -> None:
     """Start the rig and its work cycle. Raises HilserverError if it refuses."""
     await supervisor.until_it_can_be_armed()
-    operator, deadline = supervisor.operator, time.monotonic() + PATIENCE
-    assert operator is not None
-    answer = await operator.execute(commands.Arm())
+    executor, deadline = supervisor.executor, time.monotonic() + PATIENCE
+    assert executor is not None
+    answer = await executor.execute(commands.Arm())
     while not answer.ok and time.monotonic() < deadline:  # there are not yet samples of all channels
         await asyncio.sleep(0.02)
-        answer = await operator.execute(commands.Arm())
+        answer = await executor.execute(commands.Arm())
     for command in (commands.Start(), *([commands.Cycle(action="start")] if supervisor.rig.cycle is not None else [])):
         if not answer.ok:
             break
-        answer = await operator.execute(command)
+        answer = await executor.execute(command)
     if not answer.ok:
         raise HilserverError(f"at {supervisor.rig.settings.loop.rate:g} Hz the rig can't run: {answer.reason}")
 

@@ -1,4 +1,4 @@
-"""The error of the step in the results of a rig, from a repetition of the runs with half of every step.
+"""The discretisation error in the results of a rig, from a repetition of the runs with half of every step.
 
 In the loop, inputs and pressures are held for a tick: this is a property of the rig and is kept. Only the steps
 of the integrator are halved: those of the virtual circuit, of the simulated machine with its drive, and of the

@@ -18,8 +18,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, ChildFailed
+from hilserver.service.executor import RunningCircuit
 from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplies
-from hilserver.service.operator import RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.bridge.strategies import BRIDGING

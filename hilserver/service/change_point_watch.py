@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.service.operator import RunningCircuit
+from hilserver.service.executor import RunningCircuit
 from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
@@ -48,7 +48,7 @@ class ChangePointWatch:
     ) -> None:
         self._telemetry = telemetry
         self._running = running
-        self._rig = RigStop(telemetry, execute)
+        self._stop = RigStop(telemetry, execute)
         self._version = -1
         self._loops: list[_Loops] = []
         self._cursor = telemetry.published
@@ -101,7 +101,7 @@ class ChangePointWatch:
             "more than one way, and rounding decides which; from now on its motion is unreliable"
         )
         if header(row).mode in (Mode.ARMED, Mode.RUNNING):
-            answer = await self._rig.trip(text)
+            answer = await self._stop.trip(text)
             text += "; tripped" if answer.ok else f"; not tripped: {answer.reason}"
         self._has_told = True
         tell(text, f"{text} (tick {header(row).tick:.0f})")

@@ -19,7 +19,7 @@ from hilserver.compiler.circuit_code import BESIDE_A_LOOP, COMPILE, can_compile,
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.rig.settings import LoopSettings
-from hilserver.service.operator import RunningCircuit
+from hilserver.service.executor import RunningCircuit
 
 SETTLED = 20.0
 """Seconds for which a circuit has run before it is compiled: who tries values, switches more often than that."""

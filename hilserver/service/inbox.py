@@ -38,7 +38,7 @@ LONGEST_EXPIRY = 366 * 24 * 3600.0
 
 
 class Commands(Protocol):
-    """Carries out commands; `hilserver.service.operator.Operator` implements it."""
+    """Carries out commands; `hilserver.service.executor.Executor` implements it."""
 
     async def execute(self, command: Command) -> Answer:
         """Carry out one command, or refuse it in the answer.

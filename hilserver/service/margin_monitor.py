@@ -23,7 +23,7 @@ from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.rig.build import Rig
-from hilserver.service.operator import RunningCircuit
+from hilserver.service.executor import RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.machine import real_pressures

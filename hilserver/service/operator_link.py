@@ -59,7 +59,7 @@ class OperatorLink:
         self._settings = settings
         self._telemetry = telemetry
         self._broker = broker
-        self._rig = RigStop(telemetry, execute)
+        self._stop = RigStop(telemetry, execute)
         self._refuse_waiting = refuse_waiting
         self._clients: OrderedDict[str, _Client] = OrderedDict()
         self._broker_silence, self._client_silence = SilenceTimer(), SilenceTimer()
@@ -143,6 +143,6 @@ class OperatorLink:
         """Ramp to null, or trip; nothing that was sent before starts the rig again."""
         text = f"operator lost: {reason}"
         self._refuse_waiting(f"the link to the operator was lost: {reason}.")
-        if done := await self._rig.stop(self._settings.action, text):
+        if done := await self._stop.stop(self._settings.action, text):
             text = f"{text}; {done} when the link exists"
             tell(SOURCE, text, text)

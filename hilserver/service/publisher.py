@@ -10,8 +10,8 @@ import time
 from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.published import CircuitStatus, Event
+from hilserver.service.executor import Executor
 from hilserver.service.mqtt import MqttService
-from hilserver.service.operator import Operator
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
@@ -26,10 +26,10 @@ LONGEST_ROUND = 1.0
 class Publisher:
     """Publishes in rounds: telemetry and events as they arrive, the state periodically, and changes at once."""
 
-    def __init__(self, mqtt: MqttService, telemetry: TelemetryReader, operator: Operator) -> None:
+    def __init__(self, mqtt: MqttService, telemetry: TelemetryReader, executor: Executor) -> None:
         self._mqtt = mqtt
         self._telemetry = telemetry
-        self._operator = operator
+        self._executor = executor
         self._version = 0
         self._shown: tuple[object, ...] = ()
         self._due = 0.0
@@ -52,16 +52,16 @@ class Publisher:
             self.publish_now(Event(kind="warning", text=text, tick=0, time=0.0))
         if batch := self._telemetry.samples.batch(rows):
             self._mqtt.publish_telemetry(batch)
-        self._operator.adopt(rows[-1])
-        if self._operator.running.version != self._version:
-            self._version = self._operator.running.version
+        self._executor.adopt(rows[-1])
+        if self._executor.running.version != self._version:
+            self._version = self._executor.running.version
             self._mqtt.publish_circuit(self._circuit_status())
         self._publish_state(rows[-1])
 
     def _with_change(self, event: Event) -> Event:
         """The event of a switch, with the old and the new values."""
         version = int(str(event.details["version"]))
-        before, after = (self._operator.ran(number).circuit.written for number in (version - 1, version))
+        before, after = (self._executor.ran(number).circuit.written for number in (version - 1, version))
         return event.model_copy(update={"text": f"{event.text}: {change_text(before, after)}"})
 
     def tell(self, event: Event) -> None:
@@ -95,7 +95,7 @@ class Publisher:
             self._mqtt.publish_state(self._telemetry.state(row, self._mqtt.telemetry_dropped))
 
     def _circuit_status(self) -> CircuitStatus:
-        running = self._operator.running
+        running = self._executor.running
         circuit = running.circuit
         source, written = (json.loads(json.dumps(dict(table))) for table in (circuit.source, circuit.written))
         return CircuitStatus(

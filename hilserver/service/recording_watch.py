@@ -36,7 +36,7 @@ class RecordingWatch:
         self._settings = settings
         self._telemetry = telemetry
         self._last_tick = last_tick
-        self._rig = RigStop(telemetry, execute)
+        self._stop = RigStop(telemetry, execute)
         self._refuse_waiting = refuse_waiting
         self._silence = SilenceTimer()
         self._lost = ""
@@ -81,7 +81,7 @@ class RecordingWatch:
         if self._settings.action == "warn":
             return
         self._refuse_waiting(f"{lost}.")
-        done = await self._rig.stop(self._settings.action, lost)
+        done = await self._stop.stop(self._settings.action, lost)
         self._has_acted = bool(done)
         if done:
             tell(SOURCE, lost, f"{lost}; {done} when it is recorded again")

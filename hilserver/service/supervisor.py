@@ -32,12 +32,12 @@ from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
 from hilserver.service.descriptions import channel_descriptions, input_descriptions, valve_descriptions
+from hilserver.service.executor import Executor
 from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.loop_processes import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
-from hilserver.service.operator import Operator
 from hilserver.service.operator_link import OperatorLink
 from hilserver.service.publisher import Publisher
 from hilserver.service.recording import RecorderProcess
@@ -81,7 +81,7 @@ class Supervisor:
         self._restarts = restarts or Restarts(None)
         self.address: BrokerAddress | None = None
         """Broker address for clients; that of an embedded broker has no login."""
-        self.operator: Operator | None = None
+        self.executor: Executor | None = None
         self.check: ArmingCheck | None = None
         self.telemetry: TelemetryReader | None = None
         self.ready = asyncio.Event()
@@ -151,11 +151,11 @@ class Supervisor:
         if not is_compiled(self.rig.library):
             await self._compile(processes)
         program = compiled_program(self.rig.library)
-        self.operator = operator = Operator(self.rig, memory, telemetry, program)
+        self.executor = executor = Executor(self.rig, memory, telemetry, program)
         self._recording = recording = RecorderProcess(
-            self.rig, memory, folder, program.fingerprint, operator.ran, telemetry, self._prepared
+            self.rig, memory, folder, program.fingerprint, executor.ran, telemetry, self._prepared
         )
-        operator.triggers, telemetry.triggers = recording.triggers, recording.triggers.status
+        executor.triggers, telemetry.triggers = recording.triggers, recording.triggers.status
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
@@ -168,14 +168,14 @@ class Supervisor:
         from hilserver.service.arming_check import ArmingCheck
         from hilserver.service.margin_monitor import MarginMonitor
 
-        monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
-        self.check = check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
+        monitor = MarginMonitor(self.rig, program, telemetry, lambda: executor.running)
+        self.check = check = ArmingCheck(self.rig, telemetry, lambda: executor.running, folder)
 
         async def refusals(arm: commands.Arm) -> tuple[str, ...]:
             return monitor.refusals() or await check.refusals(arm)
 
-        operator.arming_warnings, operator.arming_refusals = lambda: monitor.warnings() + check.doubts(), refusals
-        mqtt = await self._start_mqtt(stack, operator, folder)
+        executor.arming_warnings, executor.arming_refusals = lambda: monitor.warnings() + check.doubts(), refusals
+        mqtt = await self._start_mqtt(stack, executor, folder)
         await all_ready(*children)
         assert self.address is not None
         telemetry.degradations = (*processes.degradations, *self.address.weaknesses(), *_rivals(self.rig.settings.name))
@@ -183,18 +183,18 @@ class Supervisor:
             _log.warning("%s", text)
         checking = asyncio.create_task(self._check_solver(program, telemetry))
         stack.push_async_callback(_cancel, checking)
-        publisher = Publisher(mqtt, telemetry, operator)
+        publisher = Publisher(mqtt, telemetry, executor)
         tell = self._watch(stack, processes, publisher, mqtt)
-        self._require_operator(stack, operator, mqtt, tell)
+        self._require_operator(stack, executor, mqtt, tell)
         mqtt.inbox.report = lambda text: tell("commands", None, text, warn=True)
         warn = functools.partial(tell, "margins", None, warn=True)
-        change_points = ChangePointWatch(telemetry, lambda: operator.running, operator.execute)
+        change_points = ChangePointWatch(telemetry, lambda: executor.running, executor.execute)
         _background(stack, "watching change points", lambda: change_points.keep(functools.partial(tell, "mechanism")))
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
         if self.rig.settings.arming.virtual_commissioning:
             _background(stack, "the check before arming", lambda: check.keep(functools.partial(tell, "arming")))
         if may_take_over(self.rig.settings.loop, self.rig.clock_rate):
-            compiled = CompiledCircuit(lambda: operator.running, operator.use_code)
+            compiled = CompiledCircuit(lambda: executor.running, executor.use_code)
             _background(stack, "compiling the circuit", lambda: compiled.keep(functools.partial(tell, "compiling")))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
@@ -233,7 +233,7 @@ class Supervisor:
             await end_predecessor(left_behind)
         return memory
 
-    async def _start_mqtt(self, stack: contextlib.AsyncExitStack, operator: Operator, folder: Path) -> MqttService:
+    async def _start_mqtt(self, stack: contextlib.AsyncExitStack, executor: Executor, folder: Path) -> MqttService:
         settings, name = self.rig.settings.mqtt, self.rig.settings.name
         address = self.address
         if settings.embedded:
@@ -245,20 +245,20 @@ class Supervisor:
             if accounts is not None:
                 address = _own_login(address, accounts, folder)
         assert address is not None
-        mqtt = MqttService(address, name, operator, lifetime=settings.command_lifetime)
+        mqtt = MqttService(address, name, executor, lifetime=settings.command_lifetime)
         if settings.embedded:
             mqtt.inbox.blame = functools.partial(cut_off, broker, address)
         return mqtt
 
     def _require_operator(
-        self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]
+        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Callable[..., None]
     ) -> None:
         """Watch the link to the operator, and return hold-to-run inputs to rest when they are no longer held."""
         assert self.telemetry is not None
-        held = HeldInputs(self.rig.settings.inputs, operator.execute)
-        operator.done.append(held.follow)
+        held = HeldInputs(self.rig.settings.inputs, executor.execute)
+        executor.done.append(held.follow)
         stack.callback(held.end)
-        self._require_recording(stack, operator, mqtt, tell)
+        self._require_recording(stack, executor, mqtt, tell)
         settings = self.rig.settings.operator
         if self._attended:
             return
@@ -266,19 +266,19 @@ class Supervisor:
             settings,
             self.telemetry,
             lambda: (mqtt.heard, str(mqtt.address)),
-            operator.execute,
+            executor.execute,
             mqtt.inbox.refuse_waiting,
         )
 
-        operator.against.append(link.refusal)
-        operator.done.append(link.take_over)
+        executor.against.append(link.refusal)
+        executor.done.append(link.take_over)
         mqtt.on_heartbeat = link.hear
         mqtt.ask_every = settings.lost_after / 4 if settings.require != "none" else None
         self.telemetry.operator = lambda: link.client
         _background(stack, "watching the link to the operator", functools.partial(link.keep, tell))
 
     def _require_recording(
-        self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]
+        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Callable[..., None]
     ) -> None:
         """Monitor that the run is recorded."""
         assert self.telemetry is not None
@@ -287,8 +287,8 @@ class Supervisor:
         if not settings.enabled:
             return
         refuse = mqtt.inbox.refuse_waiting
-        watch = RecordingWatch(settings, self.telemetry, lambda: recording.last_tick, operator.execute, refuse)
-        operator.against.append(watch.refusal)
+        watch = RecordingWatch(settings, self.telemetry, lambda: recording.last_tick, executor.execute, refuse)
+        executor.against.append(watch.refusal)
         _background(stack, "watching the recording", functools.partial(watch.keep, tell))
 
     def _watch(
@@ -368,12 +368,12 @@ class Supervisor:
 
     async def _serve(self, processes: LoopProcesses, publisher: Publisher) -> int:
         """Serve until a stop is requested or the real-time process ends; leaves the devices safe in both cases."""
-        assert self.operator is not None
+        assert self.executor is not None
         dying = asyncio.create_task(processes.died())
         fault = dying.result() if await self._before_stop(dying) else None
         self._notifier.stopping(fault or "stopping")
         if fault is None:
-            await self.operator.execute(commands.Disarm())  # refused where nothing is armed
+            await self.executor.execute(commands.Disarm())  # refused where nothing is armed
             fault = await processes.end_loop() or await processes.unsafe()
         publisher.end(fault)
         await asyncio.sleep(LAST_MESSAGES_TIMEOUT)

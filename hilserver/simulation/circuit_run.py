@@ -268,7 +268,7 @@ def _diverged(wrong: str, at: float, error: StepError, what: str) -> str:
     )
 
 
-# --- the error of the step --------------------------------------------------------------------------------------------
+# --- the discretisation error -----------------------------------------------------------------------------------------
 
 
 def step_note(run: CircuitRun, looks: int = 20) -> str | None:

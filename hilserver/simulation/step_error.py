@@ -105,7 +105,8 @@ class StepError:
             return f"The {step} can't be judged: nothing moves."
         if self.too_long:
             return f"The {step} is too long for {self.integrator}: {self.worst}. {self.remedy}"
-        return f"Error of the {step}, from a run with half the step: at most {100 * self.worst.relative:.2g} %."
+        error = f"{100 * self.worst.relative:.2g} %"
+        return f"Discretisation error with a {step}, from a run with half the step: at most {error}."
 
     def grid(self) -> Grid:
         """The deviations as a table."""

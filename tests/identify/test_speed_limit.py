@@ -1,4 +1,4 @@
-"""A spool of limited speed is suspected; the judge is a simulated valve with a speed limit, which no model here has."""
+"""A speed-limited spool is suspected; the judge is a simulated valve with a speed limit, which no model here has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def identified(*changes: dict[str, Any]) -> Identified:
 
 
 def suspected(found: Identified) -> bool:
-    return any("limited speed" in each.structure for each in suspicions(found))
+    return any("speed-limited spool" in each.structure for each in suspicions(found))
 
 
 def test_a_spool_without_limit_is_as_late_in_fast_movements() -> None:
@@ -34,7 +34,7 @@ def test_a_spool_without_limit_is_as_late_in_fast_movements() -> None:
 
 
 @pytest.mark.slow
-def test_a_spool_of_limited_speed_is_suspected_until_its_slew_is_stated() -> None:
+def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated() -> None:
     """Without a limit, the largest steps would be made at up to 100 full strokes per second."""
     limited = true_valves(opening_rate="70 1/s")
     assert suspected(identified(limited))

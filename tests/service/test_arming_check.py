@@ -19,8 +19,8 @@ from hilserver.rig.plan import first_row
 from hilserver.service import arming_check
 from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
 from hilserver.service.children import Child
+from hilserver.service.executor import Executor
 from hilserver.service.loop_commands import LoopCommand
-from hilserver.service.operator import Operator
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.toml import read_toml
@@ -226,7 +226,7 @@ def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_stop_during_the_check_is_not_undone_by_arming(stop: type[Command]) -> None:
     async def work() -> None:
         checked, posted = asyncio.Event(), []
-        operator = Operator(lift(), cast(Any, None), cast(Any, None), cast(Any, None))
+        executor = Executor(lift(), cast(Any, None), cast(Any, None), cast(Any, None))
 
         async def reasons(arm: Arm) -> tuple[str, ...]:
             await checked.wait()
@@ -236,14 +236,14 @@ def test_a_stop_during_the_check_is_not_undone_by_arming(stop: type[Command]) ->
             posted.append(command.name)
             return {"tick": 1}
 
-        operator.arming_refusals, operator._post = reasons, post  # type: ignore[assignment, method-assign]
-        arming = asyncio.create_task(operator.execute(Arm()))
+        executor.arming_refusals, executor._post = reasons, post  # type: ignore[assignment, method-assign]
+        arming = asyncio.create_task(executor.execute(Arm()))
         await asyncio.sleep(0)
-        assert (await operator.execute(stop())).ok
+        assert (await executor.execute(stop())).ok
         checked.set()
         assert (await arming).reason == "overtaken by a stop, disarm or trip."
         assert posted == [stop.name]
-        assert (await operator.execute(Arm())).ok
+        assert (await executor.execute(Arm())).ok
         assert posted == [stop.name, "arm"]
 
     asyncio.run(work())

@@ -20,7 +20,7 @@ from hilserver.rig.build import load_rig
 from hilserver.rig.settings import LoopSettings
 from hilserver.service import compiled_circuit
 from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
-from hilserver.service.operator import Operator
+from hilserver.service.executor import Executor
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in
@@ -110,12 +110,12 @@ def test_a_circuit_that_is_switched_again_is_not_compiled(compiled: list[int]) -
 def test_code_that_cannot_be_loaded_is_not_given_to_the_loop(tmp_path: Path) -> None:
     """As from a file system without the right to execute: the loop must not be said to use it."""
     rig, no_loop = load_rig(CONFIG / "rigs/demo.toml"), cast(Any, None)
-    operator = Operator(rig, no_loop, no_loop, compiled_program(rig.library))
+    executor = Executor(rig, no_loop, no_loop, compiled_program(rig.library))
     file = tmp_path / folder_of(rig.packed.index).name / FILE
     file.parent.mkdir()
     file.write_bytes(b"")
     with pytest.raises(OSError, match="file too short"):
-        asyncio.run(operator.use_code(operator.running, file))
+        asyncio.run(executor.use_code(executor.running, file))
 
 
 @pytest.mark.parametrize(("rate", "max_missed", "taken"), [(1e3, 0, True), (1e4, 5, True), (2e4, 5, False)])

@@ -20,7 +20,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.sampling_lag import SamplingLag, sampling_lag
-from hilserver.service.operator import Operator
+from hilserver.service.executor import Executor
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.cylinder import expected
 
@@ -137,13 +137,13 @@ def test_margins_shrink_with_the_rate() -> None:
 def test_arming_is_refused_with_the_reason() -> None:
     """Nothing is posted to the loop, so that no memory is needed."""
     rig, nothing = slow_lift(20, "feedback"), cast(Any, None)
-    operator = Operator(rig, nothing, nothing, program())
+    executor = Executor(rig, nothing, nothing, program())
 
     async def refusals(arm: Arm) -> tuple[str, ...]:
         return tuple(found(rig).refusals(rig, ["feedback"]))
 
-    operator.arming_refusals = refusals
-    answer = asyncio.run(operator.execute(Arm()))
+    executor.arming_refusals = refusals
+    answer = asyncio.run(executor.execute(Arm()))
     assert not answer.ok
     assert "too slow for this circuit" in answer.problems[0]
 

@@ -68,7 +68,7 @@ async def nothing(arm: Arm) -> tuple[str, ...]:
     return ()
 
 
-class Operator:
+class Executor:
     """Executes one command at a time, and one of STOPPING beside it. ``running``: the circuit that the loop runs."""
 
     def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
