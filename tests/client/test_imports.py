@@ -146,3 +146,10 @@ def test_what_a_server_calculates_loads_no_library_of_offline_work(code: str) ->
 
 def test_the_test_detects_loaded_modules() -> None:
     assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build, hilserver.compiler.own")
+
+
+def test_the_server_starts_its_processes_before_it_imports_the_simulation() -> None:
+    """Margins and the check before arming need it: they are imported while the processes start."""
+    loaded = loaded_by("import hilserver.service.supervisor")
+    assert "hilserver.service" in loaded
+    assert not {"hilserver.simulation", "hilserver.fidelity", "hilserver.virtual_commissioning"} & loaded
