@@ -24,6 +24,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.units import BAR, L_MIN
 
+USUAL_RANGE = 250.0 * BAR
+"""Pa: range of a pressure sensor that does not state it."""
 ACCURACY = 0.0025
 """Tolerance of zero and gain of a sensor, as a fraction of its range: accuracy class 0.25 %."""
 COMMON_DELAY, OWN_DELAY = 2.0, 1.0
@@ -80,7 +82,7 @@ def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) 
     for name in dict.fromkeys(pressures):
         if rig.settings.channels[name].device is None:
             continue
-        zero = influence(ACCURACY * rig.settings.channels[name].span())
+        zero = influence(zero_tolerance(rig, name))
         if name in recording.zeros:
             zero = replace(zero, prior=recording.zeros[name].deviation)
         found[f"zero {name}"] = zero
@@ -97,6 +99,11 @@ def relative_delay(dt: float) -> Parameter:
 def unseen_delay(dt: float) -> float:
     """Standard deviation of the delay of the sensor that shows the flow, s: in no recording is it seen."""
     return uniform(hypot(COMMON_DELAY, OWN_DELAY) * dt)
+
+
+def zero_tolerance(rig: Rig, channel: str) -> float:
+    """Tolerance of the zero of a pressure sensor, Pa."""
+    return ACCURACY * (rig.settings.channels[channel].span() or USUAL_RANGE)
 
 
 class CorrectedChannels:

@@ -26,7 +26,7 @@ from hilserver.components.orifice import FlowAtDrop
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
 from hilserver.identify.findings import IdentifiedValue, lateness_deviation, own_delay
 from hilserver.identify.identification import SIGNIFICANT, Identified
-from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform
+from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform, zero_tolerance
 from hilserver.identify.motion import motion_of, rod_of
 from hilserver.identify.parameters import Values
 from hilserver.identify.recorded import Recording
@@ -45,8 +45,8 @@ MIN_AIR = 1e-5
 """Smallest deviation that is stated of the share of air."""
 ROUNDING = 0.05
 """Largest error by rounding a value, as a fraction of its standard deviation."""
-MIN_ZERO = 2e-4
-"""Smallest correction of a sensor's zero, as a fraction of its range."""
+MIN_ZERO = 0.08
+"""Smallest correction of a sensor's zero, as a fraction of its tolerance."""
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
         yield IdentifiedValue("noise", "noise", noise.value, noise.deviation, stated, *unit)
     if name in recording.zeros and name not in rig.calibrations:
         zero, tared = recording.zeros[name], settings.tare.value if settings.tare is not None else 0.0
-        if abs(zero.value) > MIN_ZERO * rig.settings.channels[name].span():
+        if abs(zero.value) > MIN_ZERO * zero_tolerance(rig, name):
             yield IdentifiedValue("zero", "tare", tared + zero.value, zero.deviation, tared, *unit)
     (more, deviation), lateness = own_delay(results, name), results[0].lateness
     if lateness is not None and not any(name in found.experiment.sensors_of_unknown_delay() for found in results):

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from hilserver.identify.influences import ACCURACY, PISTON_LEAKAGE, uniform
+from hilserver.identify.influences import ACCURACY, PISTON_LEAKAGE, uniform, zero_tolerance
 from hilserver.identify.model import drop_of_law
 from hilserver.identify.recorded import Recording, ZeroError
 from hilserver.numerics.arrays import Floats
@@ -202,7 +202,7 @@ def _leakage(rig: Rig, c: PortAtRest) -> float:
 
 def _tolerance(rig: Rig, channel: str) -> float:
     """Standard deviation of the zero of a sensor, Pa."""
-    return uniform(ACCURACY * rig.settings.channels[channel].span()) if _is_measured(rig, channel) else 0.0
+    return uniform(zero_tolerance(rig, channel)) if _is_measured(rig, channel) else 0.0
 
 
 def _is_measured(rig: Rig, channel: str) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from math import inf, sqrt
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from identification_coverage import Finding, changed_rig, compared
+from slow_lift import slow_lift
 
 from hilserver.fidelity.changes import si
 from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
-from hilserver.identify.influences import ACCURACY, uniform, unseen_delay
+from hilserver.identify.influences import ACCURACY, sensor_influences, uniform, unseen_delay
 from hilserver.identify.machine import machine_findings
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.report import fragment, notes
@@ -56,6 +59,28 @@ def test_inseparable_parameters_keep_their_prior_uncertainty() -> None:
     _, deviations = of_line({"gain": gain, "error": Parameter(0.0, -9.0, 9.0, 0.1, inf, 0.05)})
     assert deviations["gain"] == pytest.approx(0.05, rel=0.02)
     assert deviations["error"] == pytest.approx(0.05, rel=0.02)
+
+
+def test_a_value_is_not_more_exact_than_the_law_of_which_it_is_a_parameter() -> None:
+    _, deviations = of_line({"gain": Parameter(1.0, -9.0, 9.0, 1.0, inf, definition=0.03)})
+    assert deviations["gain"] == pytest.approx(0.03 * 2.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("scale", "tolerance"),
+    [
+        ({"raw": [0, 10], "value": ["0 bar", "400 bar"]}, 1e5),
+        ({"raw": [0, 1], "value": ["0 bar", "40 bar"], "range": ["0 bar", "400 bar"]}, 1e5),
+        ({"raw": [0, 1], "value": ["0 bar", "40 bar"]}, 0.625e5),  # of 250 bar: that of usual sensors
+    ],
+)
+def test_the_tolerance_of_a_zero_follows_from_the_range_of_the_sensor(scale: dict[str, Any], tolerance: float) -> None:
+    rig = slow_lift(1000.0, "prediction", {"rig": {"channels": {"p_A": {"scale": scale}}}})
+    channels = {"p_A": np.zeros(9)}
+    recording = SimpleNamespace(dt=1e-3, zeros={}, channels=channels)
+    found = sensor_influences(rig, recording, ["p_A"])["zero p_A"]  # type: ignore[arg-type]
+    assert found.prior == pytest.approx(uniform(tolerance))
+    assert found.size > 0.0
 
 
 def test_uncertainty_is_at_least_that_of_the_derivative() -> None:
