@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of
+from hilserver.errors import ConfigurationError, Problem, problems_of
 from hilserver.protocol.commands import ArmTrigger, EndTrigger
 from hilserver.protocol.published import TriggerStatus
 from hilserver.record.cuts import CutTrigger
@@ -17,16 +17,14 @@ from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import (
-    CIRCUIT,
     TriggerSettings,
     signal_columns,
-    signal_unit,
     signal_zero,
     too_long_before,
 )
 from hilserver.service.loop_commands import invalid
+from hilserver.service.row_signals import signal_column
 from hilserver.tick.codes import Mode
-from hilserver.units import unit_of_value
 
 MOST_TRIGGERS = 8
 """Triggers that commands may have armed at a time: the window of each is written beside the log."""
@@ -173,16 +171,9 @@ def _require_known(rig: Rig, trigger: TriggerSettings, packed: PackedCircuit) ->
     """Raise ConfigurationError if its condition is about what neither rig nor circuit have, or in another unit."""
     if trigger.when is None:
         return
-    wanted, columns = condition(trigger.when), signal_columns(rig.settings)
-    circuit = [f"{CIRCUIT}{name}" for name in packed.names]
-    if wanted.signal not in columns and wanted.signal not in circuit:
-        hint = did_you_mean(wanted.signal, [*columns, *circuit])
-        raise invalid("when", f'"{wanted.signal}" is not a channel.{hint}')
-    if wanted.signal in columns:
-        unit: str | None = signal_unit(rig.settings, wanted.signal, columns[wanted.signal])
-    else:
-        unit = unit_of_value(wanted.signal.removeprefix(CIRCUIT)) or None  # None: any
+    wanted = condition(trigger.when)
     try:
+        _, unit = signal_column(rig, signal_columns(rig.settings), wanted.signal, packed)
         if unit is not None:
             wanted.require_unit(unit)
     except ValueError as error:
