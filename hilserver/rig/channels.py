@@ -158,9 +158,10 @@ class ChannelSettings(Datasheet):
         return (max(low, -ATMOSPHERE - error), min(high, HIGHEST_PRESSURE)) if self.unit == "Pa" else (low, high)
 
     def measuring_range(self) -> tuple[float, float] | None:
-        """Values between which the sensor measures, SI and gauge: those of the scale; None if it does not say."""
+        """Values between which the sensor measures, SI, gauge, less the tare; None if the scale does not say."""
         values = self.scale.range_values() if self.scale is not None else None
-        return (values[0] - self.zero, values[1] - self.zero) if values is not None else None
+        offset = self.zero + (self.tare.value if self.tare is not None else 0.0)
+        return (values[0] - offset, values[1] - offset) if values is not None else None
 
     def span(self) -> float:
         """The width of this range, SI; 0 if it is not known."""

@@ -40,7 +40,7 @@ def ending_now(rig: Rig, column: Column, row: int) -> list[str]:
 
 
 def cause_of_end(rig: Rig, column: Column, row: int) -> str:
-    """Why RUNNING has ended in this row; empty after a command."""
+    """Why RUNNING or ARMED has ended in this row; empty after a command."""
     if cause := fault_text(int(column("fault")[row]), rig.layout.limits):
         return cause
     if int(column("mode")[row]) == Mode.SAFE and not _is_enabled(rig, column, row):
@@ -57,13 +57,20 @@ def _is_enabled(rig: Rig, column: Column, row: int) -> bool:
     return bool(fresh and column(f"channel.{enable.channel}")[row] >= 0.5)
 
 
+def has_ended(before: Any, now: Any) -> Any:
+    """Whether RUNNING has ended, or ARMED without a start; of modes or arrays of modes."""
+    return (now != before) & ((before == Mode.RUNNING) | ((before == Mode.ARMED) & (now != Mode.RUNNING)))
+
+
 def ends_of_running(rig: Rig, column: Column, before: int) -> Iterator[tuple[int, str]]:
-    """The rows in which RUNNING has ended, each with the mode that followed and the cause, if it was no command.
+    """The rows in which RUNNING or ARMED has ended, each with the mode that followed and the cause.
+
+    Of those that have another cause than a command.
 
     ``before``: the mode before the first row.
     """
     modes = column("mode")
     was = np.concatenate([[before], modes[:-1]])
-    for row in np.flatnonzero((was == Mode.RUNNING) & (modes != Mode.RUNNING)):
+    for row in np.flatnonzero(has_ended(was, modes)):
         if cause := cause_of_end(rig, column, int(row)):
             yield int(row), f"{Mode(int(modes[row])).name}: {cause}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
+from math import inf, isfinite
 
 from hilserver.circuit.library import Role
 from hilserver.circuit.model import RIG, read_part
@@ -13,6 +13,8 @@ from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.simulated_parts import VALVES, differing_parts
 from hilserver.units import shown_value
 
+COVERED = 0.99
+"""Share of the stroke that its sensor must cover at least."""
 FULL_COMMAND = 1.1
 """Command of a valve beyond which nobody means it: at 1 it is fully open."""
 
@@ -21,6 +23,7 @@ def implausible(rig: Rig) -> Iterator[str]:
     """Probable errors, in words, with the keys."""
     yield from _shared_pressures(rig)
     yield from _limits_out_of_reach(rig)
+    yield from _strokes_out_of_reach(rig)
     yield from _same_supply_and_tank(rig)
     yield from _different_oils(rig)
     yield from _volumes_at_ports(rig)
@@ -52,10 +55,29 @@ def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
                 )
 
 
+def _strokes_out_of_reach(rig: Rig) -> Iterator[str]:
+    """Position sensors that do not cover the stroke."""
+    for name, cylinder in rig.settings.cylinders.items():
+        if cylinder.position is None:
+            continue
+        channel = rig.settings.channels[cylinder.position]
+        low, high = _readable(channel)
+        if high - low < COVERED * cylinder.stroke:
+            shown, *ends = (shown_value(value, "m") for value in (cylinder.stroke, low, high))
+            yield (
+                f"cylinders.{name}.position: channel {cylinder.position} measures {ends[0]} … {ends[1]}, less than the "
+                f"stroke of {shown}."
+            )
+
+
 def _readable(channel: ChannelSettings) -> tuple[float, float]:
     """Values that a channel can show, SI, as on its label; infinite if that is not known."""
     (low, high), known = channel.value_limits(), channel.measuring_range() or (-inf, inf)
-    return max(low, known[0]) + channel.zero, min(high, known[1]) + channel.zero
+    low, high = max(low, known[0]), min(high, known[1])
+    if channel.scale is not None and isfinite(sum(raw := channel.raw_limits())):
+        ends = sorted(map(channel.curve().value, raw))
+        low, high = max(low, ends[0]), min(high, ends[1])
+    return low + channel.zero, high + channel.zero
 
 
 def _same_supply_and_tank(rig: Rig) -> Iterator[str]:

@@ -68,6 +68,17 @@ class Curve:
             raise ValueError("a polynomial can't be inverted: give points")
         return (value - self.coefficients[0]) / self.coefficients[1]
 
+    def nearest_raw(self, value: float) -> float:
+        """The same for any polynomial: of several readings, the smallest; that of an extremum that does not reach it.
+
+        >>> round(Curve((0.0, 25.0, 0.1)).nearest_raw(135.0), 3)
+        5.283
+        """
+        if self.points or len(self.coefficients) == 2:
+            return self.raw(value)
+        roots = np.polynomial.polynomial.polyroots((self.coefficients[0] - value, *self.coefficients[1:]))
+        return float(min(roots, key=lambda root: (abs(root.imag) > 1e-6 * abs(root), abs(root))).real)
+
     def less(self, offset: float) -> Curve:
         """The curve with ``offset`` (SI) taken from all its values."""
         if self.points:

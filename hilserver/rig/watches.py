@@ -128,8 +128,8 @@ def _ends_of_range(channel: ChannelSettings) -> tuple[float, float]:
     known = channel.measuring_range()
     if known is None or channel.unit not in ("Pa", "m^3/s"):
         return -inf, inf
-    tare, near = channel.tare.value if channel.tare is not None else 0.0, RANGE_END * (known[1] - known[0])
-    return known[0] - tare + near, known[1] - tare - near
+    near = RANGE_END * (known[1] - known[0])
+    return known[0] + near, known[1] - near
 
 
 def _arrival(channel: ChannelSettings) -> float:

@@ -49,7 +49,7 @@ class SequenceResult:
     """A completed run of a sequence.
 
     ``where``: on what it ran; ``moments``: when the step of each title took effect, s; ``circuit``: the table of the
-    virtual circuit at the start; ``endings``: when, s, and why RUNNING has ended without a command, in simulations.
+    virtual circuit at the start; ``endings``: when, s, and why RUNNING or ARMED has ended without a command.
     """
 
     sequence: Sequence

@@ -88,8 +88,8 @@ def summary_line(done: SequenceResult) -> str:
 
 
 def ending_lines(done: SequenceResult) -> list[str]:
-    """When and why RUNNING has ended without a command, in sentences."""
-    return [f"RUNNING ended at {at:.4g} s, in mode {how}." for at, how in done.endings]
+    """When and why RUNNING or ARMED has ended without a command, in sentences."""
+    return [f"At {at:.4g} s, the mode changed to {how}." for at, how in done.endings]
 
 
 def document(done: SequenceResult) -> Document:

@@ -19,6 +19,7 @@ from hilserver.protocol.commands import CircuitCommand
 from hilserver.record.row_events import columns_looked_at
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.end_of_running import Column, columns_of_end, ending_now, ends_of_running
+from hilserver.rig.invalid_samples import invalid_samples
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
@@ -43,8 +44,8 @@ from hilserver.tick.row import as_whole, header, is_whole
 R = TypeVar("R", bound=Struct)
 TOGETHER = 4000
 """Ticks after which no further command is given in the same run."""
-LOOKED_AT = ("result", "mode")
-"""Columns of the rows that tell what has come of a command."""
+LOOKED_AT = ("tick", "result", "mode")
+"""Columns of the rows that tell what has come of a command, and when."""
 GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
@@ -219,12 +220,13 @@ class _Bench:
             if mode_of(self.run.row) == "SAFE":
                 self.first_tick = self.run.tick + 1.0
                 return
-        raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
+        why = self.run.fault or "; ".join(invalid_samples(self.rig, self.run.row)) or "no samples"
+        raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {why.rstrip('.')}.")
 
     def run_until(self, at: float) -> Steps[Mapping[str, NDArray[Any]]]:
         """Run until the next tick is the one at ``at``; returns the columns ``looked_at`` of the rows, by name.
 
-        They are valid until the next call.
+        They are valid until the next call. Missed ticks are not counted: what follows is later by them.
         """
         looked_at, first, before = self._prepared.looked_at, self.next_tick, int(header(self.run.row).mode)
         columns = np.array([*looked_at.values(), *self.collector.columns(self.run.packed.names)], dtype=np.int64)
@@ -233,7 +235,7 @@ class _Bench:
         if len(rows):
             self.collector.add(rows[:, len(looked_at) :])
             for row, how in ends_of_running(self.rig, values.__getitem__, before):
-                self.endings.append(((first + row) * self.dt, how))
+                self.endings.append(((values["tick"][row] - self.first_tick) * self.dt, how))
         return values
 
     def note_reactions(self, play: Play) -> None:
@@ -331,7 +333,8 @@ class _Bench:
 
     def _note(self, given: _Given, number: int, column: Column, row: int, play: Play) -> None:
         """Note that a command, or the value of this number, was carried out or refused, as its row tells."""
-        action, at, refusal = given.actions[number].action, given.ticks[number] * self.dt, given.refusal
+        action, refusal = given.actions[number].action, given.refusal
+        at = float(column("tick")[row] - self.first_tick) * self.dt
         assert not isinstance(action, Fault)
         if not refusal and (result := int(column("result")[row])) != ResultCode.DONE:
             mode, violated = Mode(int(column("mode")[row])).name, ending_now(self.rig, column, row)

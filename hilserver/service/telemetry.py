@@ -25,7 +25,8 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
-from hilserver.rig.end_of_running import cause_of_end, columns_of
+from hilserver.rig.end_of_running import cause_of_end, columns_of, has_ended
+from hilserver.rig.invalid_samples import invalid_samples
 from hilserver.rig.learned import learned_values
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
@@ -167,7 +168,7 @@ class TelemetryReader:
         for name, column in layout.section("limit").items():
             if row[column] > 0 and name not in self._outputs:
                 yield f"limit {name} is violated"
-        yield from self._invalid_samples(row)
+        yield from invalid_samples(self.rig, row)
         if not is_enabled(self.rig.plan, row):
             yield "the local enable is off: the rig can't be armed or started"
         for valve in layout.valves:
@@ -185,20 +186,6 @@ class TelemetryReader:
                 value = row[layout.column(f"confirmed.{output.name}")]
                 since = f"for {age:.3g} s; last confirmed: raw {value:g}" if math.isfinite(age) else "at all"
                 yield (f"{output.name.replace('.', ' ')} is not confirmed by device {output.device} {since}. {ADVICE}")
-
-    def _invalid_samples(self, row: Floats) -> Iterator[str]:
-        """Channels whose latest reading is invalid, with the reason."""
-        plan = self.rig.plan
-        for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
-            slot, jitter = int(plan.channel[number].slot), plan.channel[number].least_interval
-            if slot < 0:
-                continue
-            raw, age = row[plan.layout[0].raw + slot], row[plan.layout[0].age + slot]
-            reason = settings.why_invalid(raw if math.isfinite(age) else math.nan)
-            if not reason and row[plan.layout[0].stale + number] - age > jitter:
-                reason = "it changes faster than valid_rate"
-            if reason:
-                yield f"channel {name}: {reason}"
 
     def timing(self) -> dict[str, float]:
         """Timing figures of the latest batch of rows by name, in seconds."""
@@ -247,7 +234,7 @@ class TelemetryReader:
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
         found = [
-            self._mode_event(rows, int(k), ran=now[k, 0] - change[k, 0] == Mode.RUNNING)
+            self._mode_event(rows, int(k), ended=has_ended(now[k, 0] - change[k, 0], now[k, 0]))
             for k in np.flatnonzero(change[:, 0])
         ]
         found += self._events_in_rows(rows)
@@ -283,12 +270,12 @@ class TelemetryReader:
             return _event("info", "the local enable is on", row)
         return _event("warning", "the local enable is off", row)
 
-    def _mode_event(self, rows: Floats, k: int, *, ran: bool) -> Event:
-        """A new mode in row ``k``. ``ran``: RUNNING has ended; ``ended`` in its details is why, after no command."""
+    def _mode_event(self, rows: Floats, k: int, *, ended: bool) -> Event:
+        """A new mode in row ``k``. ``ended``: RUNNING or ARMED; in the details, why it has, if it was no command."""
         row = rows[k]
         number = Mode(int(header(row).mode))
         mode, text = number.name, self.fault(row)
-        cause = cause_of_end(self.rig, columns_of(self.rig, rows), k) if ran else ""
+        cause = cause_of_end(self.rig, columns_of(self.rig, rows), k) if ended else ""
         if self._is_fault and number != Mode.FAULT:
             self.trip_reason = ""
         self._is_fault = number == Mode.FAULT

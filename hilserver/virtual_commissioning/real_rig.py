@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from hilserver.circuit.program import Program
-from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
@@ -39,7 +38,7 @@ class _Channel:
     def serve(self, readings: Floats) -> None:
         """Take a new sample."""
         value = self.constant if self.sensor is None else float(readings[self.sensor])
-        self.raw, self.age = self.curve.raw(value), 0.0
+        self.raw, self.age = self.curve.nearest_raw(value), 0.0
 
 
 class StandInRun(LockstepRun):
@@ -115,24 +114,16 @@ class StandInRun(LockstepRun):
 
 
 def _channels(rig: Rig, substitute: StandIn) -> list[_Channel]:
-    """The measured channels of a rig. Raises ConfigurationError for a scale that can't be inverted."""
+    """The measured channels of a rig."""
     places = {name: place for place, name in enumerate(rig.layout.raw)}
-    found, problems = [], []
+    found = []
     for name, settings in rig.settings.channels.items():
         if settings.device is None:
             continue
         sensor = substitute.measured.index(name) if name in substitute.measured else None
         constant = 0.0 if sensor is not None else _quiet(rig, name, settings)
-        try:
-            settings.curve().raw(constant)
-        except ValueError as error:
-            problems.append(
-                Problem(f"{error}, so that its sensor can be simulated.", f"channels.{name}", str(rig.file))
-            )
         every = ticks_between_samples(settings.device, rig.rates, rig.settings.loop.rate)
         found.append(_Channel(settings.curve(), places[name], every, sensor, constant))
-    if problems:
-        raise ConfigurationError(problems)
     return found
 
 

@@ -84,6 +84,9 @@ def assumptions(rig: Rig) -> list[str]:
                 f"Cylinder {name} is loaded with the weight of its mass, {weight}, against increasing position, and in "
                 f"a few cases in the other direction; simulation.loads.{name} states the force."
             )
+    for name, _ in _sensors(rig):
+        if rig.settings.channels[name].deviation() == 0.0:
+            found.append(f"Channel {name} has no noise: it states neither noise nor the range of its sensor.")
     return found
 
 

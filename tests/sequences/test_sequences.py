@@ -285,11 +285,54 @@ def test_the_limit_that_ends_the_run_is_named(action: str, mode: str, sequence: 
     assert [how for _, how in done.endings] == ([f"{mode}: limit high"] if mode else [])
     if mode:
         (line,) = ending_lines(done)
-        assert line == f"RUNNING ended at {done.endings[0][0]:.4g} s, in mode {mode}: limit high."
+        assert line == f"At {done.endings[0][0]:.4g} s, the mode changed to {mode}: limit high."
         modes = done.recorded.channels["mode"]
         (left,) = np.flatnonzero((modes[:-1] == Mode.RUNNING) & (modes[1:] == Mode[mode])) + 1
         assert done.endings[0][0] == pytest.approx(done.recorded.time[left])
         assert line in junit([done])
+
+
+def test_what_ends_armed_is_named(sequence: Load) -> None:
+    """The start is refused because the mode is FAULT: why it is, stands in another line."""
+    course = 'length = "1 s"\n[[fault]]\nat = "0.2 s"\nfault = "reads"\nsensor = "p_A"\nraw = 9.9\n'
+    steps = START.replace('"0.2 s"', '"0.4 s"')
+    file = sequence(f'{course}{steps}[[expect]]\nchannel = "mode"\nvalue = "RUNNING"\nat = "0.5 s"\n')
+    done = simulate_sequence(file, lift())
+    assert [how for _, how in done.endings] == ["FAULT: limit p_A_high"]
+    assert 0.2 <= done.endings[0][0] <= 0.25
+
+
+def test_times_are_true_after_missed_ticks(sequence: Load, strict: Rig) -> None:
+    """100 ticks (0.2 s) are missing from 0.6 s on: what follows is later by them, and says so."""
+    missed = '[[fault]]\nat = "0.6 s"\nfault = "missed"\nticks = 100\n'
+    stop = '[[step]]\nat = "1 s"\nname = "end"\nsend = "stop"\n'
+    ended = '[[expect]]\nafter = "end"\nchannel = "mode"\nvalue = "ARMED"\n'
+    done = simulate_sequence(sequence(f'length = "1.4 s"\n{START}{stop}{missed}{ended}'), strict)
+    modes = done.recorded.channels["mode"]
+    (left,) = np.flatnonzero((modes[:-1] == Mode.RUNNING) & (modes[1:] == Mode.ARMED)) + 1
+    assert done.recorded.time[left] == pytest.approx(1.2)
+    assert done.ok, done.verdicts
+    assert "carried out at 1.2 s" in done.verdicts[2].found
+
+
+def test_the_end_after_missed_ticks_has_its_time(sequence: Load) -> None:
+    limit = {"channel": "x", "max": "350 mm", "action": "ramp"}
+    course = '[inputs.joystick]\npoints = [["0.3 s", 0], ["0.4 s", 0.5]]\n'
+    missed = '[[fault]]\nat = "0.5 s"\nfault = "missed"\nticks = 3\n'
+    expected = '[[expect]]\nchannel = "mode"\nvalue = "RUNNING"\nat = "1.5 s"\n'
+    done = simulate_sequence(
+        sequence(f'length = "2 s"\n{START}{course}{missed}{expected}'), lift({"rig": {"limits": {"high": limit}}})
+    )
+    modes = done.recorded.channels["mode"]
+    (left,) = np.flatnonzero((modes[:-1] == Mode.RUNNING) & (modes[1:] == Mode.ARMED)) + 1
+    assert done.endings[0][0] == pytest.approx(done.recorded.time[left], abs=1e-9)
+
+
+def test_a_rig_that_does_not_get_ready_is_named_with_the_reason(sequence: Load) -> None:
+    rig = lift({"rig": {"channels": {"p_A": {"valid": ["0 bar", "1 bar"]}}}})
+    file = sequence(f'length = "1 s"\n{START}[[expect]]\nchannel = "mode"\nvalue = "RUNNING"\nat = "0.5 s"\n')
+    with pytest.raises(HilserverError, match=r"not SAFE: channel p_A: \S+ bar is outside its valid range"):
+        simulate_sequence(file, rig)
 
 
 def test_a_refused_start_names_the_limit(sequence: Load) -> None:

@@ -21,9 +21,7 @@ from slow_lift import slow_lift
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError
 from hilserver.rig.build import Rig, assemble, load_rig
-from hilserver.rig.plausibility import implausible
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.plant_records import sensors_on
 from hilserver.toml import read_toml
 from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
@@ -271,34 +269,6 @@ def test_the_sensors_of_the_stand_in_show_its_machine() -> None:
         assert np.ptp(measured) > 10.0 * tolerance or channel != "x"
         assert measured[10:] == pytest.approx(true[8:-2, names.index(value)], abs=tolerance)
     assert record.columns["channel.p_S"][-1] == pytest.approx(210e5, rel=1e-3)
-
-
-def test_a_sensor_of_the_stand_in_has_the_range_on_its_label() -> None:
-    """With a conversion factor it was clipped at the value of one volt, and nearly without noise."""
-    found = {}
-    scales = {
-        "ends": {"raw": [0, 10], "value": ["0 bar", "250 bar"]},
-        "factor": {"raw": [0, 1], "value": ["0 bar", "25 bar"], "range": ["0 bar", "250 bar"]},
-        "polynomial": {
-            "value": None,
-            "raw": None,
-            "polynomial": [0.0, 25.0],
-            "unit": "bar",
-            "range": ["0 bar", "250 bar"],
-        },
-        "unknown": {"raw": [0, 1], "value": ["0 bar", "25 bar"]},
-    }
-    for name, scale in scales.items():
-        rig = slow_lift(1000.0, "prediction", merged(SUPPLY, {"rig": {"channels": {"p_A": {"scale": scale}}}}))
-        substitute = stand_in(rig)
-        sensor = sensors_on(substitute.plant.sensor)[substitute.measured.index("p_A")]
-        found[name] = (sensor.raw_low, sensor.raw_high)
-        noise = rig.settings.channels["p_A"].deviation()
-        assert noise == pytest.approx(0.0 if name == "unknown" else 2e-4 * 250e5, rel=1e-9)
-        assert not [note for note in implausible(rig) if "p_A" in note]
-    assert found["ends"] == pytest.approx((0.0, 250e5))
-    assert found["factor"] == found["polynomial"] == found["ends"]
-    assert found["unknown"][1] > 1e9
 
 
 def test_a_valve_that_is_wired_the_other_way_round_moves_the_machine_the_same_way() -> None:

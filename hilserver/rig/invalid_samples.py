@@ -1,0 +1,24 @@
+"""Readings of a row that are no samples, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite, nan
+
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+
+
+def invalid_samples(rig: Rig, row: Floats) -> Iterator[str]:
+    """The channels whose latest reading is invalid, in words."""
+    plan = rig.plan
+    for number, (name, settings) in enumerate(rig.settings.channels.items()):
+        slot, jitter = int(plan.channel[number].slot), plan.channel[number].least_interval
+        if slot < 0:
+            continue
+        raw, age = row[plan.layout[0].raw + slot], row[plan.layout[0].age + slot]
+        reason = settings.why_invalid(raw if isfinite(age) else nan)
+        if not reason and row[plan.layout[0].stale + number] - age > jitter:
+            reason = "it changes faster than valid_rate"
+        if reason:
+            yield f"channel {name}: {reason}"

@@ -1,0 +1,92 @@
+"""The sensors of a stand-in show what the channels of the rig file can show, whatever the kind of scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from component_bench import program
+from rig_bench import merged
+from slow_lift import slow_lift
+
+from hilserver.rig.build import Rig
+from hilserver.rig.plausibility import implausible
+from hilserver.tick.plant_records import sensors_on
+from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
+from hilserver.virtual_commissioning.stand_in import stand_in
+from hilserver.virtual_commissioning.subject import Subject
+from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
+
+pytestmark = pytest.mark.slow
+
+SUPPLY = {"rig": {"simulation": {"supply_pressure": "210 bar"}}}
+
+
+def chosen(rig: Rig, kind: CaseKind, stroke: float = 0.5, load: float = 1.0) -> list[Case]:
+    return [case for case in cases(rig) if (case.kind, case.stroke, case.load) == (kind, stroke, load)]
+
+
+def run(rig: Rig, strategies: Sequence[str], wanted: Sequence[Case]) -> dict[str, StrategyResult]:
+    return {found.strategy: found for found in run_cases(Subject(rig, program()), strategies, wanted)}
+
+
+def test_a_sensor_of_the_stand_in_has_the_range_on_its_label() -> None:
+    """With a conversion factor it was clipped at the value of one volt, and nearly without noise."""
+    found = {}
+    scales = {
+        "ends": {"raw": [0, 10], "value": ["0 bar", "250 bar"]},
+        "factor": {"raw": [0, 1], "value": ["0 bar", "25 bar"], "range": ["0 bar", "250 bar"]},
+        "polynomial": {
+            "value": None,
+            "raw": None,
+            "polynomial": [0.0, 25.0],
+            "unit": "bar",
+            "range": ["0 bar", "250 bar"],
+        },
+        "unknown": {"raw": [0, 1], "value": ["0 bar", "25 bar"]},
+    }
+    for name, scale in scales.items():
+        rig = slow_lift(1000.0, "prediction", merged(SUPPLY, {"rig": {"channels": {"p_A": {"scale": scale}}}}))
+        substitute = stand_in(rig)
+        sensor = sensors_on(substitute.plant.sensor)[substitute.measured.index("p_A")]
+        found[name] = (sensor.raw_low, sensor.raw_high)
+        noise = rig.settings.channels["p_A"].deviation()
+        assert noise == pytest.approx(0.0 if name == "unknown" else 2e-4 * 250e5, rel=1e-9)
+        assert not [note for note in implausible(rig) if "p_A" in note]
+    assert found["ends"] == pytest.approx((0.0, 250e5))
+    assert found["factor"] == found["polynomial"] == found["ends"]
+    assert found["unknown"][1] > 1e9
+
+
+def test_a_tare_shifts_the_range_of_a_sensor() -> None:
+    """A sensor of 0 … 250 bar less 15 bar of tare shows -15 … 235 bar: a limit of 240 bar is never violated."""
+    ends = {"raw": [0, 10], "value": ["0 bar", "250 bar"]}
+    limit = {"p_A_high": {"channel": "p_A", "max": "240 bar", "action": "trip"}}
+    changes = {"rig": {"channels": {"p_A": {"scale": ends, "tare": "15 bar"}}, "limits": limit}}
+    rig = slow_lift(1000.0, "prediction", merged(SUPPLY, changes))
+    substitute = stand_in(rig)
+    sensor = sensors_on(substitute.plant.sensor)[substitute.measured.index("p_A")]
+    assert (sensor.raw_low, sensor.raw_high) == pytest.approx((-15e5, 235e5))
+    assert any("p_A_high.max: 240 bar is outside" in note for note in implausible(rig))
+
+
+def test_a_sensor_with_a_curved_scale_is_simulated() -> None:
+    """It could not be inverted: the strategy was unfit, and before arming nothing was examined, without a word."""
+    curved = {"value": None, "raw": None, "polynomial": [0.0, 24.0, 0.1], "unit": "bar", "range": ["0 bar", "250 bar"]}
+    verdicts = {}
+    for name, scale in {"points": {"raw": [0, 10], "value": ["0 bar", "250 bar"]}, "curved": curved}.items():
+        rig = slow_lift(1000.0, "prediction", merged(SUPPLY, {"rig": {"channels": {"p_A": {"scale": scale}}}}))
+        (found,) = run(rig, ["prediction"], chosen(rig, CaseKind.STEP)[:1]).values()
+        verdicts[name] = found.cases[0].figures.judged
+    assert verdicts["curved"]["position"] == pytest.approx(verdicts["points"]["position"], abs=2e-3)
+    assert verdicts["curved"]["flow"] == pytest.approx(verdicts["points"]["flow"], abs=2e-3)
+
+
+def test_what_a_position_sensor_and_an_unknown_range_mean_is_stated() -> None:
+    short = {"rig": {"channels": {"x": {"scale": {"raw": [0, 10], "value": ["0 mm", "500 mm"]}}}}}
+    rig = slow_lift(1000.0, "prediction", merged(SUPPLY, short))
+    assert any("less than the stroke of 1000 mm" in note for note in implausible(rig))
+    factor = {"rig": {"channels": {"x": {"scale": {"raw": [0, 1], "value": ["0 mm", "100 mm"]}}}}}
+    rig = slow_lift(1000.0, "prediction", merged(SUPPLY, factor))
+    assert not any("stroke" in note for note in implausible(rig))
+    assert any("Channel x has no noise" in note for note in Subject(rig, program()).notes)
