@@ -57,15 +57,17 @@ STRUCTURES = {
 """By the first word of a parameter: what it is, and the experiment."""
 ALWAYS = ("restriction", "hose", "air")
 """Suspected where significant; others only where they are beyond their tolerance, too."""
+OF_A_PORT = ("restriction", "hose", "air", "dead volume", "elasticity")
+"""Of the other port of a cylinder, its own valve shows them better."""
 
 
 def suspicions(found: Identified) -> Iterator[Suspicion]:
     """Those of a valve."""
-    wanted = found.experiment.parameters(found.second_order)
+    wanted, own = found.experiment.parameters(found.second_order), {c.port for c in found.experiment.chambers}
     for name, value in found.fit.values.items():
         p, deviation = wanted[name], found.fit.deviations[name]
         word = next((word for word in STRUCTURES if name.startswith(f"{word} ")), None)
-        if word is None:
+        if word is None or (word in OF_A_PORT and name.removeprefix(f"{word} ") not in own):
             continue
         off = abs(value - p.start)
         if off > SIGNIFICANT * deviation and (word in ALWAYS or off > p.prior):

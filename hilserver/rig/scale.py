@@ -72,7 +72,7 @@ class Curve:
         """The same for any polynomial: of several readings, the smallest; that of an extremum that does not reach it.
 
         >>> round(Curve((0.0, 25.0, 0.1)).nearest_raw(135.0), 3)
-        5.283
+        5.288
         """
         if self.points or len(self.coefficients) == 2:
             return self.raw(value)
