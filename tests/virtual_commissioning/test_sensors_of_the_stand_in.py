@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from component_bench import program
 from rig_bench import merged
 from slow_lift import slow_lift
+from trial_bench import SUPPLY, chosen, run
 
-from hilserver.rig.build import Rig
 from hilserver.rig.plausibility import implausible
 from hilserver.tick.plant_records import sensors_on
-from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
+from hilserver.virtual_commissioning.cases import CaseKind
 from hilserver.virtual_commissioning.stand_in import stand_in
 from hilserver.virtual_commissioning.subject import Subject
-from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
 pytestmark = pytest.mark.slow
-
-SUPPLY = {"rig": {"simulation": {"supply_pressure": "210 bar"}}}
-
-
-def chosen(rig: Rig, kind: CaseKind, stroke: float = 0.5, load: float = 1.0) -> list[Case]:
-    return [case for case in cases(rig) if (case.kind, case.stroke, case.load) == (kind, stroke, load)]
-
-
-def run(rig: Rig, strategies: Sequence[str], wanted: Sequence[Case]) -> dict[str, StrategyResult]:
-    return {found.strategy: found for found in run_cases(Subject(rig, program()), strategies, wanted)}
 
 
 def test_a_sensor_of_the_stand_in_has_the_range_on_its_label() -> None:

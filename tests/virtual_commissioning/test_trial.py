@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from lift_bench import FILE, lift, of_valves
 from lowering_bench import CONFIG, VALVE, lowering
 from rig_bench import merged
 from slow_lift import slow_lift
+from trial_bench import SUPPLY, chosen, run
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError
@@ -26,24 +26,14 @@ from hilserver.toml import read_toml
 from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
 from hilserver.virtual_commissioning.before_arming import examined
-from hilserver.virtual_commissioning.cases import PULLING, Case, CaseKind, cases, short_cases
+from hilserver.virtual_commissioning.cases import PULLING, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.request import Findings, Request
 from hilserver.virtual_commissioning.stand_in import stand_in, unrestricted
 from hilserver.virtual_commissioning.subject import Subject
-from hilserver.virtual_commissioning.trial import StrategyResult, TrialResult, commission, run_cases
+from hilserver.virtual_commissioning.trial import StrategyResult, TrialResult, commission
 
 pytestmark = pytest.mark.slow
-
-SUPPLY = {"rig": {"simulation": {"supply_pressure": "210 bar"}}}
-
-
-def chosen(rig: Rig, kind: CaseKind, stroke: float = 0.5, load: float = 1.0) -> list[Case]:
-    return [case for case in cases(rig) if (case.kind, case.stroke, case.load) == (kind, stroke, load)]
-
-
-def run(rig: Rig, strategies: Sequence[str], wanted: Sequence[Case]) -> dict[str, StrategyResult]:
-    return {found.strategy: found for found in run_cases(Subject(rig, program()), strategies, wanted)}
 
 
 # --- a good rig -------------------------------------------------------------------------------------------------------
