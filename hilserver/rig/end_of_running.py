@@ -1,4 +1,4 @@
-"""Why a run has left the mode RUNNING: a trip, or a limit or the local enable, which can end it without one."""
+"""Why RUNNING or ARMED has ended: a trip, or a limit or the local enable, which can end it without one."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def has_ended(before: Any, now: Any) -> Any:
 
 
 def ends_of_running(rig: Rig, column: Column, before: int) -> Iterator[tuple[int, str]]:
-    """The rows in which RUNNING or ARMED has ended, each with the mode that followed and the cause.
-
-    Of those that have another cause than a command.
+    """The rows in which RUNNING or ARMED has ended other than by a command, with the mode that followed and the cause.
 
     ``before``: the mode before the first row.
     """

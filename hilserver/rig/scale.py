@@ -69,7 +69,9 @@ class Curve:
         return (value - self.coefficients[0]) / self.coefficients[1]
 
     def nearest_raw(self, value: float) -> float:
-        """The same for any polynomial: of several readings, the smallest; that of an extremum that does not reach it.
+        """The raw reading of an SI value, also for a curved polynomial: of several readings, the one nearest to 0.
+
+        Where the polynomial does not reach the value, the reading at its extremum.
 
         >>> round(Curve((0.0, 25.0, 0.1)).nearest_raw(135.0), 3)
         5.288

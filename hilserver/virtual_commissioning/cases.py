@@ -16,7 +16,7 @@ STROKES = (0.1, 0.5, 0.9)
 LOADS = (1.0, 0.5, 1.5)
 """Loads, as multiples of that stated; the stated one first."""
 PULLING = -1.0
-"""The same load in the other direction, where the rig file states none: in one of the two it pulls the piston along."""
+"""The same load in the other direction, where the rig file states none: in one of the two it is overrunning."""
 SECONDS = 3.0
 """Default duration of rest: the oscillations of usual rigs, above 1 Hz, have time to grow or to decay."""
 MIN_SECONDS = 1.0
