@@ -19,6 +19,7 @@ from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segme
 from hilserver.fidelity.step import AS_GIVEN, IntegrationStep
 from hilserver.fidelity.sweeps import about_foreseen
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.flow_of_arrays import drop_of_law
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
@@ -109,8 +110,11 @@ def _records(table: LogTable) -> list[tuple[CircuitRows, Mapping[str, Any]]]:
 
 def external_force(cylinder: CylinderSettings, force: Floats, v: Floats) -> Floats:
     """Load and friction, ``force``, with the drop of the cylinder's restrictions, which the reference does not have."""
-    drops = sum(area * drop for area, drop in zip(cylinder.areas(), cylinder.drops(), strict=True))
-    return np.asarray(force + drops * v * np.abs(v))
+    found = force.copy()
+    for area, restriction in zip(cylinder.areas(), cylinder.restrictions(), strict=True):
+        if restriction is not None:
+            found += area * drop_of_law(restriction.root_by_flow() * area * v, restriction.transition_pressure)
+    return found
 
 
 class _Evaluation:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hilserver.components.orifice import OF_A_POINT
 from hilserver.identify.fit import SPECTRUM
 from hilserver.identify.influences import (
     AIR,
@@ -29,15 +30,16 @@ from hilserver.identify.influences import (
     RESTRICTION,
     ROD_SPEED,
     SMOOTH_PRESSURE,
+    TRANSITION,
     influence,
     response,
     smoothed,
     uniform,
 )
-from hilserver.identify.model import orifice_law
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.flow_of_arrays import drop_of_law, orifice_law
 from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import ValveSettings
@@ -92,6 +94,8 @@ class Chamber:
         self.pressure, self._other_port = rig.settings.ports[port], other
         self.other = rig.settings.ports[other] if other is not None else None
         self._other_share = area_A / area_B if self._at_B else area_B / area_A
+        transitions = [r.transition_pressure if r else OF_A_POINT for r in self.cylinder.restrictions()]
+        self._transition, self._other_transition = transitions[::-1] if self._at_B else transitions
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
         """The signals from these channels."""
@@ -216,13 +220,14 @@ class Chamber:
     def parameters(self) -> dict[str, Parameter]:
         """Properties of the oil and its surroundings at this port, and the restriction at the other one."""
         ports = [port for port in (self.port, self._other_port) if port is not None]
+        restriction = replace(influence(RESTRICTION), inseparable=TRANSITION)
         return {
             f"elasticity {self.port}": Parameter(1.0, 0.1, 10.0, 1.0, np.inf, uniform(ELASTICITY)),
             f"dead volume {self.port}": influence(DEAD_VOLUME),
             f"hose {self.port}": replace(influence(HOSE), start=self.stated_hose),
             f"air {self.port}": influence(AIR),
             f"line {self.port}": influence(LINE),
-            **{f"restriction {port}": influence(RESTRICTION) for port in ports},
+            **{f"restriction {port}": restriction for port in ports},
         }
 
     def piston_leakage(self) -> Parameter:
@@ -237,15 +242,26 @@ class Chamber:
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
         at_port = self._compressed(now.p, values)
         before, share = self._through(volume, now, values, at_port)
-        at_piston = self._compressed(_less_drop(now.p, own, share), values) if own != 0.0 else at_port
+        at_piston = self._compressed(self._less_drop(now.p, own, share), values) if own != 0.0 else at_port
         behind = (self._oil(now.swept, values) - self.before(values)) * at_piston
-        past = now.past - self.dt * (own + other * self._other_share**2) * share * np.abs(share)
+        past = now.past
+        if own != 0.0 or other != 0.0:
+            of_other = drop_at_share(other, self._other_share * share, self._other_transition)
+            past = past - self.dt * (self.drop(own, share) + of_other)
         return np.asarray(now.volume - now.stated + before + behind + values["piston_leakage"] * past)
 
     def at_piston(self, volume: Floats, now: ChamberSignals, values: Values) -> Floats:
         """The pressure at the piston, at the ticks."""
         _, share = self._through(volume, now, values, self._compressed(now.p, values))
-        return _less_drop(now.p, values.get(f"restriction {self.port}", 0.0), share)
+        return self._less_drop(now.p, values.get(f"restriction {self.port}", 0.0), share)
+
+    def drop(self, drop: float, share: Floats) -> Floats:
+        """The drop of the restriction, Pa, at a ``share`` of the flow at which it has this ``drop``."""
+        return drop_at_share(drop, share, self._transition)
+
+    def _less_drop(self, p: Floats, drop: float, share: Floats) -> Floats:
+        """The pressure behind the restriction, at the ticks; ``share``: mean of each tick."""
+        return p - self.drop(drop, np.convolve(share, TO_TICKS)[1:-1])
 
     def _through(self, volume: Floats, now: ChamberSignals, values: Values, at_port: Floats) -> tuple[Floats, Floats]:
         """The volume before the restriction, m³ per tick, and the flow through it as a share of that of ROD_SPEED.
@@ -274,10 +290,12 @@ def air_compressed(p: Floats, line: CylinderRecord) -> Floats:
     return np.asarray(-np.exp(np.log(line.p_0 / absolute) / line.kappa), dtype=np.float64)
 
 
-def _less_drop(p: Floats, drop: float, share: Floats) -> Floats:
-    """The pressure behind a restriction, at the ticks, by the flow per tick as a share of that with this drop."""
-    at_ticks = np.convolve(share, TO_TICKS)[1:-1]
-    return p - drop * at_ticks * np.abs(at_ticks)
+def drop_at_share(drop: float, share: Floats, p_tr: float) -> Floats:
+    """The drop of a restriction, Pa, at a ``share`` of the flow at which it has this ``drop``.
+
+    The law is that of the component ``orifice``.
+    """
+    return drop_of_law(orifice_law(np.array(drop), p_tr) * share, p_tr)
 
 
 def _middle(values: Floats) -> Floats:

@@ -22,17 +22,17 @@ from math import hypot, inf
 import numpy as np
 from scipy.optimize import least_squares
 
-from hilserver.components.orifice import FlowAtDrop
+from hilserver.components.orifice import OF_A_POINT
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
 from hilserver.identify.findings import IdentifiedValue, lateness_deviation, own_delay
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform, zero_tolerance
-from hilserver.identify.motion import motion_of, rod_of
+from hilserver.identify.motion import Rod, friction_by, motion_of, rod_of
 from hilserver.identify.parameters import Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.cylinder_settings import CylinderSettings, PortRestriction
 from hilserver.units import BAR, L_MIN, shown_unit
 
 INFORMED = 0.5
@@ -51,9 +51,10 @@ MIN_ZERO = 0.08
 
 @dataclass(frozen=True)
 class Restriction(IdentifiedValue):
-    """The pressure drop of a restriction at a ``flow``, m³/s."""
+    """The pressure drop of a restriction at a ``flow``, m³/s; ``transition``: below this drop it is laminar, Pa."""
 
     flow: float = 0.0
+    transition: float = OF_A_POINT
 
 
 Findings = Mapping[str, Sequence[IdentifiedValue]]
@@ -107,14 +108,25 @@ class IdentifiedChamber:
 
     def pressure_at_piston(self) -> Floats:
         """The pressure behind the restriction, at the ticks of the recording."""
-        return self.found.experiment.pressures_at_pistons(self.found.values)[self.chamber.port]
+        return self._pressure_with({})
 
-    def unknown_drop(self) -> float:
-        """Standard deviation of the force by the restriction's drop, by the square of the piston's speed, N/(m/s)²."""
-        areas = self.chamber.cylinder.areas()
-        own = areas[1] if self.chamber.port == self.chamber.cylinder.port_B else areas[0]
-        deviation = self.found.fit.deviations.get(f"restriction {self.chamber.port}", 0.0)
-        return own * deviation * (own / (max(areas) * ROD_SPEED)) ** 2
+    def changes_of_pressure(self) -> dict[str, Floats]:
+        """By how much the pressure at the piston changes with a standard deviation of what it depends on, at the ticks.
+
+        Those are the restriction and the gain of the sensor. Its zero acts on the load, its delay hardly on friction.
+        """
+        found, now = self.found, self.pressure_at_piston()
+        names = (f"restriction {self.chamber.port}", f"gain {self.chamber.pressure}")
+        steps = {name: step for name in names if 0.0 < (step := found.fit.deviations.get(name, 0.0)) < inf}
+        return {name: self._pressure_with({name: found.values[name] + step}) - now for name, step in steps.items()}
+
+    def force_by(self, pressure: Floats) -> Floats:
+        """The force of this pressure on the rod, N, positive with increasing position."""
+        area_A, area_B = self.chamber.cylinder.areas()
+        return -area_B * pressure if self.chamber.port == self.chamber.cylinder.port_B else area_A * pressure
+
+    def _pressure_with(self, changed: Values) -> Floats:
+        return self.found.experiment.pressures_at_pistons({**self.found.values, **changed})[self.chamber.port]
 
     @property
     def known(self) -> list[str]:
@@ -229,27 +241,42 @@ def _motion(
 
     At a port whose valve was not identified, the drop of a restriction counts as friction.
     """
-    pressures, unknown_drop = {}, 0.0
+    pressures = {}
     for side, port in (("A", settings.port_A), ("B", settings.port_B)):
         chamber = chambers.get(port or "")
         if chamber is not None:
             pressures[side] = chamber.pressure_at_piston()
-            unknown_drop += chamber.unknown_drop()
         elif port is not None:
             channel = next(iter(chambers.values())).found.experiment.rig.settings.ports[port]
             pressures[side] = recording.channels[channel]
-    motion = motion_of(rod_of(settings, recording, pressures))
+    rod = rod_of(settings, recording, pressures)
+    motion = motion_of(rod)
     if motion is None:
         return
-    mass, softness, rod = motion.mass, motion.compliance, settings.mass_of_rod()
+    mass, softness, of_rod = motion.mass, motion.compliance, settings.mass_of_rod()
     yield IdentifiedValue("moving mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
-    for speed, force in motion.friction.items():
-        deviation = hypot(force.deviation, MODEL_ERROR * force.value, unknown_drop * speed**2)
+    by_pressures = _friction_by_pressures(list(chambers.values()), rod, list(motion.friction))
+    for (speed, force), by_pressure in zip(motion.friction.items(), by_pressures, strict=True):
+        deviation = hypot(force.deviation, MODEL_ERROR * force.value, by_pressure)
         yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", force.value, deviation, None, "N")
-    if softness.value > SIGNIFICANT * softness.deviation and rod < mass.value:
-        k = (1.0 - rod / mass.value) ** 2 / softness.value
+    if softness.value > SIGNIFICANT * softness.deviation and of_rod < mass.value:
+        k = (1.0 - of_rod / mass.value) ** 2 / softness.value
         deviation = k * hypot(softness.deviation / softness.value, MODEL_ERROR)
         yield IdentifiedValue("spring between rod and load", "", k, deviation, None, "N/m")
+
+
+def _friction_by_pressures(chambers: Sequence[IdentifiedChamber], rod: Rod, speeds: Sequence[float]) -> Floats:
+    """Standard deviation of the friction at these speeds by the pressures at the piston, N."""
+    variance = np.zeros(len(speeds))
+    for fit in {id(c.found): c.found.fit for c in chambers}.values():
+        gradients: dict[str, Floats] = {}
+        for chamber in (c for c in chambers if c.found.fit is fit):
+            for name, change in chamber.changes_of_pressure().items():
+                friction = friction_by(rod, chamber.force_by(change), speeds)
+                gradients[name] = friction / fit.deviations[name]
+        for number in range(len(speeds)):
+            variance[number] += fit.deviation_of({name: g[number] for name, g in gradients.items()}) ** 2
+    return np.sqrt(variance)
 
 
 def _oil(
@@ -322,9 +349,10 @@ def _restriction(chamber: IdentifiedChamber, side: str) -> Restriction | None:
         return None
     cylinder = chamber.chamber.cylinder
     name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
-    point: FlowAtDrop | None = getattr(cylinder, key)
-    configured = point.drop * (flow / point.flow) ** 2 if point is not None else None
-    return Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow)
+    stated: PortRestriction | None = getattr(cylinder, key)
+    configured = stated.drop_at(flow) if stated is not None else None
+    transition = stated.transition_pressure if stated is not None else OF_A_POINT
+    return Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow, transition)
 
 
 def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[IdentifiedValue]:

@@ -13,7 +13,7 @@ C_PA, C_AT and the leakage coefficient.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor, pi, sqrt
+from math import floor, pi
 from typing import NamedTuple
 
 import numpy as np
@@ -105,18 +105,3 @@ def mean_shares(openings: Floats, to_port: Floats, to_tank: Floats) -> Floats:
     """
     laws = (to_port, to_tank, to_port - to_tank)
     return np.array([begin * law[:-1] + end * law[1:] for (begin, end), law in zip(openings, laws, strict=True)])
-
-
-def orifice_law(drop: Floats, p_tr: float) -> Floats:
-    """The orifice law (:func:`hilserver.numerics.flow.root_of_drop`) of many drops, sqrt(Pa)."""
-    r = np.clip(drop / p_tr, -1.0, 1.0)
-    laminar = sqrt(p_tr) * r * (3.0 - np.abs(r)) * 0.5
-    law: Floats = np.where(np.abs(drop) < p_tr, laminar, np.sign(drop) * np.sqrt(np.abs(drop)))
-    return law
-
-
-def drop_of_law(law: Floats, p_tr: Floats) -> Floats:
-    """The drop, Pa, at which the orifice law has this value, sqrt(Pa), not negative: the inverse of `orifice_law`."""
-    share = np.minimum(law / np.sqrt(p_tr), 1.0)
-    laminar = p_tr * 0.5 * (3.0 - np.sqrt(9.0 - 8.0 * share))
-    return np.asarray(np.where(law * law < p_tr, laminar, law * law))

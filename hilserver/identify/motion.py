@@ -16,7 +16,7 @@ Source: Preisig & Rippin, Computers chem. Engng 17 (1993) 1 (modulating function
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, inf, pi, sqrt
 
@@ -135,6 +135,15 @@ def _motion(rod: Rod, width: float) -> RodMotion | None:
     deviations = sqrt(PARTS - 1.0) * np.std(without, axis=0)
     mass, compliance, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
     return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), compliance)
+
+
+def friction_by(rod: Rod, force: Floats, speeds: Sequence[float]) -> Floats:
+    """What a force on the rod, N at the ticks, is taken for as friction at these speeds."""
+    ticks = _evaluated(rod, WIDTHS[0])
+    v, x = rod.v[ticks], rod.x[ticks]
+    resisting = np.sign(v)[:, None] * _between(np.abs(v), np.array(speeds))
+    columns = np.column_stack([resisting, np.ones(len(ticks)), x - x.mean()])
+    return np.asarray(np.linalg.lstsq(columns, force[ticks], rcond=None)[0][: len(speeds)])
 
 
 def _evaluated(rod: Rod, width: float) -> NDArray[np.int64]:

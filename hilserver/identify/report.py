@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 
+from hilserver.components.orifice import OF_A_POINT
 from hilserver.components.shared.edges import NominalFlow
 from hilserver.identify.findings import (
     IdentifiedValue,
@@ -156,7 +157,9 @@ def _machine_value(f: IdentifiedValue) -> str:
     """A value of a cylinder or channel; a restriction as its drop at a flow."""
     if not isinstance(f, Restriction):
         return _toml(f, f.value)
-    return f'{{ flow = "{shown_value(f.flow, "m^3/s", 5)}", drop = {_toml(f, f.value)} }}'
+    usual = f.transition == OF_A_POINT
+    transition = "" if usual else f', transition_pressure = "{shown_value(f.transition, "Pa", 6)}"'
+    return f'{{ flow = "{shown_value(f.flow, "m^3/s", 5)}", drop = {_toml(f, f.value)}{transition} }}'
 
 
 def _without_key(f: IdentifiedValue) -> str:

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from hilserver.identify.influences import ACCURACY, PISTON_LEAKAGE, uniform, zero_tolerance
-from hilserver.identify.model import drop_of_law
 from hilserver.identify.recorded import Recording, ZeroError
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.flow_of_arrays import drop_of_law
 from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import ValveSettings

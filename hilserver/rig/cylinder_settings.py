@@ -8,14 +8,29 @@ from math import pi
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Datasheet
-from hilserver.components.orifice import FlowAtDrop
+from hilserver.components.orifice import OF_A_POINT, FlowAtDrop
+from hilserver.numerics.flow import drop_of_root, root_of_drop
 from hilserver.rig.references import PortName, PositionChannel
-from hilserver.units import HoseModulus, LeakageCoefficient, Length, Mass, Modulus, Number, Volume
+from hilserver.units import HoseModulus, LeakageCoefficient, Length, Mass, Modulus, Number, Pressure, Volume
 
 STEEL = 7850.0
 """Density, kg/m³."""
 BRAIDED = 2e5
 """B_hc of a braided hose, Pa^0.5 (:mod:`hilserver.components.hose`)."""
+
+
+class PortRestriction(FlowAtDrop):
+    """A restriction between a port and the piston: its drop at a flow, by the law of the component ``orifice``."""
+
+    transition_pressure: Pressure = Field(default=f"{OF_A_POINT:g} Pa", gt=0, description="laminar below this drop")
+
+    def root_by_flow(self) -> float:
+        """The orifice law of the drop, by the flow: sqrt(Pa)·s/m³."""
+        return root_of_drop(self.drop, self.transition_pressure) / self.flow
+
+    def drop_at(self, flow: float) -> float:
+        """The pressure drop at a flow, Pa."""
+        return drop_of_root(self.root_by_flow() * flow, self.transition_pressure)
 
 
 class CylinderSettings(Datasheet):
@@ -54,10 +69,10 @@ class CylinderSettings(Datasheet):
         description="volume fraction of free air in the oil at atmospheric pressure; default: that of the circuit's "
         "oil, 0 where bulk_modulus is given",
     )
-    restriction_A: FlowAtDrop | None = Field(
+    restriction_A: PortRestriction | None = Field(
         default=None, description="restriction between port A, where the pressure is measured, and the piston"
     )
-    restriction_B: FlowAtDrop | None = Field(default=None, description="the same at port B")
+    restriction_B: PortRestriction | None = Field(default=None, description="the same at port B")
     line_volume_A: Volume = Field(
         default="0 l", ge=0, description="part of dead_volume_A between the valve and restriction_A: hoses and pipes"
     )
@@ -102,8 +117,6 @@ class CylinderSettings(Datasheet):
         piston = 0.25 * pi * self.bore**2
         return piston, piston - 0.25 * pi * self.rod_diameter**2
 
-    def drops(self) -> tuple[float, float]:
-        """Pressure drops between port and piston at A and B by the square of the piston's speed, Pa/(m/s)²."""
-        points = zip((self.restriction_A, self.restriction_B), self.areas(), strict=True)
-        drop_A, drop_B = (point.drop * (area / point.flow) ** 2 if point else 0.0 for point, area in points)
-        return drop_A, drop_B
+    def restrictions(self) -> tuple[PortRestriction | None, PortRestriction | None]:
+        """Those between port and piston, at A and B."""
+        return self.restriction_A, self.restriction_B

@@ -8,6 +8,7 @@ from typing import Any
 
 from hilserver.components.base import Fluid
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.cylinder_settings import PortRestriction
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_delay
 from hilserver.tick.bridge.learning import DELAY_RANGE
@@ -76,7 +77,6 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
             oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
         if s.air_fraction is not None:
             oil["alpha_0"] = s.air_fraction
-        drop_A, drop_B = s.drops()
         sensor_x, age_x = _sensor(settings, s.position, first_channel)
         line = {
             **_side("A", s.port_A, settings, first_channel),
@@ -90,8 +90,8 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
             "stroke": s.stroke,
             "mass": s.mass,
             "leakage": s.leakage,
-            "drop_A": drop_A,
-            "drop_B": drop_B,
+            **_restriction("A", s.restriction_A, area_A),
+            **_restriction("B", s.restriction_B, area_B),
             "line_A": max(s.line_volume_A, s.hose_volume_A),
             "line_B": max(s.line_volume_B, s.hose_volume_B),
             "hose_A": s.hose_volume_A / s.hose_modulus,
@@ -100,6 +100,13 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
         }
         lines.append(line)
     return lines
+
+
+def _restriction(side: str, restriction: PortRestriction | None, area: float) -> dict[str, float]:
+    """That between port A or B and the piston, by the speed of the piston."""
+    if restriction is None:
+        return {f"root_{side}": 0.0, f"p_tr_{side}": 0.0}
+    return {f"root_{side}": restriction.root_by_flow() * area, f"p_tr_{side}": restriction.transition_pressure}
 
 
 def _side(side: str, port: str | None, settings: RigSettings, first_channel: int) -> dict[str, Any]:

@@ -13,8 +13,9 @@ flows. So a flow is estimated without a flow sensor, and the present pressures a
 known although their sensors have delays.
 
 Behind a restriction between a port, where the pressure is measured, and the piston, the pressure is
-:math:`p_A - r\,v|v|`, at B :math:`p_B + r\,v|v|`: the speed of the piston stands for that of the oil. This pressure
-acts on the piston and drives the leakage, and the oil behind the restriction (`behind_A`) is compressed by it.
+:math:`p_A - \Delta p(v)`, at B :math:`p_B + \Delta p(v)`, with the orifice law
+(:func:`hilserver.numerics.flow.drop_of_root`): the speed of the piston stands for that of the oil. This pressure acts
+on the piston and drives the leakage, and the oil behind the restriction (`behind_A`) is compressed by it.
 
 An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
@@ -29,6 +30,7 @@ from math import ceil, exp, floor, isfinite, nan, sqrt
 
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.compilable import compilable
+from hilserver.numerics.flow import drop_of_root, slope_of_drop
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import ABSURD
@@ -147,10 +149,21 @@ def behind_B(x: float, p: float, m: CylinderRecord) -> float:
 
 
 @compilable
+def drop_A(v: float, m: CylinderRecord) -> float:
+    """Pressure drop from port A to the piston at this speed of the piston, Pa."""
+    return drop_of_root(m.root_A * v, m.p_tr_A) if m.root_A > 0.0 else 0.0
+
+
+@compilable
+def drop_B(v: float, m: CylinderRecord) -> float:
+    """The same from the piston to port B."""
+    return drop_of_root(m.root_B * v, m.p_tr_B) if m.root_B > 0.0 else 0.0
+
+
+@compilable
 def net_force(p_A: float, p_B: float, v: float, F: float, damping: float, m: CylinderRecord) -> float:
     """Force that accelerates the mass, N, at these pressures at the ports."""
-    square = v * abs(v)
-    return m.area_A * (p_A - m.drop_A * square) - m.area_B * (p_B + m.drop_B * square) - F - damping * v
+    return m.area_A * (p_A - drop_A(v, m)) - m.area_B * (p_B + drop_B(v, m)) - F - damping * v
 
 
 @compilable
@@ -167,8 +180,8 @@ def taken_A(p_A: float, p_B: float, x: float, v: float, force: float, m: Cylinde
     the oil there expands.
     """
     taken = m.area_A * v + leakage(p_A, p_B, v, m)
-    if m.drop_A > 0.0:
-        taken -= behind_A(x, p_A, m) * m.drop_A * 2.0 * abs(v) * force / m.mass
+    if m.root_A > 0.0:
+        taken -= behind_A(x, p_A, m) * m.root_A * slope_of_drop(m.root_A * v, m.p_tr_A) * force / m.mass
     return taken
 
 
@@ -176,8 +189,8 @@ def taken_A(p_A: float, p_B: float, x: float, v: float, force: float, m: Cylinde
 def taken_B(p_A: float, p_B: float, x: float, v: float, force: float, m: CylinderRecord) -> float:
     """The same of chamber B."""
     taken = -m.area_B * v - leakage(p_A, p_B, v, m)
-    if m.drop_B > 0.0:
-        taken += behind_B(x, p_B, m) * m.drop_B * 2.0 * abs(v) * force / m.mass
+    if m.root_B > 0.0:
+        taken += behind_B(x, p_B, m) * m.root_B * slope_of_drop(m.root_B * v, m.p_tr_B) * force / m.mass
     return taken
 
 
@@ -193,7 +206,7 @@ def taken_now(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
 @compilable
 def leakage(p_A: float, p_B: float, v: float, m: CylinderRecord) -> float:
     """Flow past the piston from A to B at these pressures at the ports, m³/s."""
-    return m.leakage * (p_A - p_B - (m.drop_A + m.drop_B) * v * abs(v))
+    return m.leakage * (p_A - p_B - (drop_A(v, m) + drop_B(v, m)))
 
 
 @compilable
@@ -203,8 +216,8 @@ def volume_into(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
     Behind a restriction the chamber's pressure is not that of the port, by which `add_volumes` counts.
     """
     if is_B:
-        return k.volume_B + behind_B(k.x, k.p_B, m) * m.drop_B * k.v * abs(k.v)
-    return k.volume_A - behind_A(k.x, k.p_A, m) * m.drop_A * k.v * abs(k.v)
+        return k.volume_B + behind_B(k.x, k.p_B, m) * drop_B(k.v, m)
+    return k.volume_A - behind_A(k.x, k.p_A, m) * drop_A(k.v, m)
 
 
 @compilable

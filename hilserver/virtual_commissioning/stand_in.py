@@ -76,7 +76,7 @@ def assumptions(rig: Rig) -> list[str]:
         f"{1.0 - TRUE_FLOW:.0%} smaller and spools {1.0 - TRUE_FREQUENCY:.0%} slower than stated there."
     ]
     for name, cylinder in rig.settings.cylinders.items():
-        if any(cylinder.drops()):
+        if any(cylinder.restrictions()):
             found.append(f"The restrictions between ports and piston of cylinder {name} are left out.")
         if name in unstated_loads(rig):
             weight = f"{GRAVITY * cylinder.mass / 1e3:.3g} kN"

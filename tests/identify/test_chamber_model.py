@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from identification_coverage import changed_rig
 from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
 
 from hilserver.identify.chamber import Chamber
 from hilserver.identify.experiment import Experiment
@@ -19,6 +20,7 @@ from hilserver.identify.linearised import STEP, LinearisedModel
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig, assemble
 from hilserver.toml import copied
 
@@ -98,25 +100,28 @@ def test_sensors_that_are_all_later_make_the_valve_later_and_change_nothing_else
 
 @pytest.mark.parametrize("frequency", [5.0, 30.0])
 @pytest.mark.parametrize("level", [60e5, 12e5])
-@pytest.mark.parametrize("before", ["an unstated hose", "a stated line"])
+@pytest.mark.parametrize("before", ["an unstated hose", "a stated line", "a restriction stated as laminar"])
 def test_oil_behind_a_restriction_and_after_a_hose(before: str, level: float, frequency: float) -> None:
     """The volume into the port by its pressure and the position is what passed it: by integrating the equations.
 
     A hose or line at the port, a restriction, the chamber; oil with air; leakage past the piston into a chamber whose
-    oil leaves through a restriction of its own. The flow oscillates about a steady one; ``level``: Pa at the piston. As
-    measured at the ticks, without noise: within 3 % of what the restriction changes. (The other chamber's restriction
-    is taken to be passed in proportion to this one's, which is 1 % of it.)
+    oil leaves through a restriction of its own; both are turbulent, or both laminar. The flow oscillates about a steady
+    one; ``level``: Pa at the piston. As measured at the ticks, without noise: within 3 % of what the restriction
+    changes. (The other chamber's restriction is taken to be passed in proportion to this one's, which is 1 % of it.)
     """
     rig = changed_rig("lift", 1, [])
     sources = copied(rig.sources)
     if before == "a stated line":
         sources["rig"]["cylinders"]["lift"]["line_volume_A"] = "0.1 l"
+    p_tr = 20e5 if before == "a restriction stated as laminar" else 1.0
+    point = {"flow": "1 l/min", "drop": "1 bar", "transition_pressure": f"{p_tr!r} Pa"}
+    sources["rig"]["cylinders"]["lift"] |= {"restriction_A": point, "restriction_B": point}
     rig = assemble(sources, rig.file, rig.library)
     chamber = Chamber(rig, rig.settings.valves["A"], "A", 1.0, 0, DT)
     area_A, area_B = chamber.cylinder.areas()
-    oil, hose, leak, speed, p_B = chamber.line, 0.5 if before == "an unstated hose" else 0.0, 3e-12, 0.15, 40e5
+    oil, hose, leak, speed, p_B = chamber.line, 0.0 if before == "a stated line" else 0.5, 3e-12, 0.15, 40e5
     elasticity, air, more = 1.2, 0.008, 0.1
-    R, R_B = (drop / (ROD_SPEED * area_A) ** 2 for drop in (5e5, 3e5))
+    K, K_B = (ROD_SPEED * area_A / root_of_drop(drop, p_tr) for drop in (5e5, 3e5))
     time = np.arange(400) * DT
     omega = 2.0 * np.pi * frequency
 
@@ -128,20 +133,23 @@ def test_oil_behind_a_restriction_and_after_a_hose(before: str, level: float, fr
         rest = (oil.p_0 / (p + oil.p_0)) ** (1.0 / oil.kappa)
         return float(elasticity / oil.B_o + air * rest / (oil.kappa * (p + oil.p_0)))
 
+    def drop_of(root: float) -> float:
+        return float(brentq(lambda drop: root_of_drop(drop, p_tr) - root, 0.0, 100e5, xtol=1e-3))
+
     def position(t: Any) -> Floats:
         return np.asarray(0.3 + speed * t)
 
     def change(t: float, state: Floats) -> list[float]:
         port, piston, _ = state
-        through = np.sign(port - piston) * np.sqrt(abs(port - piston) / R)
-        lost = leak * (piston - (p_B + R_B * (area_B * speed) ** 2))
+        through = K * root_of_drop(port - piston, p_tr)
+        lost = leak * (piston - (p_B + drop_of(area_B * speed / K_B)))
         before_it = chamber.line_volume + hose * chamber.dead
         soft = before_it * softness(port) + hose * chamber.dead / (2e5 * np.sqrt(port))
         behind = (1.0 + more) * chamber.dead + area_A * float(position(t)) - before_it
         compressed = through - area_A * speed - lost
         return [(float(flow(t)) - through) / soft, compressed / (behind * softness(piston)), float(flow(t))]
 
-    start = [level + R * float(flow(0.0)) ** 2, level, 0.0]
+    start = [level + drop_of(float(flow(0.0)) / K), level, 0.0]
     port, _, passed = solve_ivp(change, (0.0, float(time[-1])), start, "LSODA", time, rtol=1e-10, atol=1e-14).y
     channels = {"p_A": port, "p_B": np.full(len(time), p_B), "x": position(time)}
     channels |= {"p_S": np.full(len(time), 210e5), "p_T": np.zeros(len(time))}

@@ -16,7 +16,6 @@ from lift_bench import lift
 from scipy.optimize import brentq
 
 from hilserver.identify.influences import ACCURACY, uniform
-from hilserver.identify.model import orifice_law
 from hilserver.identify.recorded import Recording
 from hilserver.identify.sequence import (
     Excitation,
@@ -33,6 +32,7 @@ from hilserver.identify.zeros import (
     without_zero_errors,
     zero_errors,
 )
+from hilserver.numerics.flow_of_arrays import orifice_law
 from hilserver.rig.build import Rig
 from hilserver.units import BAR, L_MIN, to_si
 

@@ -243,8 +243,8 @@ def test_the_bridge_of_the_stand_in_is_told_of_no_restriction() -> None:
     rig = slow_lift(1000.0, "feedback", merged(SUPPLY, {"rig": {"cylinders": {"lift": {"restriction_A": point}}}}))
     subject = Subject(rig, program())
     bridged = subject.of(chosen(rig, CaseKind.REST)[0]).comparison.rig
-    assert rig.plan.cylinder[0].drop_A > 0.0
-    assert bridged.plan.cylinder[0].drop_A == 0.0
+    assert rig.plan.cylinder[0].root_A > 0.0
+    assert bridged.plan.cylinder[0].root_A == 0.0
     assert any("are left out" in note for note in subject.notes)
 
 
