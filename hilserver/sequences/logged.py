@@ -3,147 +3,157 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.protocol import commands
-from hilserver.protocol.commands import CircuitCommand, SetInput
+from hilserver.protocol.commands import SetInput, TriggerCommand
 from hilserver.record.format import Event
-from hilserver.record.reader import LogReader
-from hilserver.record.row_events import PLAYOUT, REACTION, RowEvents
-from hilserver.record.run import recorded_command
+from hilserver.record.row_events import RowEvents
 from hilserver.rig.build import Rig
+from hilserver.rig.end_of_running import Column, columns_of, ending_now, ends_of_running
 from hilserver.sequences import check
-from hilserver.sequences.check import SequenceResult, Verdict
-from hilserver.sequences.model import Sequence, Step
+from hilserver.sequences.check import ROUNDING, SequenceResult, Verdict
+from hilserver.sequences.logged_commands import (
+    NO_TRIGGERS,
+    UNKNOWN_REFUSAL,
+    LoggedCommand,
+    LoggedRun,
+    Wanted,
+    commands_in,
+    find_run,
+    record_of,
+    wanted_of,
+)
+from hilserver.sequences.model import InputValue, Sequence
 from hilserver.sequences.play import Collector, Play
-from hilserver.service.loop_commands import loop_command
 from hilserver.simulation.replay import ComputedRows, replay_log
-from hilserver.tick.codes import CommandKind
-from hilserver.tick.row import command_in, header
-
-TIME_TOLERANCE = 1.0
-"""Permitted deviation of a step's time in a log, s, relative to the first step."""
-
-Command = tuple[float, tuple[float, ...]]
-"""A command in a log: its tick, and its kind and numbers."""
+from hilserver.tick.codes import CommandKind, Mode, ResultCode
+from hilserver.tick.row import CommandRecord, command_in, header
 
 
 def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> SequenceResult:
     """Find a sequence in a log, replay the run from its recorded inputs, and check the expectations against the replay.
 
-    Faults are not searched for: they are contained in the recorded inputs. ``trust`` as for `replay_log`.
+    Faults are not searched for: they are contained in the recorded inputs. Whether a command was refused is what the
+    replay says. ``trust`` as for `replay_log`.
     Raises RecordError if the log can't be used, HilserverError if it does not contain the sequence.
     """
     began = time.perf_counter()
-    collected: list[Collector] = []
-    rigs: list[Rig] = []
-    reactions: list[RowEvents] = []
-
-    commands, names = _commands(log)
-    reacted: list[tuple[float, Event]] = []
+    watched: list[_Watched] = []
+    commands, names = commands_in(log)
 
     def watch(computed: ComputedRows) -> None:
-        if not collected:
-            collected.append(Collector(computed.rig, sequence))
-            rigs.append(computed.rig)
-            reactions.append(RowEvents(computed.rig.layout.names))
-        armed = names.get(int(command_in(computed.command).sequence))
-        fired = reactions[0].find(computed.rows, {0: [armed]} if armed is not None else {})
-        reacted.extend((float(header(computed.rows[row]).tick), event) for row, event in fired)
-        collected[0].add(computed.rows[:, collected[0].columns(computed.packed.names)])
+        if not watched:
+            watched.append(_Watched(sequence, computed.rig, commands, names))
+        watched[0].take(computed)
 
     replayed = replay_log(log, watch=watch, trust=trust)
-    if not collected:
+    if not watched:
         raise HilserverError(f"{log}: no part of it can be replayed.")
-    rig = rigs[0]
+    (seen,), rig = watched, watched[0].rig
     dt = 1.0 / rig.settings.loop.rate
-    steps = [step for step in sequence.steps if not step.refused]
-    found = _found(steps, commands, rig, dt)
-    if not found:
+    wanted = [wanted_of(step, rig) for step in sequence.steps]
+    found = [commands[tick] for tick in sorted(commands)]
+    run = find_run(sequence.steps, wanted, found, dt, sequence.length)
+    if run is None:
         raise HilserverError(
             f"{log}: it does not contain the steps of {sequence.file} in this order and at these times."
         )
-    first = found[0] - steps[0].at / dt
     play = Play(sequence)
-    for step, tick in zip(steps, found, strict=True):
-        play.note(step, (tick - first) * dt, "")
-    for tick, event in reacted:
-        if tick >= first:
-            play.note_event(event, (tick - first) * dt)
-    for step in sequence.steps:
-        if step.refused:
-            text = "refused commands are not always logged."
-            play.verdicts.append(Verdict(step.name or step.title, check.SKIPPED, text))
-    recorded = collected[0].recorded(first, dt)
-    if not replayed.same_program:
-        where = f"replayed with another version: {log}"
-    else:
-        where = f"replayed: {log}"
+    _note_steps(play, run, wanted, _refused_inputs(run, rig, found), dt)
+    recorded = seen.collector.recorded(run.first, dt)
+    if play.ended:  # what the log has after it is no part of the sequence
+        recorded = recorded.until(play.ended_at)
+    seen.note_events(play, run.first, dt)
+    where = f"replayed: {log}" if replayed.same_program else f"replayed with another version: {log}"
+    if run.later:
+        where += "; a later start of the sequence was refused"
     return play.result(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
 
 
-def _commands(log: Path) -> tuple[list[Command], dict[int, Event]]:
-    """All commands of a log with their ticks, except new values of inputs; by number, those that arm reactions."""
-    found, reactions = [], {}
-    reader = LogReader(log)
-    for batch in reader.batches():
-        ticks = batch.column("tick")
-        for row, event in batch.events:
-            if event.get("kind") == "command":
-                order = command_in(recorded_command(event, reader.header))
-                if order.kind != CommandKind.SET_INPUT:
-                    kind = tuple(map(float, (order.kind, order.a, order.b)))
-                    found.append((float(ticks[row - batch.start]), kind))
-                    if REACTION in event or PLAYOUT in event:
-                        reactions[int(order.sequence)] = event
-    return found, reactions
+class _Watched:
+    """What a replay shows: the channels, the answers to the commands, reactions, and why RUNNING has ended.
+
+    ``commands``: by tick; they get their answers, and refused values of inputs are added. ``names``: by number, the
+    events of the commands that arm reactions.
+    """
+
+    def __init__(
+        self, sequence: Sequence, rig: Rig, commands: dict[float, LoggedCommand], names: Mapping[int, Event]
+    ) -> None:
+        self.rig, self.collector = rig, Collector(rig, sequence)
+        self._commands, self._names = commands, names
+        self._reactions = RowEvents(rig.layout.names)
+        self._reacted: list[tuple[float, Event]] = []
+        self._endings: list[tuple[float, str]] = []
+
+    def take(self, computed: ComputedRows) -> None:
+        """Take the next rows, of which the first has a command or none."""
+        rows, order, column = computed.rows, command_in(computed.command), columns_of(self.rig, computed.rows)
+        ticks = column("tick")
+        if order.kind != CommandKind.NOTHING:
+            self._note_answer(order, float(ticks[0]), column)
+        armed = self._names.get(int(order.sequence))
+        fired = self._reactions.find(rows, {0: [armed]} if armed is not None else {})
+        self._reacted += [(float(ticks[row]), event) for row, event in fired]
+        before = int(header(computed.before).mode)
+        self._endings += [(float(ticks[row]), how) for row, how in ends_of_running(self.rig, column, before)]
+        self.collector.add(rows[:, self.collector.columns(computed.packed.names)])
+
+    def _note_answer(self, order: CommandRecord, tick: float, column: Column) -> None:
+        """Note the result of a command in the first of these rows."""
+        result = int(column("result")[0])
+        if order.kind == CommandKind.SET_INPUT and result == ResultCode.DONE:
+            return
+        violated = ending_now(self.rig, column, 0) if result == ResultCode.LIMIT_ACTIVE else ()
+        self._commands[tick] = LoggedCommand(tick, record_of(order), result, int(column("mode")[0]), violated)
+
+    def note_events(self, play: Play, first: float, dt: float) -> None:
+        """Note what has happened in the sequence; the log goes on after it. ``first``: the tick of its time 0."""
+        last = min(play.sequence.length, play.ended_at) + ROUNDING
+        for tick, event in self._reacted:
+            if 0.0 <= (at := (tick - first) * dt) <= last:
+                play.note_event(event, at)
+        for tick, how in self._endings:
+            if 0.0 <= (at := (tick - first) * dt) <= last:
+                play.endings.append((at, how))
 
 
-def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> list[float]:
-    """Ticks of the steps in the last run of the sequence; empty if it is not in the log."""
-    if not steps or any(isinstance(step.command, SetInput) for step in steps):
-        raise HilserverError(
-            "a sequence is identified in a log by its steps: set inputs under [inputs], arm the rig by a step."
-        )
-    wanted = [_record(step, rig) for step in steps]
-    for start in range(len(commands) - 1, -1, -1):
-        if _same(commands[start][1], wanted[0]):
-            first = commands[start][0] - steps[0].at / dt
-            ticks = []
-            for step, record in zip(steps, wanted, strict=True):
-                due = first + step.at / dt
-                near = [
-                    tick
-                    for tick, other in commands[start:]
-                    if _same(other, record) and abs(tick - due) * dt <= TIME_TOLERANCE and tick not in ticks
-                ]
-                if not near:
-                    break
-                ticks.append(min(near, key=lambda tick: abs(tick - due)))
-            else:
-                return ticks
-    return []
+def _refused_inputs(run: LoggedRun, rig: Rig, found: Iterable[LoggedCommand]) -> list[tuple[float, str, LoggedCommand]]:
+    """The values of inputs that were refused in a run, with their ticks and the names of the inputs."""
+    names, steps = list(rig.settings.inputs), {each.tick for each in run.taken.values()}
+    return [
+        (each.tick, names[int(each.record[1])], each)
+        for each in found
+        if each.record[0] == CommandKind.SET_INPUT and each.tick >= run.first and each.tick not in steps
+    ]
 
 
-_KINDS: dict[str, int] = {
-    commands.React.name: CommandKind.REACT_THEN,
-    commands.Release.name: CommandKind.RELEASE,
-    commands.BeginPlayout.name: CommandKind.PLAY,
-    commands.EndPlayout.name: CommandKind.PLAY_END,
-}
-"""The last command to the loop, for those that are several."""
+def _note_steps(
+    play: Play, run: LoggedRun, wanted: list[Wanted], refused: list[tuple[float, str, LoggedCommand]], dt: float
+) -> None:
+    """Note what has become of the steps, up to the one with which the sequence ended, and of the inputs meanwhile."""
+    for number, (step, what) in enumerate(zip(play.sequence.steps, wanted, strict=True)):
+        given = run.taken.get(number)
+        _note_inputs(play, run, refused, given.tick if given is not None else run.first + step.at / dt, dt)
+        if given is not None:
+            play.note(step, (given.tick - run.first) * dt, given.refusal(step.command, what.needs))
+        elif what.refusal:
+            play.note(step, step.at, what.refusal)
+        else:
+            why = NO_TRIGGERS if isinstance(step.command, TriggerCommand) else UNKNOWN_REFUSAL
+            play.verdicts.append(Verdict(step.name or step.title, check.SKIPPED, why))
+        if play.ended:
+            return
+    _note_inputs(play, run, refused, run.first + play.sequence.length / dt, dt)
 
 
-def _record(step: Step, rig: Rig) -> tuple[float, ...]:
-    """What the loop receives of a step; of switches, reactions and playouts only the kind."""
-    if isinstance(step.command, CircuitCommand):
-        return (float(CommandKind.SWAP),)
-    if (kind := _KINDS.get(step.command.name)) is not None:
-        return (float(kind),)
-    record = loop_command(rig, step.command)
-    return (float(record.kind), record.first, record.second)
-
-
-def _same(logged: tuple[float, ...], wanted: tuple[float, ...]) -> bool:
-    return logged[: len(wanted)] == wanted
+def _note_inputs(
+    play: Play, run: LoggedRun, refused: list[tuple[float, str, LoggedCommand]], until: float, dt: float
+) -> None:
+    """Note from when on inputs that the sequence sets were refused, if that was before this tick."""
+    for tick, name, given in refused:
+        if tick < until and name in play.sequence.settings.inputs and name not in play.resting:
+            at, command = (tick - run.first) * dt, SetInput(input=name, value=given.record[2])
+            play.rest(InputValue(at, command, at), at, given.refusal(command, Mode.RUNNING.name))
