@@ -19,7 +19,7 @@ from hilserver.sequences.logged_commands import (
     UNKNOWN_REFUSAL,
     LoggedCommand,
     LoggedRun,
-    Wanted,
+    WantedCommand,
     commands_in,
     find_run,
     record_of,
@@ -131,7 +131,7 @@ def _refused_inputs(run: LoggedRun, rig: Rig, found: Iterable[LoggedCommand]) ->
 
 
 def _note_steps(
-    play: Play, run: LoggedRun, wanted: list[Wanted], refused: list[tuple[float, str, LoggedCommand]], dt: float
+    play: Play, run: LoggedRun, wanted: list[WantedCommand], refused: list[tuple[float, str, LoggedCommand]], dt: float
 ) -> None:
     """Note what has become of the steps, up to the one with which the sequence ended, and of the inputs meanwhile."""
     for number, (step, what) in enumerate(zip(play.sequence.steps, wanted, strict=True)):

@@ -90,7 +90,7 @@ class LoggedRun:
     later: bool = False
 
 
-class Wanted(NamedTuple):
+class WantedCommand(NamedTuple):
     """What the loop receives of a step, as far as it is compared; ``needs``: the mode for it.
 
     ``refusal``: why the rig of the log refuses it in any case: the loop receives nothing then.
@@ -118,24 +118,24 @@ _AMBIGUOUS = (CommandKind.SET_INPUT, CommandKind.RELEASE, CommandKind.PLAY_END)
 """Commands that may belong to another step, or to the course of an input: that one was carried out tells nothing."""
 
 
-def wanted_of(step: Step, rig: Rig) -> Wanted:
+def wanted_of(step: Step, rig: Rig) -> WantedCommand:
     """What the loop receives of a step; of switches, reactions and playouts only the kind, of triggers nothing."""
     if isinstance(step.command, CircuitCommand):
-        return Wanted((float(CommandKind.SWAP),))
+        return WantedCommand((float(CommandKind.SWAP),))
     if isinstance(step.command, TriggerCommand):
-        return Wanted()
+        return WantedCommand()
     if step.command.name in _KINDS:
         kind, needs = _KINDS[step.command.name]
-        return Wanted((float(kind),), needs)
+        return WantedCommand((float(kind),), needs)
     try:
         order = loop_command(rig, step.command)
     except ConfigurationError as error:
-        return Wanted(refusal="; ".join(map(str, error.problems)))
-    return Wanted((float(order.kind), order.first, order.second), order.needs)
+        return WantedCommand(refusal="; ".join(map(str, error.problems)))
+    return WantedCommand((float(order.kind), order.first, order.second), order.needs)
 
 
 def find_run(
-    steps: Sequence[Step], wanted: Sequence[Wanted], found: Sequence[LoggedCommand], dt: float, length: float
+    steps: Sequence[Step], wanted: Sequence[WantedCommand], found: Sequence[LoggedCommand], dt: float, length: float
 ) -> LoggedRun | None:
     """The last run of a sequence in which no step was refused that should not have been.
 
@@ -155,7 +155,7 @@ def find_run(
     return _with_refused(steps, wanted, best, given, dt, length, False) if best else None
 
 
-def _marks(steps: Sequence[Step], wanted: Sequence[Wanted]) -> list[int]:
+def _marks(steps: Sequence[Step], wanted: Sequence[WantedCommand]) -> list[int]:
     """The numbers of the steps by which a sequence is identified: those to be carried out, or else the refused ones."""
     marks = [k for k, step in enumerate(steps) if not step.refused and not isinstance(step.command, TriggerCommand)]
     if not marks:  # of switches, the loop does not receive those that are refused
@@ -186,7 +186,11 @@ def _without_parts(found: Sequence[LoggedCommand]) -> Iterator[LoggedCommand]:
 
 
 def _taken(
-    steps: Sequence[Step], wanted: Sequence[Wanted], marks: Sequence[int], given: Sequence[LoggedCommand], dt: float
+    steps: Sequence[Step],
+    wanted: Sequence[WantedCommand],
+    marks: Sequence[int],
+    given: Sequence[LoggedCommand],
+    dt: float,
 ) -> tuple[dict[int, LoggedCommand], bool]:
     """The commands of these steps in a run that begins with the first of ``given``, and whether it has all of them.
 
@@ -210,7 +214,7 @@ def _taken(
     return taken, True
 
 
-def _near(given: Sequence[LoggedCommand], place: int, wanted: Wanted, due: float, dt: float) -> list[int]:
+def _near(given: Sequence[LoggedCommand], place: int, wanted: WantedCommand, due: float, dt: float) -> list[int]:
     """The places, from one on, of the commands of a step that is due in this tick."""
     found = []
     for k in range(place, len(given)):
@@ -223,7 +227,7 @@ def _near(given: Sequence[LoggedCommand], place: int, wanted: Wanted, due: float
 
 def _with_refused(
     steps: Sequence[Step],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[WantedCommand],
     taken: Mapping[int, LoggedCommand],
     given: Sequence[LoggedCommand],
     dt: float,
@@ -252,5 +256,5 @@ def _with_refused(
     return LoggedRun(first, found, later)
 
 
-def _same(logged: LoggedCommand, wanted: Wanted) -> bool:
+def _same(logged: LoggedCommand, wanted: WantedCommand) -> bool:
     return bool(wanted.record) and logged.record[: len(wanted.record)] == wanted.record
