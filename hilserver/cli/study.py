@@ -103,6 +103,8 @@ def _all(loaded: Study, workers: int | None, where: str | None, resume: bool, ou
     grids.append(("Worst runs", report.worst_grid(result)))
     if (failed := report.failures_grid(result)) is not None:
         grids.append(("Failed runs", failed))
+    if (ended := report.ends_grid(result)) is not None:
+        grids.append((report.ENDED_EARLY, ended))
     for title, grid in grids:
         console.print(grid_table(grid, title, compact=True))
     lines = [*(f"{name}: {text}" for name, text in report.facts(result)), *report.study_notes(result)]
@@ -161,7 +163,11 @@ def _worst(loaded: Study, name: str, workers: int | None, where: str | None, out
         end = " (end of its tolerance)" if each.key in found.at_limits else ""
         say(f"  {each.key}: {each.shown(found.values[each.key])}{end}")
     ended = "the search has converged" if found.converged else "the search ended at its limit, before it converged"
+    if found.worst_ended:
+        say(f"This run {found.worst_ended}.")
     say(f"{found.runs} runs; {ended}.")
+    if found.ended:
+        say(f"{found.ended} of all runs ended early.")
     for reason, number in found.failures.items():
         say(f"{number} failed: {reason}.")
     typer.echo(f"Repeat it with: {found.command}")
@@ -179,6 +185,8 @@ def _once(loaded: Study, number: int | None, settings: list[str], out: Path) -> 
         say(f"{key}: {(varied.get(key) or plain_value(loaded, key)).shown(x, 6)}")
     for figure, x in zip(loaded.figures, found.figures, strict=True):
         say(f"{figure.name}: {figure.shown(x)}")
+    if found.ended:
+        say(f"The run {found.ended}.")
     for path in found.files:
         say(f"Written: {path}")
 

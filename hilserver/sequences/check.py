@@ -49,7 +49,8 @@ class SequenceResult:
     """A completed run of a sequence.
 
     ``where``: on what it ran; ``moments``: when the step of each title took effect, s; ``circuit``: the table of the
-    virtual circuit at the start; ``endings``: when, s, and why RUNNING or ARMED has ended without a command.
+    virtual circuit at the start; ``endings``: when, s, and why RUNNING or ARMED has ended without a command; ``ended``:
+    with which step the sequence ended early, and why.
     """
 
     sequence: Sequence
@@ -61,6 +62,7 @@ class SequenceResult:
     took: float = 0.0
     circuit: Mapping[str, Any] = field(default_factory=dict)
     endings: tuple[tuple[float, str], ...] = ()
+    ended: str = ""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property

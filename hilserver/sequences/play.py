@@ -213,7 +213,7 @@ class Play:
         moments = sorted([*self.moments, *self.endings], key=lambda moment: moment[0])
         endings = tuple(self.endings)
         return SequenceResult(
-            self.sequence, where, recorded, tuple(moments), tuple(verdicts), log, took, circuit, endings
+            self.sequence, where, recorded, tuple(moments), tuple(verdicts), log, took, circuit, endings, self.ended
         )
 
 

@@ -97,6 +97,11 @@ class CircuitRuns:
         """Keys of quantities that change no number of the circuit as written."""
         return self.varied.without_effect
 
+    @property
+    def nominal_end(self) -> None:
+        """A run that ends early has no figures."""
+        return None
+
     def __call__(self, values: Floats) -> Floats:
         """The figures of a variant. Raises VariantFailedError."""
         return self.figures_of(self.series(self.packed(values), self.wanted, self.subject.limit))

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -135,8 +135,7 @@ class _Shared:
 
 def _task(shared: _Shared, values: Floats, first: int, figures: int) -> Evaluated:
     (found,) = shared.run(figures)(values, 0, len(values))
-    failures = {first + number: reason for number, reason in found.failures.items()}
-    return replace(found, first=first, failures=failures)
+    return found.moved(first)
 
 
 @contextlib.contextmanager

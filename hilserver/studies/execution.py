@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from multiprocessing.connection import Connection
 from time import perf_counter
@@ -21,7 +21,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats
 from hilserver.studies.own_calls import ending_own_calls
-from hilserver.studies.subject import Evaluate, EvaluateTogether, StudySubject, reason_of
+from hilserver.studies.subject import EndedEarly, Evaluate, EvaluateTogether, StudySubject, reason_of
 
 SPAWN = multiprocessing.get_context("spawn")
 BATCH = 50
@@ -38,13 +38,19 @@ FOREVER: Patience = (inf, inf)
 class Evaluated:
     """Some variants in a row: number of the first, figures (a row for each, NaN where it has none), reasons.
 
-    ``failures``: by number of the variant. ``spent``: s.
+    ``failures``, and why runs ``ended`` early that have figures: by number of the variant. ``spent``: s.
     """
 
     first: int
     figures: Floats
     failures: dict[int, str]
     spent: float = 0.0
+    ended: dict[int, str] = field(default_factory=dict)
+
+    def moved(self, first: int) -> Evaluated:
+        """The same with numbers that begin ``first`` higher."""
+        failures, ended = ({first + k: text for k, text in each.items()} for each in (self.failures, self.ended))
+        return replace(self, first=first + self.first, failures=failures, ended=ended)
 
 
 def evaluate(
@@ -90,20 +96,23 @@ def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patien
 
     ``patience``: with a run that hangs; it then ends this process.
     """
-    found, failures, begun = np.full((len(values), figures), np.nan), dict[int, str](), perf_counter()
+    found, begun = np.full((len(values), figures), np.nan), perf_counter()
+    failures, ended = dict[int, str](), dict[int, str]()
     together = run.most_together if isinstance(run, EvaluateTogether) else 1
     watch = _Watch(patience)
     for k in range(0, len(values), together):
         for number, each in enumerate(_evaluated(run, values[k : k + together], watch), k):
             if isinstance(each, Exception):
                 failures[first + number] = reason_of(each)
+            elif isinstance(each, EndedEarly):
+                found[number], ended[first + number] = each.figures, each.cause
             else:
                 found[number] = each
     _end_if_stuck(FOREVER)
-    return Evaluated(first, found, failures, perf_counter() - begun)
+    return Evaluated(first, found, failures, perf_counter() - begun, ended)
 
 
-def _evaluated(run: Evaluate, rows: Floats, watch: _Watch) -> list[Floats | Exception]:
+def _evaluated(run: Evaluate, rows: Floats, watch: _Watch) -> list[Floats | EndedEarly | Exception]:
     """The figures of variants that are run together, or of one alone, or why one has none."""
     if isinstance(run, EvaluateTogether):
         return run.together(rows, watch)
@@ -228,7 +237,7 @@ class Pool:
 
     def _one_by_one(self, values: Floats, first: int) -> Evaluated:
         """The variants of a task whose process has died, each in a process of its own once one has died again."""
-        rows, failures, spent = list[Floats](), dict[int, str](), 0.0
+        rows, failures, ended, spent = list[Floats](), dict[int, str](), dict[int, str](), 0.0
         executor = self._started(1)
         try:
             for number in range(first, first + len(values)):
@@ -240,7 +249,8 @@ class Pool:
                     found = Evaluated(number, np.full((1, self._figures), np.nan), {number: DIED})
                 rows.append(found.figures)
                 failures |= found.failures
+                ended |= found.ended
                 spent += found.spent
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-        return Evaluated(first, np.concatenate(rows), failures, spent)
+        return Evaluated(first, np.concatenate(rows), failures, spent, ended)

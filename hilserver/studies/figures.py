@@ -111,7 +111,7 @@ simulation of the same variant; ``saturated``: share of the time in which a valv
 ``margin``: of capacity, speed or delay, as `hilserver check` states them, 1 or less is insufficient;
 ``amplitude_error``, ``phase_error``, ``delay``: of the response to sines, against the same simulation;
 ``passed``: share of verdicts that passed; ``nrmse_recorded``: the same deviation, from what a log has recorded."""
-RESERVED = ("variant", "failure")
+RESERVED = ("variant", "ended", "failure")
 """Names of columns that are not figures."""
 _WITHOUT_TIME = (PASSED, MARGIN, AMPLITUDE_ERROR, PHASE_ERROR, DELAY)
 _OWN_UNITS = {"rise_time": "s", "settling_time": "s", **dict.fromkeys(("overshoot", "nrmse", RECORDED), "")}

@@ -182,6 +182,11 @@ class ReplayRuns:
         """Keys of quantities that change no number of the circuit as written."""
         return tuple(f"{CIRCUIT}{key}" for key in self._circuits[0].own.without_effect)
 
+    @property
+    def nominal_end(self) -> None:
+        """A run that ends early has no figures."""
+        return None
+
     def __call__(self, values: Floats) -> Floats:
         """The figures of a variant. Raises VariantFailedError."""
         return self.figures_of(self.series([each.packed(values) for each in self._circuits], self.subject.limit))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ MOST_VALUES = 6
 """Number of values of a worst run that are shown: those on which the figure depends most."""
 MOST_REASONS = 20
 """Number of different reasons for failed runs that are shown."""
+ENDED_EARLY = "Runs that ended early"
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d.]*(?:e[+-]?\d+)?")
 
 
@@ -61,6 +62,9 @@ def _blocks(result: StudyResult) -> Iterator[Block]:
     if (failed := failures_grid(result)) is not None:
         yield Heading("Failed runs")
         yield failed
+    if (ended := ends_grid(result)) is not None:
+        yield Heading(ENDED_EARLY)
+        yield ended
     yield Heading("Varied quantities")
     yield quantities_grid(result)
 
@@ -75,7 +79,9 @@ def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
     s, total, failed = result.study.settings, result.table.num_rows, len(result.failures())
     yield from result.study.studied.facts.items()
     yield "Plan", f"{s.plan}, {total} runs of {result.study.duration:g} s; seed {s.seed}"
-    yield "Failed runs", f"{failed} ({failed / total:.1%})" if failed else "none"
+    yield "Failed runs", _share(failed, total)
+    if result.runs_here.nominal_end is not None:
+        yield "Ended early", _share(len(result.ends()), total)
     if result.step:
         yield "Step", result.step
     if result.runs:
@@ -85,6 +91,10 @@ def facts(result: StudyResult) -> Iterator[tuple[str, str]]:
     yield "Software", f"hilserver {version('hilserver')}"
 
 
+def _share(number: int, total: int) -> str:
+    return f"{number} ({number / total:.1%})" if number else "none"
+
+
 def study_notes(result: StudyResult) -> Iterator[str]:
     """What the reader should know."""
     if without := [figure.name for figure in result.study.figures if result.sensitivity(figure) is None]:
@@ -92,6 +102,8 @@ def study_notes(result: StudyResult) -> Iterator[str]:
         yield f"Without a sensitivity: {', '.join(without)} ({why})."
     if result.runs_here.without_effect:
         yield f"Without effect on the circuit: {', '.join(result.runs_here.without_effect)}."
+    if result.runs_here.nominal_end:
+        yield f"The nominal run ended early, too: {result.runs_here.nominal_end}."
     for figure in result.study.figures:
         if figure.has_limits:
             share, limits = result.share_within(figure), _limits(figure)
@@ -197,17 +209,23 @@ def _values_of(result: StudyResult, figure: Figure, number: int) -> str:
 
 
 def failures_grid(result: StudyResult) -> Grid | None:
-    """The reasons of failed runs, how often, and the first of them; None without any.
+    """The reasons of failed runs, how often, and the first of them; None without any."""
+    return _reasons_grid(result.failures(), "")
 
-    Reasons that differ in numbers only, such as a time, are one; its text is that of the first run.
-    """
-    failures = result.failures()
-    alike = {number: NUMBER.sub("#", reason) for number, reason in failures.items()}
+
+def ends_grid(result: StudyResult) -> Grid | None:
+    """The same for runs that ended early; None without any."""
+    return _reasons_grid(result.ends(), "They have figures, also of what the rig did afterwards. ")
+
+
+def _reasons_grid(reasons: Mapping[int, str], caption: str) -> Grid | None:
+    """Reasons that differ in numbers only, such as a time, are one; its text is that of the first run."""
+    alike = {number: NUMBER.sub("#", reason) for number, reason in reasons.items()}
     count = Counter(alike.values())
     first = {kind: number for number, kind in reversed(alike.items())}
-    rows = tuple((failures[first[kind]], str(n), str(first[kind])) for kind, n in count.most_common(MOST_REASONS))
+    rows = tuple((reasons[first[kind]], str(n), str(first[kind])) for kind, n in count.most_common(MOST_REASONS))
     rest = len(count) - len(rows)
-    caption = f"And {rest} other reasons, see the table." if rest else "Their numbers are in the table."
+    caption += f"And {rest} other reasons, see the table." if rest else "Their numbers are in the table."
     return Grid(("the run", "runs", "the first"), rows, caption) if rows else None
 
 
@@ -263,5 +281,6 @@ def study_figures(result: StudyResult) -> dict[str, Any]:
         "study": result.study.name,
         "runs": result.table.num_rows,
         "failed": len(result.failures()),
+        **({"ended_early": len(result.ends())} if result.runs_here.nominal_end is not None else {}),
         "figures": found,
     }

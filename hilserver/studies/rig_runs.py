@@ -80,6 +80,7 @@ class RunsOfRig(ABC):
         self._plans: dict[str, tuple[Plan, Plan]] = {}
         self.in_place = tuple(False for _ in subject.varied)
         self.without_effect: tuple[str, ...] = ()
+        self.nominal_end: str | None = None
         self._nominal = self.courses(self.values.rig, subject.strategy, np.inf)
         self.nominal = self._figures(self._nominal)
 

@@ -13,13 +13,13 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.sequences.check import PASSED
+from hilserver.sequences.check import PASSED, SequenceResult
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.sequences.simulated import PreparedSequence
 from hilserver.simulation.steps import Steps
 from hilserver.studies.figures import PASSED as SHARE_PASSED
 from hilserver.studies.rig_runs import Course, RigSubject, RunsOfRig
-from hilserver.studies.subject import VariantFailedError
+from hilserver.studies.subject import EndedEarly, VariantFailedError
 
 R = TypeVar("R")
 MEMORY = 2**28
@@ -40,22 +40,30 @@ class SequenceSubject(RigSubject):
 
 
 class SequenceRuns(RunsOfRig):
-    """Runs of a test sequence; a rig that trips has its verdicts, too."""
+    """Runs of a test sequence; a rig that trips has its verdicts, too.
+
+    ``ended``: why the last run that was computed alone ended early; empty if it did not.
+    """
 
     subject: SequenceSubject
 
     def __init__(self, subject: SequenceSubject) -> None:
         self._prepared: PreparedSequence | None = None
+        self.ended = ""
         super().__init__(subject)
+        self.nominal_end = self.ended
 
     def courses(self, rig: Rig, strategy: str, limit: float) -> list[Course]:
         """What the figures are made of. Raises VariantFailedError if the rig does not get ready."""
         (found,) = in_turns([self._courses(rig, strategy)], limit)
         if isinstance(found, Exception):
             raise found
-        return found
+        courses, self.ended = found
+        return courses
 
-    def together(self, values: Floats, alive: Callable[[], None] = lambda: None) -> list[Floats | Exception]:
+    def together(
+        self, values: Floats, alive: Callable[[], None] = lambda: None
+    ) -> list[Floats | EndedEarly | Exception]:
         """The figures of some variants, or why one has none. They are run in turns, which changes nothing but the time.
 
         What Python does for one variant between two runs of compiled code takes two to three times as long as for the
@@ -69,11 +77,12 @@ class SequenceRuns(RunsOfRig):
         prepared = self._prepared_for(self.values.rig)
         return max(1, min(16, MEMORY // prepared.memory))
 
-    def _figures_of(self, values: Floats) -> Steps[Floats]:
-        courses = yield from self._courses(*self.rig_of(values))
-        return self._figures(courses)
+    def _figures_of(self, values: Floats) -> Steps[Floats | EndedEarly]:
+        courses, why = yield from self._courses(*self.rig_of(values))
+        figures = self._figures(courses)
+        return EndedEarly(figures, why) if why else figures
 
-    def _courses(self, rig: Rig, strategy: str) -> Steps[list[Course]]:
+    def _courses(self, rig: Rig, strategy: str) -> Steps[tuple[list[Course], str]]:
         try:
             found = yield from self._prepared_for(rig).running(self.with_strategy(rig, strategy))
         except HilserverError as error:
@@ -88,7 +97,7 @@ class SequenceRuns(RunsOfRig):
             if figure.quantity not in found.recorded.channels:
                 raise VariantFailedError(f"has no channel {figure.quantity}")
             courses.append((found.recorded.time, found.recorded.channels[figure.quantity], None))
-        return courses
+        return courses, early_end(found)
 
     def _prepared_for(self, rig: Rig) -> PreparedSequence:
         """The sequence, prepared for rigs like this one; nearly always as for the one before."""
@@ -97,6 +106,17 @@ class SequenceRuns(RunsOfRig):
             wanted = [figure.quantity for figure in self.subject.figures if figure.reduction != SHARE_PASSED]
             self._prepared = PreparedSequence(self.subject.sequence, rig, wanted, only_required=True)
         return self._prepared
+
+
+def early_end(found: SequenceResult) -> str:
+    """Why the run of a sequence ended early, in the words of the runs of a rig; empty if it did not.
+
+    By a limit, a trip or the local enable, after which the sequence may go on, or by a step that was refused.
+    """
+    told = [
+        f"ended in mode {mode} ({why}) at {at:.4g} s" for at, how in found.endings for mode, why in [how.split(": ", 1)]
+    ]
+    return "; ".join([*told, *([f"ended with step {found.ended.removesuffix('.')}"] if found.ended else [])])
 
 
 def in_turns(runs: Sequence[Steps[R]], limit: float, alive: Callable[[], None] = lambda: None) -> list[R | Exception]:

@@ -20,7 +20,7 @@ from hilserver.sequences.simulated import simulate_sequence
 from hilserver.service.telemetry_samples import channel_columns
 from hilserver.studies.figures import PASSED, Figure
 from hilserver.studies.rig_runs import with_strategy
-from hilserver.studies.sequence_runs import ALL, SequenceSubject
+from hilserver.studies.sequence_runs import ALL, SequenceSubject, early_end
 from hilserver.studies.studied_rig import StudiedRig, values_of
 from hilserver.studies.subject import RepeatedRun, RunsSubject
 from hilserver.studies.varied import VariedValue
@@ -82,7 +82,7 @@ class StudiedSequence(StudiedRig):
         log = folder / f"{name}.arrow"
         folder.mkdir(parents=True, exist_ok=True)
         found = simulate_sequence(self._sequence, with_strategy(rig, strategy), log)
-        return RepeatedRun(figures, (*document(found).write(folder, name), log))
+        return RepeatedRun(figures, (*document(found).write(folder, name), log), early_end(found))
 
     def identity(self) -> str:
         """Also the contents of the sequence."""

@@ -27,7 +27,7 @@ from hilserver.studies.plans import values_of_plan
 from hilserver.studies.sensitivity import Sensitivity, sensitivity
 from hilserver.studies.settings import Study
 from hilserver.studies.subject import RepeatedRun, StudyRuns, VariantFailedError, reason_of
-from hilserver.studies.table import FAILURE, StudyTable, table_schema
+from hilserver.studies.table import ENDED, FAILURE, StudyTable, table_schema
 from hilserver.studies.varied import VariedValue
 from hilserver.tolerances import Tolerance
 
@@ -74,9 +74,16 @@ class StudyResult:
 
     def failures(self) -> dict[int, str]:
         """The reasons, by number of the variant."""
-        reasons = self.table[FAILURE]
-        failed = np.flatnonzero(np.asarray(reasons.is_valid()))
-        return {int(k): reasons[int(k)].as_py() for k in failed}
+        return self._texts(FAILURE)
+
+    def ends(self) -> dict[int, str]:
+        """Why runs ended early that have figures nevertheless, by number of the variant."""
+        return self._texts(ENDED) if self.runs_here.nominal_end is not None else {}
+
+    def _texts(self, name: str) -> dict[int, str]:
+        texts = self.table[name]
+        stated = np.flatnonzero(np.asarray(texts.is_valid()))
+        return {int(k): texts[int(k)].as_py() for k in stated}
 
     def sensitivity(self, figure: Figure) -> Sensitivity | None:
         """How a figure depends on the quantities."""
@@ -170,7 +177,7 @@ def run_study(
     values, runs = plan_of(study), prepared(study)
     step, figures = study.studied.step_error(runs, study.figures), [figure.name for figure in study.figures]
     choices = [each.choices for each in study.varied]
-    schema = table_schema(study.varied, study.figures, identity_of(study))
+    schema = table_schema(study.varied, study.figures, identity_of(study), runs.nominal_end is not None)
     table = StudyTable(folder / study.name, schema, resume)
     stated = _Stated(study, table, len(values))
     done_before, begun, computed = table.done, perf_counter(), 0.0

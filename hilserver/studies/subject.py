@@ -26,6 +26,14 @@ def reason_of(error: Exception) -> str:
     return text if isinstance(error, ValueError | HilserverError) else f"{type(error).__name__}: {text}"
 
 
+@dataclass(frozen=True)
+class EndedEarly:
+    """The figures of a variant whose run ended early, as that of a test sequence on a rig that trips, and the cause."""
+
+    figures: Floats
+    cause: str
+
+
 Evaluate = Callable[[Floats], Floats]
 """The figures of a variant, from its values; raises VariantFailedError."""
 
@@ -37,7 +45,7 @@ class EvaluateTogether(Protocol):
     @property
     def most_together(self) -> int: ...
 
-    def together(self, values: Floats, alive: Callable[[], None] = ...) -> list[Floats | Exception]:
+    def together(self, values: Floats, alive: Callable[[], None] = ...) -> list[Floats | EndedEarly | Exception]:
         """The figures of these variants, a row for each, as of each alone; or why one has none.
 
         ``alive``: called often, at least once between two variants: where it is not, the process hangs.
@@ -57,7 +65,8 @@ class StudyRuns(Protocol):
     """The runs of a study in this process.
 
     ``nominal``: the figures with the values of the files; ``in_place``: for each varied quantity, whether its values
-    are written into packed numbers; ``without_effect``: keys of quantities that change no number.
+    are written into packed numbers; ``without_effect``: keys of quantities that change no number; ``nominal_end``: why
+    the nominal run ended early, empty if it did not; None where a run that ends early has no figures.
     """
 
     @property
@@ -68,6 +77,9 @@ class StudyRuns(Protocol):
 
     @property
     def without_effect(self) -> tuple[str, ...]: ...
+
+    @property
+    def nominal_end(self) -> str | None: ...
 
     def __call__(self, values: Floats) -> Floats:
         """The figures of a variant. Raises VariantFailedError."""
@@ -104,10 +116,14 @@ class KnownQuantity(Protocol):
 
 @dataclass(frozen=True)
 class RepeatedRun:
-    """A run that was repeated with a report of its own: its figures, and the files of the report."""
+    """A run that was repeated with a report of its own: its figures, and the files of the report.
+
+    ``ended``: why it ended early, empty if it did not.
+    """
 
     figures: Floats
     files: tuple[Path, ...]
+    ended: str = ""
 
 
 class Studied(Protocol):

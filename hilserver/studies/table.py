@@ -21,7 +21,7 @@ from hilserver.studies.execution import Evaluated
 from hilserver.studies.figures import Figure
 from hilserver.studies.varied import VariedValue
 
-VARIANT, FAILURE = "variant", "failure"
+VARIANT, ENDED, FAILURE = "variant", "ended", "failure"
 IDENTITY = b"hilserver.study"
 PATIENCE = 1.0
 """s in which the lock of the stream must be had: somebody may be looking whether it is held."""
@@ -29,14 +29,19 @@ GROUP = 50_000
 """Rows of a group of the Parquet file, at least: with one for each batch, a reader needs ten times the memory."""
 
 
-def table_schema(varied: Sequence[VariedValue], figures: Sequence[Figure], identity: str) -> pa.Schema:
+def table_schema(
+    varied: Sequence[VariedValue], figures: Sequence[Figure], identity: str, with_ends: bool = False
+) -> pa.Schema:
     """Number, values, figures and, where it failed, the reason; ``identity``: of the study.
+
+    ``with_ends``: also why runs ended early that have figures nevertheless.
 
     Of a choice, the name is in the table. The field of a number states its SI unit, as in an export of a log.
     """
     values = [pa.field(v.key, pa.string()) if v.choices else _number(v.key, v.unit) for v in varied]
     numbers = [_number(figure.name, figure.unit) for figure in figures]
-    fields = [pa.field(VARIANT, pa.int64()), *values, *numbers, pa.field(FAILURE, pa.string())]
+    texts = [pa.field(name, pa.string()) for name in ((ENDED, FAILURE) if with_ends else (FAILURE,))]
+    fields = [pa.field(VARIANT, pa.int64()), *values, *numbers, *texts]
     return pa.schema(fields, metadata={IDENTITY: identity.encode()})
 
 
@@ -103,7 +108,8 @@ class StudyTable:
             for column, names in zip(values.T, choices, strict=True)
         ]
         columns += [pa.array(column) for column in found.figures.T]
-        columns.append(pa.array([found.failures.get(number) for number in numbers], pa.string()))
+        told = [found.ended, found.failures] if ENDED in self.schema.names else [found.failures]
+        columns += [pa.array([texts.get(number) for number in numbers], pa.string()) for texts in told]
         self._write(pa.record_batch(columns, schema=self.schema))
 
     def _write(self, batch: pa.RecordBatch) -> None:

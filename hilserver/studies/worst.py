@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from pathlib import Path
 
@@ -38,7 +38,8 @@ class WorstCase:
 
     ``nominal``: with the circuit's own values; ``at_limits``: quantities that are at an end of their tolerance;
     ``failures``: number of candidates that failed, by reason; ``converged``: whether the search came to an end.
-    ``table``: file with all candidates.
+    ``table``: file with all candidates; ``ended``: how many of them ended early and have figures nevertheless;
+    ``worst_ended``: why the worst one did, empty if it did not.
     """
 
     study: Study
@@ -51,6 +52,8 @@ class WorstCase:
     failures: dict[str, int]
     converged: bool
     table: Path
+    ended: int = 0
+    worst_ended: str = ""
 
     @property
     def command(self) -> str:
@@ -79,7 +82,7 @@ def worst_case(
         raise HilserverError(f"{study.file}: {name} is not a figure of the study.{did_you_mean(name, figures)}")
     place, figure = figures[name], study.figures[figures[name]]
     runs, tolerances = prepared(study), [each.tolerance for each in study.varied]
-    schema = table_schema(study.varied, study.figures, identity_of(study))
+    schema = table_schema(study.varied, study.figures, identity_of(study), runs.nominal_end is not None)
     table = StudyTable(folder / f"{study.name}-worst-{_in_file_name(name)}", schema, resume=False)
     workers = workers if cluster is None else cluster.workers
     with table, _evaluating(study, workers, cluster) as run:
@@ -115,6 +118,8 @@ def worst_case(
         failures,
         bool(found.success),
         table.parquet,
+        search.ended,
+        search.least_ended,
     )
 
 
@@ -149,7 +154,7 @@ class _Search:
 
     ``place``: of the figure; ``zero``: its value with a cost of 0, so that the search ends by its change, not by
     its size; ``failures``: number of candidates that failed so far, by reason; ``least``: the worst figure so far, with
-    the sign of a cost.
+    the sign of a cost; ``ended``: number of candidates that ended early, ``least_ended``: why the worst one did.
     """
 
     study: Study
@@ -161,6 +166,8 @@ class _Search:
     progress: Callable[[int], None]
     failures: dict[str, int] = field(default_factory=dict)
     least: float = inf
+    ended: int = 0
+    least_ended: str = ""
 
     @property
     def sign(self) -> float:
@@ -177,17 +184,19 @@ class _Search:
 
     def __call__(self, candidates: Floats) -> Floats:
         """The costs of a generation; a column for each candidate."""
-        values, figures = self.values(candidates.T), list[Floats]()
+        values, figures, ends = self.values(candidates.T), list[Floats](), dict[int, str]()
         first, choices = self.table.done, [each.choices for each in self.study.varied]
         for found in self.run(values, 0, -(-len(values) // max(self.workers, 1))):
             here = slice(found.first, found.first + len(found.figures))
             for reason in found.failures.values():
                 self.failures[reason] = self.failures.get(reason, 0) + 1
-            failures = {first + number: reason for number, reason in found.failures.items()}
-            self.table.append(values[here], replace(found, first=first + found.first, failures=failures), choices)
+            self.table.append(values[here], found.moved(first), choices)
             figures.append(found.figures[:, self.place])
+            ends |= found.ended
             self.progress(self.table.done)
         signed = self.sign * np.concatenate(figures)
         costs = np.where(np.isfinite(signed), signed, inf)
-        self.least = min(self.least, float(costs.min()))
+        self.ended += len(ends)
+        if (least := float(costs.min())) < self.least:
+            self.least, self.least_ended = least, ends.get(int(costs.argmin()), "")
         return costs - self.sign * self.zero

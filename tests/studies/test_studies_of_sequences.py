@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from time import thread_time
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Command
 from service_harness import rig_text
 
 from hilserver.circuit.model import Circuit, read_circuit
@@ -19,11 +21,12 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.sequences.model import load_sequence
 from hilserver.sequences.simulated import PreparedSequence, _Bench, simulate_sequence
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.studies import varied_rig
+from hilserver.studies import report, varied_rig
 from hilserver.studies.execution import evaluate
 from hilserver.studies.sequence_runs import SequenceRuns, in_turns
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, is_worse_low, plan_of, prepared, repeat, run_study
+from hilserver.studies.subject import EndedEarly
 from hilserver.studies.varied_rig import RigValues
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -59,8 +62,8 @@ levels = 5
 """
 
 
-def run(folder: Path, text: str = STUDY, workers: int = 0) -> StudyResult:
-    (folder / "sequence.toml").write_text(SEQUENCE)
+def run(folder: Path, text: str = STUDY, workers: int = 0, sequence: str = SEQUENCE) -> StudyResult:
+    (folder / "sequence.toml").write_text(sequence)
     (folder / "study.toml").write_text(text)
     return run_study(load_study(folder / "study.toml"), folder / "out", workers)
 
@@ -113,6 +116,86 @@ def test_a_rig_that_trips_has_verdicts(tmp_path: Path) -> None:
     result = run(tmp_path, text.replace("levels = 5", "levels = 2"))
     assert result.failures() == {}
     assert result.column("running").tolist() == [1.0, 0.0]
+
+
+FAST = """
+sequence = "sequence.toml"
+plan = "grid"
+[vary]
+"circuit.pump.set_pressure" = { steps = ["40 bar", "100 bar", "150 bar"] }
+[figures]
+highest = "max(x)"
+"""
+LIFTING = (
+    SEQUENCE.replace(f"{CONFIG}/rigs/lift.toml", "rig.toml")
+    + '[inputs.joystick]\nshape = "step"\npoints = [["0.25 s", 0], ["0.3 s", 0.8], ["0.5 s", 0.8]]\n'
+)
+
+
+def lifted(folder: Path, limit: str, sequence: str = LIFTING, action: str = "trip") -> StudyResult:
+    """At 150 bar the load is lifted by 139 mm, nominally (140 bar) by 133 mm, at 100 bar by 108 mm, from 250 mm on."""
+    rig = (CONFIG / "rigs/lift.toml").read_text().replace('"../', f'"{CONFIG}/')
+    limits = f'[limits]\nhigh_up = {{ channel = "x", max = "{limit}", action = "{action}" }}\n'
+    (folder / "rig.toml").write_text(rig.replace("[limits]\n", limits))
+    return run(folder, FAST, sequence=sequence)
+
+
+def test_runs_that_ended_early_are_counted_and_named(tmp_path: Path) -> None:
+    """By their limit, though no verdict is among the figures. They have figures nevertheless."""
+    result = lifted(tmp_path, "385 mm")
+    assert result.failures() == {}
+    assert np.isfinite(result.column("highest")).all()
+    assert result.ends().keys() == {2}
+    assert re.fullmatch(r"ended in mode FAULT \(limit high_up\) at 0\.\d+ s", result.ends()[2]), result.ends()
+    assert result.table["ended"].to_pylist() == [None, None, result.ends()[2]]
+    assert ("Ended early", "1 (33.3%)") in list(report.facts(result))
+    grid = report.ends_grid(result)
+    assert grid is not None
+    assert grid.rows == ((result.ends()[2], "1", "2"),)
+    assert report.study_figures(result)["ended_early"] == 1
+    page, *_ = report.write_study(result, tmp_path / "out")
+    assert "Runs that ended early" in page.read_text()
+    assert "limit high_up" in page.read_text()
+    assert run_study(result.study, tmp_path / "two", workers=2).table.equals(result.table)
+
+
+def test_a_step_that_was_refused_is_why_a_run_ended_early(tmp_path: Path) -> None:
+    """The rig stays ARMED, in which it can't be stopped."""
+    stop = '[[step]]\nat = "0.6 s"\nname = "end"\nsend = "stop"\n'
+    (why,) = lifted(tmp_path, "385 mm", LIFTING + stop, action="ramp").ends().values()
+    assert why.startswith("ended in mode ARMED (limit high_up) at 0.")
+    assert why.endswith(
+        "s; ended with step end: refused: not possible in this mode (stop needs RUNNING, the mode is ARMED)"
+    )
+
+
+def test_a_study_whose_nominal_run_ends_early_says_so(tmp_path: Path) -> None:
+    """A sequence can test that a rig trips; where no run ended early, that is stated too."""
+    result = lifted(tmp_path, "340 mm")
+    assert result.ends().keys() == {1, 2}
+    (note,) = [note for note in report.study_notes(result) if "nominal" in note]
+    assert note.startswith("The nominal run ended early, too: ended in mode FAULT (limit high_up) at 0.")
+    none = lifted(tmp_path, "500 mm")
+    assert none.ends() == {}
+    assert none.table["ended"].null_count == 3
+    assert ("Ended early", "none") in list(report.facts(none))
+    assert report.ends_grid(none) is None
+    assert not any("nominal" in note for note in report.study_notes(none))
+
+
+def test_the_terminal_says_what_ended_a_run(tmp_path: Path, hilserver: Command) -> None:
+    """Of a study, of one of its runs, and of the worst case."""
+    lifted(tmp_path, "385 mm")
+    arguments = ("study", tmp_path / "study.toml", "-o", tmp_path / "out")
+    said = hilserver(*arguments, "-j", "0")
+    assert said.code == 0, said.err
+    assert "Ended early: 1 (33.3%)" in said.out
+    assert "Runs that ended early" in said.out
+    once = hilserver(*arguments, "--repeat", "2").out
+    assert re.search(r"The run ended in mode FAULT \(limit high_up\) at 0\.\d+ s\.", once), once
+    worst = hilserver(*arguments, "--worst", "highest", "-j", "0").out
+    assert re.search(r"This run ended in mode FAULT \(limit high_up\) at 0\.\d+ s\.", worst), worst
+    assert re.search(r"\d+ of all runs ended early\.", worst), worst
 
 
 def test_processes_and_strategies(tmp_path: Path) -> None:
@@ -247,8 +330,9 @@ def test_a_variant_is_the_same_alone_in_any_order_and_in_any_process(
     assert [prepared(study)(row).tobytes() for row in values] == found
 
 
-def as_bytes(found: Floats | Exception) -> bytes:
+def as_bytes(found: Floats | EndedEarly | Exception) -> bytes:
     """The figures of a variant; the reason if it has none."""
+    found = found.figures if isinstance(found, EndedEarly) else found
     return found.tobytes() if isinstance(found, np.ndarray) else str(found).encode()
 
 
