@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,12 +108,12 @@ _KINDS: dict[str, tuple[int, str]] = {
     commands.EndPlayout.name: (CommandKind.PLAY_END, "a running playout"),
 }
 """The last command to the loop, for those that are several, and what they need."""
-_BEFORE = {
-    CommandKind.REACT_WHEN: CommandKind.REACT_THEN,
-    CommandKind.PLAY_TARGET: CommandKind.PLAY,
-    CommandKind.PLAY_DRIVE: CommandKind.PLAY,
+_PARTS: dict[int, tuple[int, ...]] = {
+    CommandKind.REACT_WHEN: (CommandKind.REACT_THEN,),
+    CommandKind.PLAY_TARGET: (CommandKind.PLAY_DRIVE, CommandKind.PLAY),
+    CommandKind.PLAY_DRIVE: (CommandKind.PLAY,),
 }
-"""Those before it: where the loop refuses one of them, a server does not give it the last one."""
+"""The commands before the last one, and what follows them: where the loop refuses one, a server gives no further."""
 _AMBIGUOUS = (CommandKind.SET_INPUT, CommandKind.RELEASE, CommandKind.PLAY_END)
 """Commands that may belong to another step, or to the course of an input: that one was carried out tells nothing."""
 
@@ -175,14 +175,13 @@ def _without_parts(found: Sequence[LoggedCommand]) -> Iterator[LoggedCommand]:
     Refused before that, it has the kind of the last one, which then was not given, or was refused, too.
     """
     for number, each in enumerate(found):
-        last = _BEFORE.get(CommandKind(int(each.record[0])))
-        if last is None:
+        further = _PARTS.get(int(each.record[0]))
+        if further is None:
             yield each
         elif each.is_refused and not any(
-            later.is_refused and int(later.record[0]) in (each.record[0], last)
-            for later in found[number + 1 : number + 2]
+            later.is_refused and later.record[0] in further for later in found[number + 1 : number + 2]
         ):
-            yield LoggedCommand(each.tick, (float(last), *each.record[1:]), each.result, each.mode, each.violated)
+            yield replace(each, record=(float(further[-1]), *each.record[1:]))
 
 
 def _taken(

@@ -12,9 +12,11 @@ from lift_bench import lift
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, SequenceResult
 from hilserver.sequences.logged import check_log
+from hilserver.sequences.logged_commands import LoggedCommand, commands_in, find_run, wanted_of
 from hilserver.sequences.model import Sequence, load_sequence
 from hilserver.sequences.report import ending_lines
 from hilserver.sequences.simulated import simulate_sequence
+from hilserver.tick.codes import CommandKind, Mode, ResultCode
 
 START = '[[step]]\nat = "0.1 s"\nsend = "arm"\n[[step]]\nat = "0.2 s"\nname = "start"\nsend = "start"\n'
 UPWARDS = '[inputs.joystick]\nshape = "step"\npoints = [["0.4 s", 0], ["0.6 s", 0.6], ["1 s", 0.6], ["1.1 s", 0]]\n'
@@ -146,3 +148,41 @@ def test_a_refusal_that_no_log_has_is_skipped(sequence: Load, tmp_path: Path) ->
     assert outcomes(done) == [PASSED] * 4
     assert outcomes(again) == [PASSED, PASSED, SKIPPED, PASSED]
     assert "before they reach the real-time loop" in again.verdicts[2].found
+
+
+def test_a_refused_reaction_is_found_whether_its_second_part_was_given_or_not(sequence: Load, tmp_path: Path) -> None:
+    """A reaction is two commands to the loop; a server does not give the second one if the first is refused."""
+    keys = {"reaction": '"r"', "when": '"x > 0.9 m"', "then": '"stop"', "refused": "true"}
+    file = sequence(f'length = "0.5 s"\n{step("0.05 s", "react", **keys)}{START}{RUNNING}')
+    done, again = both_ways(file, lift({"rig": {"loop": {"reactions": 1}}}), tmp_path)
+    assert outcomes(done) == [PASSED] * 4, done.verdicts
+    assert again.verdicts == done.verdicts
+    commands, _ = commands_in(tmp_path / "run.arrow")
+    first, second, *others = (commands[tick] for tick in sorted(commands))
+    assert (first.record[0], second.record[0]) == (CommandKind.REACT_WHEN, CommandKind.REACT_THEN)
+    wanted = [wanted_of(step, lift()) for step in file.steps]
+    for given in ([first, second, *others], [first, *others]):
+        run = find_run(file.steps, wanted, given, 1e-3, file.length)
+        assert run is not None
+        assert run.taken[0].is_refused
+        assert run.taken[0].tick == given[-3].tick
+
+
+def test_the_last_run_without_a_refusal_counts(sequence: Load) -> None:
+    """Of these runs of arm and start, the second one: in the third, the start was refused; the fourth was not armed."""
+    file = sequence(f'length = "0.5 s"\n{START}{RUNNING}')
+    wanted = [wanted_of(step, lift()) for step in file.steps]
+    done, refused = ResultCode.DONE, ResultCode.LIMIT_ACTIVE
+
+    def run(number: int, armed: int, started: int) -> list[LoggedCommand]:
+        results = zip((100, 200), wanted, (armed, started), strict=True)
+        return [LoggedCommand(5000.0 * number + at, what.record, r, Mode.SAFE) for at, what, r in results]
+
+    runs = [run(0, done, done), run(1, done, done), run(2, done, refused), run(3, refused, refused)[:1]]
+    for count, first, later in ((1, 0.0, False), (2, 5000.0, False), (3, 5000.0, True), (4, 5000.0, True)):
+        found = find_run(file.steps, wanted, [each for one in runs[:count] for each in one], 1e-3, file.length)
+        assert found is not None
+        assert (found.first, found.later) == (first, later)
+    furthest = find_run(file.steps, wanted, runs[2] + runs[3], 1e-3, file.length)
+    assert furthest is not None
+    assert (furthest.first, [each.is_refused for each in furthest.taken.values()]) == (10000.0, [False, True])
