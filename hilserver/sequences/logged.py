@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from hilserver.errors import HilserverError
 from hilserver.protocol.commands import SetInput, TriggerCommand
 from hilserver.record.format import Event
-from hilserver.record.row_events import RowEvents
+from hilserver.record.row_events import REACTION, RowEvents
 from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import Column, columns_of, ending_now, ends_of_running
 from hilserver.sequences import check
@@ -27,9 +29,13 @@ from hilserver.sequences.logged_commands import (
 )
 from hilserver.sequences.model import InputValue, Sequence
 from hilserver.sequences.play import Collector, Play
+from hilserver.service.reactions import ENDING
 from hilserver.simulation.replay import ComputedRows, replay_log
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.row import CommandRecord, command_in, header
+
+Happened = tuple[float, Callable[[float], None]]
+"""A tick, and what notes what has happened in it, with the time of the sequence, s."""
 
 
 def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> SequenceResult:
@@ -55,17 +61,16 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
     dt = 1.0 / rig.settings.loop.rate
     wanted = [wanted_of(step, rig) for step in sequence.steps]
     found = [commands[tick] for tick in sorted(commands)]
-    run = find_run(sequence.steps, wanted, found, dt, sequence.length)
+    run = find_run(sequence.steps, wanted, found, dt, sequence.length, seen.halts)
     if run is None:
         raise HilserverError(
             f"{log}: it does not contain the steps of {sequence.file} in this order and at these times."
         )
     play = Play(sequence)
-    _note_steps(play, run, wanted, _refused_inputs(run, rig, found), dt)
+    _note(play, run, wanted, [*seen.happened(play), *_refused_inputs(play, run, rig, found)], dt)
     recorded = seen.collector.recorded(run.first, dt)
     if play.ended:  # what the log has after it is no part of the sequence
         recorded = recorded.until(play.ended_at)
-    seen.note_events(play, run.first, dt)
     where = f"replayed: {log}" if replayed.same_program else f"replayed with another version: {log}"
     if run.later:
         where += "; a later start of the sequence was refused"
@@ -109,51 +114,62 @@ class _Watched:
         violated = ending_now(self.rig, column, 0) if result == ResultCode.LIMIT_ACTIVE else ()
         self._commands[tick] = LoggedCommand(tick, record_of(order), result, int(column("mode")[0]), violated)
 
-    def note_events(self, play: Play, first: float, dt: float) -> None:
-        """Note what has happened in the sequence; the log goes on after it. ``first``: the tick of its time 0."""
-        last = min(play.sequence.length, play.ended_at) + ROUNDING
+    @property
+    def halts(self) -> list[float]:
+        """The ticks in which a reaction has ended a run."""
+        return [tick for tick, event in self._reacted if event["kind"] == REACTION and event.get("then") in ENDING]
+
+    def happened(self, play: Play) -> Iterator[Happened]:
+        """What is noted of reactions, playouts and ends of RUNNING."""
         for tick, event in self._reacted:
-            if 0.0 <= (at := (tick - first) * dt) <= last:
-                play.note_event(event, at)
+            yield tick, partial(play.note_event, event)
         for tick, how in self._endings:
-            if 0.0 <= (at := (tick - first) * dt) <= last:
-                play.endings.append((at, how))
+            yield tick, partial(_note_end, play, how)
 
 
-def _refused_inputs(run: LoggedRun, rig: Rig, found: Iterable[LoggedCommand]) -> list[tuple[float, str, LoggedCommand]]:
-    """The values of inputs that were refused in a run, with their ticks and the names of the inputs."""
+def _note_end(play: Play, how: str, at: float) -> None:
+    play.endings.append((at, how))
+
+
+def _refused_inputs(play: Play, run: LoggedRun, rig: Rig, found: Iterable[LoggedCommand]) -> Iterator[Happened]:
+    """What is noted of the values of inputs that were refused, of those that the sequence sets."""
     names, steps = list(rig.settings.inputs), {each.tick for each in run.taken.values()}
-    return [
-        (each.tick, names[int(each.record[1])], each)
-        for each in found
-        if each.record[0] == CommandKind.SET_INPUT and each.tick >= run.first and each.tick not in steps
-    ]
+    for each in found:
+        if each.record[0] == CommandKind.SET_INPUT and each.tick not in steps:
+            command = SetInput(input=names[int(each.record[1])], value=each.record[2])
+            if command.input in play.sequence.settings.inputs:
+                yield each.tick, partial(_rest, play, command, each.refusal(command, Mode.RUNNING.name))
 
 
-def _note_steps(
-    play: Play, run: LoggedRun, wanted: list[WantedCommand], refused: list[tuple[float, str, LoggedCommand]], dt: float
-) -> None:
-    """Note what has become of the steps, up to the one with which the sequence ended, and of the inputs meanwhile."""
+def _rest(play: Play, command: SetInput, refusal: str, at: float) -> None:
+    if command.input not in play.resting:
+        play.rest(InputValue(at, command, at), at, refusal)
+
+
+def _note(play: Play, run: LoggedRun, wanted: list[WantedCommand], happened: list[Happened], dt: float) -> None:
+    """Note what has become of the steps, up to the one with which the sequence ended, and what has happened meanwhile.
+
+    The log goes on after the sequence: that is no part of it.
+    """
+    waiting = deque(sorted((each for each in happened if each[0] >= run.first), key=lambda each: each[0]))
+
+    def note_before(tick: float) -> None:
+        while waiting and waiting[0][0] < tick:
+            at, note = waiting.popleft()
+            note((at - run.first) * dt)
+
     for number, (step, what) in enumerate(zip(play.sequence.steps, wanted, strict=True)):
         given = run.taken.get(number)
-        _note_inputs(play, run, refused, given.tick if given is not None else run.first + step.at / dt, dt)
+        tick = given.tick if given is not None else run.first + step.at / dt
+        note_before(tick)
         if given is not None:
-            play.note(step, (given.tick - run.first) * dt, given.refusal(step.command, what.needs))
+            play.note(step, (tick - run.first) * dt, given.refusal(step.command, what.needs))
         elif what.refusal:
             play.note(step, step.at, what.refusal)
-        else:
+        elif not play.skips(step):
             why = NO_TRIGGERS if isinstance(step.command, TriggerCommand) else UNKNOWN_REFUSAL
             play.verdicts.append(Verdict(step.name or step.title, check.SKIPPED, why))
         if play.ended:
+            note_before(tick + 1.0)
             return
-    _note_inputs(play, run, refused, run.first + play.sequence.length / dt, dt)
-
-
-def _note_inputs(
-    play: Play, run: LoggedRun, refused: list[tuple[float, str, LoggedCommand]], until: float, dt: float
-) -> None:
-    """Note from when on inputs that the sequence sets were refused, if that was before this tick."""
-    for tick, name, given in refused:
-        if tick < until and name in play.sequence.settings.inputs and name not in play.resting:
-            at, command = (tick - run.first) * dt, SetInput(input=name, value=given.record[2])
-            play.rest(InputValue(at, command, at), at, given.refusal(command, Mode.RUNNING.name))
+    note_before(run.first + (play.sequence.length + ROUNDING) / dt)

@@ -135,19 +135,25 @@ def wanted_of(step: Step, rig: Rig) -> WantedCommand:
 
 
 def find_run(
-    steps: Sequence[Step], wanted: Sequence[WantedCommand], found: Sequence[LoggedCommand], dt: float, length: float
+    steps: Sequence[Step],
+    wanted: Sequence[WantedCommand],
+    found: Sequence[LoggedCommand],
+    dt: float,
+    length: float,
+    halts: Sequence[float] = (),
 ) -> LoggedRun | None:
     """The last run of a sequence in which no step was refused that should not have been.
 
-    Without one, that with the most steps up to the one that was refused. ``length``: of the sequence, s. None if the
-    log does not contain it. Raises HilserverError if the sequence can't be identified in any log.
+    Without one, that with the most steps up to the one that was refused. ``length``: of the sequence, s; ``halts``: the
+    ticks in which a reaction has ended a run, after which steps are not carried out. None if the log does not contain
+    it. Raises HilserverError if the sequence can't be identified in any log.
     """
     marks = _marks(steps, wanted)
     given, best = [*_without_parts(found)], dict[int, LoggedCommand]()
     for start in range(len(given) - 1, -1, -1):
         if not _same(given[start], wanted[marks[0]]):
             continue
-        taken, is_complete = _taken(steps, wanted, marks, given[start:], dt)
+        taken, is_complete = _taken(steps, wanted, marks, given[start:], dt, halts)
         if is_complete:
             return _with_refused(steps, wanted, taken, given, dt, length, bool(best))
         if len(taken) > len(best):
@@ -190,20 +196,22 @@ def _taken(
     marks: Sequence[int],
     given: Sequence[LoggedCommand],
     dt: float,
+    halts: Sequence[float],
 ) -> tuple[dict[int, LoggedCommand], bool]:
     """The commands of these steps in a run that begins with the first of ``given``, and whether it has all of them.
 
-    It does not go beyond a step that was refused; it is none if a command is missing.
+    It does not go beyond a step that was refused; it is none if a command is missing that no reaction has prevented.
     """
     taken, place = dict[int, LoggedCommand](), 0
     first = given[0].tick - steps[marks[0]].at / dt
     for number in marks:
-        step = steps[number]
+        step, due = steps[number], first + steps[number].at / dt
         if wanted[number].refusal:
             return taken, False
-        near = [place] if not taken else _near(given, place, wanted[number], first + step.at / dt, dt)
+        near = [place] if not taken else _near(given, place, wanted[number], due, dt)
         if not near:
-            return {}, False
+            is_halted = any(given[0].tick <= tick < due for tick in halts)
+            return (taken, True) if is_halted else ({}, False)
         fits = [k for k in near if given[k].is_refused == step.refused]
         place = (fits or near)[0]
         taken[number] = given[place]
