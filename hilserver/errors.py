@@ -16,6 +16,8 @@ from pydantic.fields import FieldInfo
 
 MOST_MEANT = 3
 """Number of names beyond which a hint lists all that are allowed."""
+CHANNEL = "channel."
+"""Beginning of the columns of a log that hold the values of the channels."""
 
 
 class HilserverError(Exception):
@@ -96,20 +98,34 @@ class DriverError(HilserverError):
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`` Did you mean x?`` for other names of a choice and for similar words, otherwise the list of allowed names.
 
+    A word without a dot means a plain name, or the value of a channel, rather than ``raw.x`` or ``age.x``.
+
     >>> did_you_mean("piston_diameter", ["bore", "stroke"]), did_you_mean("rod", ["bore", "rod_diameter"])
     (' Did you mean bore?', ' Did you mean rod_diameter?')
+    >>> did_you_mean("p_A", ["age.p_A", "channel.p_A", "raw.p_A"])
+    ' Did you mean channel.p_A?'
     """
+    names = sorted(choices)
+    found: list[str] = []
+    if "." not in word:
+        found = _similar(word, [name for name in names if "." not in name])
+        channels = [name.removeprefix(CHANNEL) for name in names if name.startswith(CHANNEL)]
+        found = found or [CHANNEL + name for name in _similar(word, channels)]
+    found = found or _similar(word, names)
+    if 0 < len(found) <= MOST_MEANT:
+        return f" Did you mean {' or '.join(found)}?"
+    return f" Allowed: {', '.join(names)}." if names else ""
+
+
+def _similar(word: str, names: Sequence[str]) -> list[str]:
+    """The names that a word may mean, by the closest kind of similarity that there is."""
     from hilserver.key_synonyms import keys_called  # not needed where nothing is wrong: hilserver send stop
 
-    names = sorted(choices)
     found = [name for name in names if name.casefold() == word.casefold()][:1]
     found = found or [name for name in keys_called(word) if name in names]
     found = found or [name for name in names if _words(word) <= _words(name)]
     found = found or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    found = found or [name for name in names if _words(name) <= _words(word)]
-    if 0 < len(found) <= MOST_MEANT:
-        return f" Did you mean {' or '.join(found)}?"
-    return f" Allowed: {', '.join(names)}." if names else ""
+    return found or [name for name in names if _words(name) <= _words(word)]
 
 
 def _words(name: str) -> set[str]:

@@ -387,6 +387,10 @@ def test_a_similar_word_is_suggested_or_all_are_listed() -> None:
     assert did_you_mean("P_s", ["p_A", "p_S", "p_T"]) == " Did you mean p_S?"
     assert did_you_mean("zzz", ["joystick", "pedal"]) == " Allowed: joystick, pedal."
     assert did_you_mean("zzz", []) == ""
+    log = ["age.p_A", "channel.p_A", "channel.p_B", "raw.p_A", "raw.p_B", "tick"]
+    assert did_you_mean("p_A", log) == did_you_mean("p_a", log) == " Did you mean channel.p_A?"  # not raw.p_A
+    assert did_you_mean("A", ["p_A", "raw.p_A"]) == " Did you mean p_A?"
+    assert did_you_mean("raw.p_a", [*log, "p_A"]) == " Did you mean raw.p_A?"
 
 
 def test_values_are_shown_short_and_in_one_line() -> None:
