@@ -7,13 +7,11 @@ Pressures are gauge pressures (0 bar is the atmosphere) unless a field is marked
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -21,10 +19,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from hilserver.common_units import CommonUnits, turns
 from hilserver.errors import did_you_mean, shown
+from hilserver.unit_registry import COMMON_WORDS, WORD, common_registry, registry
 from hilserver.unit_spellings import ABSOLUTE, COMMON_UNITS, plain_unit
-
-if TYPE_CHECKING:
-    import pint
 
 ATMOSPHERE = 101_325.0
 """Pa; absolute pressure = gauge pressure + ATMOSPHERE (standard atmosphere, ISO 2533)."""
@@ -38,53 +34,6 @@ PSI = 6894.757293168
 """A pound-force per square inch, Pa; exact to the digits given."""
 RPM = 1.0 / 60.0
 """A revolution per minute, 1/s."""
-_NOT_IN_PINT = ("rev", "rpm", "rps", "percent", "gpm", "lpm", "barg")
-_WORD = re.compile(r"[^\W\d_][\w°]*|%")
-_COMMON_WORDS = {*COMMON_UNITS, "%", "dimensionless"}
-
-
-def registry(*units: str) -> Any:
-    """The registry for these units: the small one if it has them all, otherwise pint's, which takes 0.2 s to load.
-
-    A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
-    """
-    words = {word for unit in units for word in _WORD.findall(unit)}
-    return _common_units() if words <= _COMMON_WORDS else _all_units()
-
-
-def _pint() -> Any:
-    """The module pint: only where a unit is not among the common ones, because it takes 0.1 s to load.
-
-    It would load Dask where that is installed (extra ``cluster``), which takes as long again and is not used.
-    """
-    modules: dict[str, Any] = sys.modules
-    if {"pint", "dask"} & modules.keys():
-        return importlib.import_module("pint")
-    modules["dask"] = None
-    try:
-        return importlib.import_module("pint")
-    finally:
-        del modules["dask"]
-
-
-@functools.cache
-def _common_units() -> CommonUnits:
-    return CommonUnits()
-
-
-@functools.cache
-def _all_units() -> pint.UnitRegistry[Any]:
-    """All units of pint, and revolutions.
-
-    Without pint's cache folder: it saves 0.1 s, and fails where the home folder can't be written to (a system service).
-    """
-    units: pint.UnitRegistry[Any] = _pint().UnitRegistry(on_redefinition="ignore")
-    for word in _NOT_IN_PINT:
-        units.define(f"{word} = {COMMON_UNITS[word]}")
-    units.define("revolution = rev")
-    units.define("psig = psi")
-    return units
-
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*")
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
@@ -125,7 +74,7 @@ def parse(text: str, *others: str) -> Any:
 
 def _meant(word: str, unit: str, wanted: str = "") -> str:
     """The unit that may be meant by an unknown word in a unit, to be one of the quantity ``wanted``; or nothing."""
-    units = _common_units()
+    units = common_registry()
     meant = {name: re.sub(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", name, unit) for name in COMMON_UNITS}
     choices = [name for name, said in meant.items() if not wanted or _compatible(units, said, wanted)]
     hint = did_you_mean(word, choices)
@@ -166,10 +115,10 @@ def to_si(text: str, unit: str) -> float:
 def _factors(unit: str, si: str) -> tuple[float, float] | None:
     """By what a number in a common unit is multiplied: to convert it, and for revolutions. None: it must be parsed."""
     source, target = _product_of_units(unit), _product_of_units(si)
-    if source is None or target is None or not {*_WORD.findall(source), *_WORD.findall(target)} <= _COMMON_WORDS:
+    if source is None or target is None or not {*WORD.findall(source), *WORD.findall(target)} <= COMMON_WORDS:
         return None
     try:
-        one = _common_units().Quantity(1.0, source)
+        one = common_registry().Quantity(1.0, source)
         return float(one.to(target or "dimensionless").magnitude), turns(one, si)
     except (ValueError, KeyError, OverflowError):
         return None
@@ -311,7 +260,7 @@ PLAIN = 1e6
 
 
 def shown_unit(unit: str) -> tuple[str, float]:
-    """The unit in which a quantity is shown, and the factor from SI to it.
+    """The unit in which tables and diagrams show a quantity, and the factor from SI to it.
 
     >>> shown_unit("Pa"), shown_unit("N")
     (('bar', 1e-05), ('N', 1.0))
@@ -319,17 +268,60 @@ def shown_unit(unit: str) -> tuple[str, float]:
     return _SHOWN.get(unit, (unit, 1.0))
 
 
+ZERO_CELSIUS = 273.15
+"""K."""
+_IN_TEXTS = {"rad": ("deg", 180.0 / math.pi), "rad/s": ("rpm", 30.0 / math.pi)}
+
+
+def usual_unit(unit: str) -> str:
+    """The unit in which a message names a kind of quantity.
+
+    >>> usual_unit("K"), usual_unit("Pa"), usual_unit("s")
+    ('°C', 'bar', 's')
+    """
+    return in_usual_unit(0.0, unit)[1]
+
+
+def in_usual_unit(value: float, unit: str) -> tuple[float, str]:
+    """An SI value as an engineer states it, and the unit of that.
+
+    >>> in_usual_unit(293.15, "K"), in_usual_unit(12e3, "N"), in_usual_unit(500.0, "N")
+    ((20.0, '°C'), (12.0, 'kN'), (500.0, 'N'))
+    """
+    return (value - ZERO_CELSIUS, "°C") if unit == "K" else _difference(value, unit)
+
+
+def _difference(value: float, unit: str) -> tuple[float, str]:
+    if unit == "N" and abs(value) >= 1e3:
+        return 1e-3 * value, "kN"
+    shown, factor = _IN_TEXTS.get(unit) or shown_unit(unit)
+    return value * factor, shown
+
+
 def shown_value(value: float, unit: str, digits: int = 4) -> str:
-    """An SI value in the unit in which it is shown.
+    """An SI value in a message.
 
     >>> shown_value(3.5e6, "Pa"), shown_value(1e-3, "m^3/s"), shown_value(0.5, ""), shown_value(3142.0, "Hz", 2)
     ('35 bar', '60 l/min', '0.5', '3100 Hz')
     """
-    shown, factor = shown_unit(unit)
-    text = f"{value * factor:.{digits}g}"
+    return with_digits(*in_usual_unit(value, unit), digits)
+
+
+def shown_difference(value: float, unit: str, digits: int = 4) -> str:
+    """A difference of two SI values, or their noise, in a message.
+
+    >>> shown_difference(5.0, "K"), shown_value(278.15, "K"), shown_difference(5e5, "Pa")
+    ('5 K', '5 °C', '5 bar')
+    """
+    return with_digits(*_difference(value, unit), digits)
+
+
+def with_digits(number: float, unit: str, digits: int) -> str:
+    """A number with its unit, without an exponent as far as possible."""
+    text = f"{number:.{digits}g}"
     if "e+0" in text and abs(float(text)) < PLAIN:
         text = f"{float(text):.0f}"
-    return f"{text} {shown}".rstrip()
+    return f"{text} {unit}".rstrip()
 
 
 _BY_LETTER = {

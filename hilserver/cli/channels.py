@@ -68,7 +68,6 @@ def _table(rig: Rig, source: Source, row: Floats) -> RenderableType:
 
     from hilserver.cli.tables import TerminalTable
     from hilserver.commissioning.live import readings, units_of_raw
-    from hilserver.units import shown_unit
 
     table = TerminalTable(title=f"{rig.settings.name}, {source.described}", title_justify="left")
     for head in ("channel", "source"):
@@ -81,13 +80,13 @@ def _table(rig: Rig, source: Source, row: Floats) -> RenderableType:
     units = units_of_raw(rig)
     for reading in readings(rig, row):
         settings = rig.settings.channels[reading.channel]
-        unit, factor = shown_unit(settings.unit)
+        value, _, unit = settings.shown(reading.value, digits=5).partition(" ")
         table.add_row(
             reading.channel,
             f"{settings.device}.{settings.source}",
             f"{reading.raw:.5g}",
             units[reading.channel],
-            f"{reading.value * factor:.5g}",
+            value,
             unit,
             f"{reading.age * 1e3:.0f} ms",
             reading.trouble or "valid",

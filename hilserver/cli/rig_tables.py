@@ -42,9 +42,9 @@ def channel_table(rig: Rig) -> TerminalTable:
 
 def _scaled(channel: ChannelSettings) -> tuple[str, str]:
     """Raw readings and the values that they represent."""
-    kind = " abs." if channel.absolute else ""
+    kind = " absolute" if channel.absolute else ""
     if channel.value is not None:
-        return "", shown_value(channel.value.value, channel.unit) + kind
+        return "", channel.shown(channel.fixed())
     assert channel.scale is not None
     if channel.scale.polynomial is not None:
         raw, value = "polynomial", f"{formula(channel.scale.polynomial)} {channel.scale.unit}"
@@ -52,9 +52,10 @@ def _scaled(channel: ChannelSettings) -> tuple[str, str]:
         points, values = channel.scale.raw or (4.0, 20.0), channel.scale.value or channel.scale.current or ()
         raw = f"{points[0]:g} … {points[-1]:g}" + (" mA" if channel.scale.current else "")
         raw += f", {len(points)} points" if len(points) > 2 else ""
-        value = f"{shown_value(values[0].value, channel.unit)} … {shown_value(values[-1].value, channel.unit)}"
+        ends = (values[0].value - channel.zero, values[-1].value - channel.zero)
+        value = channel.shown(*ends).removesuffix(kind)
     if channel.tare is not None:
-        value += f", minus {shown_value(channel.tare.value, channel.unit)}"
+        value += f", minus {channel.shown_difference(channel.tare.value)}"
     return raw, value + kind
 
 
@@ -86,10 +87,8 @@ def watch_table(rig: Rig) -> TerminalTable:
 
 def _range(channel: ChannelSettings) -> str:
     """The values that count as samples."""
-    low, high = (value + channel.zero for value in channel.value_limits())
-    if not np.isfinite(low) and not np.isfinite(high):
-        return "–"
-    return " … ".join(shown_value(value, channel.unit) if np.isfinite(value) else "" for value in (low, high)).strip()
+    ends = channel.value_limits()
+    return channel.shown(*ends) if np.isfinite(ends).all() else "–"
 
 
 def _valid(channel: ChannelSettings) -> str:
@@ -99,10 +98,9 @@ def _valid(channel: ChannelSettings) -> str:
     low, high = channel.raw_limits()
     found = [f"raw {low:g} … {high:g}"] if np.isfinite(low) else []
     if channel.valid is not None:
-        first, last = channel.valid
-        found.append(f"{shown_value(first.value, channel.unit)} … {shown_value(last.value, channel.unit)}")
+        found.append(channel.shown(*channel.value_limits()))
     if channel.valid_rate is not None:
-        found.append(f"{shown_value(channel.valid_rate.value, channel.unit)} per second")
+        found.append(f"{channel.shown_difference(channel.valid_rate.value)} per second")
     return ", ".join(found)
 
 
@@ -121,22 +119,22 @@ def limit_table(rig: Rig) -> TerminalTable:
     """Limits and their actions."""
     table = new_table("Limits", "limit", "channel", "allowed", "action")
     for name, limit in rig.settings.limits.items():
-        table.add_row(name, limit.channel, _allowed(limit, rig.settings.channels[limit.channel].unit), limit.action)
+        table.add_row(name, limit.channel, _allowed(limit, rig.settings.channels[limit.channel]), limit.action)
     return table
 
 
-def _allowed(limit: LimitSettings, unit: str) -> str:
+def _allowed(limit: LimitSettings, channel: ChannelSettings) -> str:
     parts = []
     if limit.min is not None:
-        parts.append(f"≥ {shown_value(limit.min.value, unit)}")
+        parts.append(f"≥ {channel.shown(limit.min.value - channel.zero)}")
     if limit.max is not None:
-        parts.append(f"≤ {shown_value(limit.max.value, unit)}")
+        parts.append(f"≤ {channel.shown(limit.max.value - channel.zero)}")
     if limit.max_age is not None:
         parts.append(f"not older than {limit.max_age * 1e3:g} ms")
     if limit.max_rate is not None:
-        parts.append(f"not faster than {shown_value(limit.max_rate.value, limit.max_rate.unit)} per second")
+        parts.append(f"not faster than {channel.shown_difference(limit.max_rate.value)} per second")
     if limit.slow_down is not None:
-        parts.append(f"reduced within {shown_value(limit.slow_down.value, unit)} of it")
+        parts.append(f"reduced within {channel.shown_difference(limit.slow_down.value)} of it")
     return ", ".join(parts)
 
 

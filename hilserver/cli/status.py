@@ -302,7 +302,9 @@ def failures(report: DeviceStatus) -> str:
 
 def display(value: float, unit: str) -> tuple[str, str]:
     """A value in practical units (bar, l/min, mm): text and unit."""
-    from hilserver.units import shown_unit
+    from hilserver.units import ZERO_CELSIUS, shown_unit
 
+    if unit == "K":
+        return f"{value - ZERO_CELSIUS:.1f}", "°C"
     shown, factor = shown_unit(unit)
     return f"{value * factor:.{DIGITS.get(shown, 4)}f}", shown

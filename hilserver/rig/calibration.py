@@ -23,7 +23,7 @@ from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import HIGHEST_DEGREE, Curve, Scale, in_si
 from hilserver.rig.settings import RigSettings
 from hilserver.toml import replace_file
-from hilserver.units import Number, Quantity, difference
+from hilserver.units import Number, Quantity, difference, usual_unit
 
 HEAD = "# Calibrations of channels, written by hilserver calibrate. For each channel the last entry applies.\n"
 
@@ -163,7 +163,8 @@ def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
             "calibrate it again, and remove entries that no longer apply."
         )
     if in_si(entry.unit)[0] != channel.unit:
-        return f"is in {entry.unit or 'no unit'}, but the channel is measured in {channel.unit or 'no unit'}."
+        measured = usual_unit(channel.unit) or "no unit"
+        return f"is in {entry.unit or 'no unit'}, but the channel is measured in {measured}."
     return ""
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import inf, isfinite
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, StrictBool, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.rig.channel_watch import ChannelWatch
 from hilserver.rig.references import ChannelName, DeviceName, SwitchChannel, Text, ValveName
-from hilserver.rig.scale import Curve, Scale
-from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time, shown_value
+from hilserver.rig.scale import Curve, Scale, in_si, written_unit
+from hilserver.units import (
+    ATMOSPHERE,
+    AnyDifference,
+    AnyQuantity,
+    AnyRate,
+    Number,
+    Time,
+    shown_difference,
+    shown_value,
+    usual_unit,
+    with_digits,
+)
 
 USUAL_NOISE = 2e-4
 """Of a sensor and its converter, as a fraction of the range."""
@@ -28,6 +40,10 @@ JUMP, JUMP_RATE = 0.1, 500.0
 
 LONGEST_FILTER = 0.1
 """s: time constant of a filter up to which its lag counts; behind a slower one, nothing is known of the present."""
+
+
+OF_SEVERAL = ("1/s", "")
+"""SI units of several kinds of quantity, with a usual unit each: speeds and frequencies; angles, shares and numbers."""
 
 
 class ChannelSettings(Datasheet):
@@ -76,6 +92,17 @@ class ChannelSettings(Datasheet):
         description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
     )
 
+    _written: str = PrivateAttr(default="")
+    """The unit in which the file states the values."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _note_its_unit(cls, raw: Any, handler: ModelWrapValidatorHandler[ChannelSettings]) -> ChannelSettings:
+        found = handler(raw)
+        if isinstance(raw, Mapping):
+            found._written = _unit_in(raw)
+        return found
+
     @model_validator(mode="after")
     def _measured_or_fixed(self) -> ChannelSettings:
         for_measured = ("device", "source", "scale", "tare", "valid_raw", "valid", "valid_rate")
@@ -88,11 +115,11 @@ class ChannelSettings(Datasheet):
             raise ValueError("has a fixed value and watch: give one or the other")
         for key in ("estimate_limit", "supply_min"):
             if (given := getattr(self.watch, key)) is not None and given.unit != self.unit:
-                raise ValueError(f"watch.{key} must be in the channel's unit, {self.unit or 'none'}")
+                raise ValueError(f"watch.{key} must be in the channel's unit, {usual_unit(self.unit) or 'none'}")
         if self.absolute and self.unit != "Pa":
             raise ValueError("absolute is for pressures only")
         if self.noise is not None and (self.noise.unit != self.unit or self.noise.value <= 0.0):
-            raise ValueError(f"noise must be above 0 and in the channel's unit, {self.unit or 'none'}")
+            raise ValueError(f"noise must be above 0 and in the channel's unit, {usual_unit(self.unit) or 'none'}")
         return self
 
     @model_validator(mode="after")
@@ -107,9 +134,8 @@ class ChannelSettings(Datasheet):
         for key, given in (("valid", valid), ("tare", (self.tare,)), ("valid_rate", (self.valid_rate,))):
             for amount in given:
                 if amount is not None and amount.unit != self.unit:
-                    raise ValueError(
-                        f"{key} is in {amount.unit or 'no unit'}, but the scale is in {self.unit or 'no unit'}"
-                    )
+                    found, own = (usual_unit(unit) or "no unit" for unit in (amount.unit, self.unit))
+                    raise ValueError(f"{key} is in {found}, but the scale is in {own}")
         return self
 
     def deviation(self) -> float:
@@ -191,14 +217,37 @@ class ChannelSettings(Datasheet):
             return f"raw {raw:g} is outside {low:g} … {high:g}{wire}"
         value, (least, most) = self.curve().value(raw), self.value_limits()
         if not least <= value <= most:
-            found, *ends = (shown_value(each + self.zero, self.unit, 5) for each in (value, least, most))
-            return f"{found} is outside its valid range, {' … '.join(ends)}"
+            found, ends = self.shown(value, digits=5), self.shown(least, most, digits=5)
+            return f"{found} is outside its valid range, {ends}"
         return ""
+
+    def shown(self, *values: float, digits: int = 4) -> str:
+        """A value, or the ends of a range, SI and gauge, as a person reads them at this sensor; absolute if it is."""
+        texts = [self._text(value + self.zero, digits, shown_value) for value in values]
+        return " … ".join(texts) + (" absolute" if self.absolute else "")
+
+    def shown_difference(self, value: float, digits: int = 4) -> str:
+        """A difference of two values, or their noise, SI, as a person reads it at this sensor."""
+        return self._text(value, digits, shown_difference)
+
+    def _text(self, value: float, digits: int, usual: Callable[[float, str, int], str]) -> str:
+        if self.unit not in OF_SEVERAL or not self._written:
+            return usual(value, self.unit, digits)
+        return with_digits(value / in_si(self._written)[2], self._written, digits)
 
     def fixed(self) -> float:
         """The fixed value, SI, gauge."""
         assert self.value is not None
         return self.value.value - self.zero
+
+
+def _unit_in(channel: Mapping[str, Any]) -> str:
+    """The unit in which a table states the values of a channel."""
+    scale = channel.get("scale")
+    if not isinstance(scale, Mapping):
+        return written_unit(channel.get("value"))
+    values = scale.get("value") or scale.get("current") or [""]
+    return str(scale.get("unit") or written_unit(values[-1]))
 
 
 class LimitSettings(Datasheet):

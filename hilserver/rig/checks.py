@@ -18,6 +18,7 @@ from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.references import ChannelKind, subtables, unresolved
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import too_long_before, unknown_signals
+from hilserver.units import usual_unit
 
 CIRCUIT = "circuit."
 """In front of the names of the circuit's values."""
@@ -61,7 +62,8 @@ def _limits(settings: RigSettings) -> Iterator[Problem]:
             for bound_key in ("min", "max", "max_rate", "slow_down"):
                 bound = getattr(limit, bound_key)
                 if bound is not None and bound.unit != unit:
-                    text = f'is in {bound.unit or "no unit"}, but channel "{limit.channel}" is in {unit or "no unit"}.'
+                    found, own = (usual_unit(each) or "no unit" for each in (bound.unit, unit))
+                    text = f'is in {found}, but channel "{limit.channel}" is in {own}.'
                     yield Problem(text, f"{key}.{bound_key}")
         for valve in limit.valves:
             if valve in settings.valves and not (

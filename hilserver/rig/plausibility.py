@@ -47,11 +47,11 @@ def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
         channel = rig.settings.channels[limit.channel]
         low, high = _readable(channel)
         for key, bound in (("min", limit.min), ("max", limit.max)):
-            if bound is not None and (bound.value < low if key == "min" else bound.value > high):
-                shown, *ends = (shown_value(value, channel.unit) for value in (bound.value, low, high))
+            end = bound.value - channel.zero if bound is not None else low
+            if end < low if key == "min" else end > high:
                 yield (
-                    f"limits.{name}.{key}: {shown} is outside the range of its sensor, {ends[0]} … {ends[1]}: it may "
-                    "never be violated."
+                    f"limits.{name}.{key}: {channel.shown(end)} is outside the range of its sensor, "
+                    f"{channel.shown(low, high)}: it may never be violated."
                 )
 
 
@@ -71,13 +71,13 @@ def _strokes_out_of_reach(rig: Rig) -> Iterator[str]:
 
 
 def _readable(channel: ChannelSettings) -> tuple[float, float]:
-    """Values that a channel can show, SI, as on its label; infinite if that is not known."""
+    """Values that a channel can show, SI, gauge; infinite if that is not known."""
     (low, high), known = channel.value_limits(), channel.measuring_range() or (-inf, inf)
     low, high = max(low, known[0]), min(high, known[1])
     if channel.scale is not None and isfinite(sum(raw := channel.raw_limits())):
         ends = sorted(map(channel.curve().value, raw))
         low, high = max(low, ends[0]), min(high, ends[1])
-    return low + channel.zero, high + channel.zero
+    return low, high
 
 
 def _same_supply_and_tank(rig: Rig) -> Iterator[str]:

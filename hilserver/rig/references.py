@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, StringConstraints
 
 from hilserver.errors import Problem, did_you_mean, dotted, shown
+from hilserver.units import usual_unit
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]
 """Names become columns of the log and parts of commands: letters, digits, _ and -, a letter first."""
@@ -129,7 +130,7 @@ def _unfit(to: Names, name: str, channel: ChannelKind) -> str:
 
 
 def _unit(unit: str) -> str:
-    return f"the unit {unit}" if unit else "no unit"
+    return f"the unit {usual_unit(unit)}" if unit else "no unit"
 
 
 def subtables(source: object, *keys: str) -> dict[str, Mapping[str, Any]]:

@@ -3,6 +3,7 @@ directions."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,13 +13,14 @@ from pydantic import Field, model_validator
 from hilserver.components.base import Datasheet
 from hilserver.errors import shown
 from hilserver.numerics.arrays import Floats
-from hilserver.units import AnyQuantity, Number, Resistance, quantity
+from hilserver.units import AnyQuantity, Number, Resistance, quantity, usual_unit
 
 LIVE_ZERO = (0.004, 0.020)
 """A: the current of a 4 … 20 mA transmitter at the ends of its range."""
 LIVE = (0.0036, 0.021)
 """A: below or above a transmitter reports a failure, or the wire is broken or shorted. Source: NAMUR NE 43."""
 HIGHEST_DEGREE = 5
+_WRITTEN = re.compile(r"\s*[+-]?[\d.]+(?:[eE][+-]?\d+)?\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Scale(Datasheet):
         if self.range is not None:
             _check_values(self.range, "scale.range")
             if self.range[0].unit != self.si_unit:
-                raise ValueError(f"scale.range must be in the unit of the values, {self.si_unit or 'none'}")
+                raise ValueError(f"scale.range must be in the unit of the values, {usual_unit(self.si_unit) or 'none'}")
         return self
 
     def _check_points(self) -> None:
@@ -212,6 +214,16 @@ def _check_values(values: list[AnyQuantity] | tuple[AnyQuantity, ...], key: str 
     steps = [b.value - a.value for a, b in pairwise(values)]
     if not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
         raise ValueError(f"{key}: the values must be strictly monotonic over increasing readings")
+
+
+def written_unit(raw: object) -> str:
+    """The unit in which a value of a configuration is written; empty for a plain number.
+
+    >>> written_unit("3000 rpm"), written_unit(0.5)
+    ('rpm', '')
+    """
+    written = _WRITTEN.fullmatch(raw) if isinstance(raw, str) else None
+    return written[1].strip() if written is not None else ""
 
 
 def in_si(unit: str) -> tuple[str, float, float]:

@@ -16,7 +16,7 @@ from hilserver.rig.build import Device, Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.settings import ValveSettings
-from hilserver.units import shown_unit, shown_value, unit_of_value
+from hilserver.units import shown_value, unit_of_value, usual_unit
 
 SCALE_ERROR = 0.05
 """Error of a channel's scale against its simulated sensor, as a fraction of its range, that nobody means."""
@@ -55,7 +55,7 @@ def _sensors(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
         key, of = f"devices.{device.name}.sensors.{name}", sensor.of
         quantity, stated = unit_of_value(f"{of}.p" if of in nodes else of), sensor.value[0].unit
         if quantity and stated and stated != quantity:
-            yield f"{key}.value: is in {shown_unit(stated)[0]}, but {of} is in {shown_unit(quantity)[0]}."
+            yield f"{key}.value: is in {usual_unit(stated)}, but {of} is in {usual_unit(quantity)}."
             continue
         for channel, settings in rig.settings.channels.items():
             if settings.device == device.name and settings.source == name and stated == settings.unit:
@@ -73,7 +73,7 @@ def _scales_that_differ(name: str, channel: ChannelSettings, sensor: Any) -> Ite
     for share in (0.0, 1.0, 0.5):
         raw, value = (low + share * (high - low) for low, high in (sensor.raw, ends))
         if abs(curve.value(raw) - value) > SCALE_ERROR * abs(ends[1] - ends[0]):
-            shown = [shown_value(each, channel.unit) for each in (value, curve.value(raw))]
+            shown = [channel.shown(each) for each in (value, curve.value(raw))]
             yield f"channels.{name}.scale: reads {shown[0]} of its simulated sensor as {shown[1]}."
             return
 
@@ -199,11 +199,14 @@ def _limits_at_start(rig: Rig, device: Device) -> Iterator[str]:
         place = next((circuit.names.index(known) for known in (of, f"{of}.p") if known in circuit.values), None)
         if place is None:
             continue
-        value = float(values[place]) + channel.zero
+        start = float(values[place])
         for key, bound in (("min", limit.min), ("max", limit.max)):
-            if bound is not None and (value < bound.value if key == "min" else value > bound.value):
-                start, shown = (shown_value(each, channel.unit) for each in (value, bound.value))
-                yield f"limits.{name}.{key}: {shown} is violated from the start: {of} begins at {start}."
+            end = bound.value - channel.zero if bound is not None else start
+            if start < end if key == "min" else start > end:
+                yield (
+                    f"limits.{name}.{key}: {channel.shown(end)} is violated from the start: {of} begins at "
+                    f"{channel.shown(start)}."
+                )
 
 
 def _of_kind(circuit: Circuit, *kinds: type) -> list[Placed]:

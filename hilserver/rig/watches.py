@@ -213,7 +213,7 @@ def _of_channel(
     watch, known = channel.watch, channel.measuring_range()
     change, rate = possible_change(channel, moving.get(name))
     if watch.jumps != "off" and isfinite(change + rate):
-        what = f"by {shown_value(change + rate * 1e-3, channel.unit)} in 1 ms"
+        what = f"by {channel.shown_difference(change + rate * 1e-3)} in 1 ms"
         yield Watch(name, Watched.JUMPS, -inf, ONE_JUMP, watch.jumps, what)
     if watch.stuck != "off" and (motion := moving.get(name)) is not None:
         what = f"the same while {shown_value(motion.volume, 'm^3')} pass"
@@ -221,9 +221,9 @@ def _of_channel(
     elif watch.stuck != "off" and channel.noise is not None:
         yield Watch(name, Watched.FROZEN, -inf, NEVER, "warn", f"the same for {NEVER:g} s")
     if watch.estimate != "off" and name in moving and (most := _estimate_limit(channel, known)) is not None:
-        yield Watch(name, Watched.ESTIMATE, -most, most, watch.estimate, f"± {shown_value(most, channel.unit)}")
+        yield Watch(name, Watched.ESTIMATE, -most, most, watch.estimate, f"± {channel.shown_difference(most)}")
     if watch.supply != "off" and name in _supplies(settings):
-        what = f"below {shown_value(supply_min(channel) + channel.zero, channel.unit)} for {watch.supply_time:g} s"
+        what = f"below {channel.shown(supply_min(channel))} for {watch.supply_time:g} s"
         yield Watch(name, Watched.SUPPLY, -inf, watch.supply_time, watch.supply, what)
 
 

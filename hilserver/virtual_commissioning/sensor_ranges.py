@@ -9,7 +9,6 @@ import numpy as np
 from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
-from hilserver.units import shown_value
 
 MARGIN = 1e-3
 """Distance outside a range, as a fraction of it, that does not matter."""
@@ -36,18 +35,18 @@ def outside_ranges(settings: RigSettings, of_cases: Mapping[str, Pressures]) -> 
             continue
         low, high = min(known, key=lambda case: known[case][0]), max(known, key=lambda case: known[case][1])
         margin = MARGIN * (ends[1] - ends[0])
-        shown = [shown_value(end + channel.zero, "Pa") for end in ends]
         if known[low][0] < ends[0] - margin:
-            yield _sentence(port, name, known[low][0] + channel.zero, low, f"from {shown[0]}", "from -1 bar")
+            reached, vacuum = channel.shown(known[low][0]), "0 bar absolute" if channel.absolute else "-1 bar"
+            yield _sentence(port, name, reached, low, f"from {channel.shown(ends[0])}", f"from {vacuum}")
         if known[high][1] > ends[1] + margin:
-            yield _sentence(port, name, known[high][1] + channel.zero, high, f"up to {shown[1]}", "beyond that")
+            reached = channel.shown(known[high][1])
+            yield _sentence(port, name, reached, high, f"up to {channel.shown(ends[1])}", "beyond that")
 
 
-def _sentence(port: str, channel: str, pressure: float, case: str, measures: str, wanted: str) -> str:
+def _sentence(port: str, channel: str, pressure: str, case: str, measures: str, wanted: str) -> str:
     return (
-        f"In the reference simulation, port {port} reaches {shown_value(pressure, 'Pa')} (case “{case}”), but channel "
-        f"{channel} only measures {measures}: readings there are not the true pressure. Use a sensor that measures "
-        f"{wanted}."
+        f"In the reference simulation, port {port} reaches {pressure} (case “{case}”), but channel {channel} only "
+        f"measures {measures}: readings there are not the true pressure. Use a sensor that measures {wanted}."
     )
 
 
@@ -66,9 +65,7 @@ def too_small(settings: RigSettings, of_cases: Mapping[str, tuple[str, ...]]) ->
     """Sentences on the channels that are `saturated` in these cases."""
     for name in dict.fromkeys(name for names in of_cases.values() for name in names):
         case = next(case for case, names in of_cases.items() if name in names)
-        low, high = settings.channels[name].measuring_range() or (0.0, 0.0)
-        zero, unit = settings.channels[name].zero, settings.channels[name].unit
-        ends = f"{shown_value(low + zero, unit)} … {shown_value(high + zero, unit)}"
+        ends = settings.channels[name].shown(*(settings.channels[name].measuring_range() or ()))
         yield (
             f"Channel {name} is at an end of its range, {ends}, in case “{case}”: the true value may lie beyond. Use a "
             "sensor with a larger range."

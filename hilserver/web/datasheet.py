@@ -11,7 +11,7 @@ from typing import Any
 
 from hilserver.parameters import MARK
 from hilserver.protocol.published import DatasheetPart, DatasheetValue, TypeInfo
-from hilserver.units import shown_value, to_si, value_and_unit
+from hilserver.units import shown_value, to_si, usual_unit, value_and_unit
 
 _UNKNOWN = DatasheetValue(description="", required=False)
 _SKIPPED = ("type", "ports", "description")
@@ -47,11 +47,15 @@ class DatasheetField:
         """
         info = self.info
         if info.minimum is None and info.maximum is None:
-            return f"in {shown_value(0.0, info.unit)[2:]}" if info.unit else ""
+            return f"in {usual_unit(info.unit)}" if info.unit else ""
         if info.minimum is None or info.maximum is None:
             bound = info.maximum if info.minimum is None else info.minimum
             return f"at {'most' if info.minimum is None else 'least'} {_shown(float(bound or 0.0), info.unit)}"
-        return f"{_shown(info.minimum, info.unit).split(' ')[0]} … {_shown(info.maximum, info.unit)}"
+        (low, of_low), (high, of_high) = (
+            _shown(end, info.unit).partition(" ")[::2] for end in (info.minimum, info.maximum)
+        )
+        same = of_low == of_high or low == "0"  # not so with 500 N … 20 kN
+        return f"{low if same else f'{low} {of_low}'} … {high} {of_high}".rstrip()
 
     def problem(self, entry: str) -> str:
         """What is wrong with an entry as far as unit and range tell; empty if nothing is. The server checks the rest.

@@ -146,7 +146,7 @@ def test_a_broken_wire_is_detected_after_calibration_too() -> None:
             "p_A",
             r'p_A\[0\]: was made at "card.B", but the channel now reads "card.A"',
         ),
-        ({"polynomial": [1, 10], "unit": "mm"}, "p_A", r"p_A\[0\]: is in mm, but the channel is measured in Pa"),
+        ({"polynomial": [1, 10], "unit": "mm"}, "p_A", r"p_A\[0\]: is in mm, but the channel is measured in bar"),
         ({"polynomial": [1, 10], "unit": "barr"}, "p_A", r'p_A\[0\]: "barr" is not a unit'),
         ({"polynomial": [1, 10], "tare": 1}, "p_A", r"p_A\[0\]: give polynomial or tare"),
         ({}, "p_A", r"p_A\[0\]: give polynomial or tare"),
@@ -400,6 +400,19 @@ def test_channels_shows_live_values_and_writes_nothing(place: Place, hilserver: 
     assert said.code == 0
     for device in (place.card, place.io):
         assert [line.split()[0] for line in device.journal()] == ["open", "close"]
+
+
+def test_channels_shows_absolute_pressures_as_such(place: Place, hilserver: Command) -> None:
+    """They were shown as gauge pressures, beside ranges in absolute ones."""
+    text = place.rig.read_text().replace('"source" = "a"', '"source" = "a", "absolute" = true')
+    place.rig.write_text(text)
+    place.card.measure(a=5.0, b=1.0)
+    place.io.measure(c=1.0)
+    said = hilserver("channels", place.rig, "--once")
+    lines = {line.split("│")[1].strip(): line for line in said.out.splitlines() if line.startswith("│")}
+    assert "50 " in lines["p_A"]
+    assert "bar absolute" in lines["p_A"]
+    assert "absolute" not in lines["p_S"]
 
 
 def test_channels_shows_the_other_devices_if_one_is_missing(place: Place, hilserver: Command) -> None:

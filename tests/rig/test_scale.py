@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from math import inf, nan
 from typing import Any
 
@@ -142,10 +143,10 @@ def test_an_invalid_scale_is_refused(scale: dict[str, Any], reason: str) -> None
     ("values", "reason"),
     [
         ({"valid": ["2 bar", "1 bar"]}, "valid: the first value must be below the second"),
-        ({"valid": ["1 mm", "2 mm"]}, "valid is in m, but the scale is in Pa"),
+        ({"valid": ["1 mm", "2 mm"]}, "valid is in mm, but the scale is in bar"),
         ({"valid_raw": [5, 5]}, "valid_raw: the first reading must be below the second"),
         ({"valid_rate": "0 bar/s"}, "valid_rate must be above 0"),
-        ({"tare": "1 mm"}, "tare is in m, but the scale is in Pa"),
+        ({"tare": "1 mm"}, "tare is in mm, but the scale is in bar"),
     ],
 )
 def test_an_invalid_validity_is_refused(values: dict[str, Any], reason: str) -> None:
@@ -283,3 +284,43 @@ def test_an_output_without_two_levels_is_refused(values: dict[str, Any], reason:
     with pytest.raises(ValidationError) as caught:
         output(**values)
     assert reason in str(problems_of(caught.value, values))
+
+
+# --- as a person reads it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "raw", "text"),
+    [
+        ({"scale": {"raw": [0, 10], "value": ["-50 degC", "150 degC"]}, "valid": ["-40 degC", "90 degC"]}, 7.5,
+         "100 °C is outside its valid range, -40 °C … 90 °C"),
+        ({"scale": {"raw": [0, 10], "value": ["0 kN", "20 kN"]}, "valid": ["0 kN", "15 kN"]}, 8.0,
+         "16 kN is outside its valid range, 0 N … 15 kN"),
+        ({"scale": {"raw": [0, 10], "value": ["0 rpm", "3000 rpm"]}, "valid": ["0 rpm", "1800 rpm"]}, 7.0,
+         "2100 rpm is outside its valid range, 0 rpm … 1800 rpm"),
+        ({"scale": {"raw": [0, 10], "value": ["0 Hz", "100 Hz"]}, "valid": ["0 Hz", "50 Hz"]}, 7.0,
+         "70 Hz is outside its valid range, 0 Hz … 50 Hz"),
+        ({"scale": {"raw": [0, 10], "value": ["-90 deg", "90 deg"]}, "valid": ["-45 deg", "45 deg"]}, 10.0,
+         "90 deg is outside its valid range, -45 deg … 45 deg"),
+        ({"scale": {"polynomial": [0, 18], "unit": "deg"}, "valid": ["0 deg", "90 deg"]}, 10.0,
+         "180 deg is outside its valid range, 0 deg … 90 deg"),
+        ({"scale": {"raw": [0, 10], "value": ["0 bar", "100 bar"]}, "absolute": True, "valid": ["1 bar", "50 bar"]},
+         8.0, "80 bar absolute is outside its valid range, 1 bar … 50 bar absolute"),
+    ],
+)  # fmt: skip
+def test_a_message_states_the_units_of_the_rig_file(settings: dict[str, Any], raw: float, text: str) -> None:
+    """They were K, N, 1/s, radians without a unit, and absolute pressures that did not say so."""
+    assert channel(**settings).why_invalid(raw) == text
+
+
+def test_a_difference_of_temperatures_is_in_kelvin() -> None:
+    temperature = channel(scale={"raw": [0, 10], "value": ["-50 degC", "150 degC"]})
+    assert temperature.shown(293.15) == "20 °C"
+    assert temperature.shown_difference(2.5) == "2.5 K"
+
+
+def test_the_unit_of_a_channel_does_not_make_it_another() -> None:
+    speeds = [channel(scale={"raw": [0, 10], "value": ["0 rpm", "3000 rpm"]}) for _ in range(2)]
+    assert speeds[0] == speeds[1]
+    assert pickle.loads(pickle.dumps(speeds[0])).shown(25.0) == "1500 rpm"
+    assert speeds[0].model_copy(update={"delay": 0.01}).shown(25.0) == "1500 rpm"

@@ -187,3 +187,16 @@ def test_a_limit_that_is_violated_from_the_start(action: str, count: int) -> Non
     limit = {"rig": {"limits": {"low": {"channel": "p_A", "max": "50 bar", "action": action}}}}
     found = list(implausible(lift(merged(machine, limit))))
     assert found == ["limits.low.max: 50 bar is violated from the start: A begins at 60 bar."] * count
+
+
+def test_a_limit_of_an_absolute_pressure_that_is_violated_from_the_start() -> None:
+    changes = {
+        "devices": {"rig": {"machine": {"nodes": {"A": {"pressure": "60 bar"}}}}},
+        "rig": {
+            "channels": {"p_A": {"absolute": True}},
+            "limits": {"low": {"channel": "p_A", "max": "50 bar", "action": "trip"}},
+        },
+    }
+    (text,) = (note for note in implausible(lift(changes)) if note.startswith("limits.low"))
+    start = "A begins at 61.01 bar absolute"
+    assert text == f"limits.low.max: 50 bar absolute is violated from the start: {start}."

@@ -76,8 +76,8 @@ def test_points_of_a_calibration_do_not_narrow_the_range() -> None:
     [
         ({"watch": {"stuk": "off"}}, "stuk"),
         ({"watch": {"stuck": "hold"}}, "stuck"),
-        ({"watch": {"estimate_limit": "3 mm"}}, "watch.estimate_limit must be in the channel's unit, Pa"),
-        ({"watch": {"supply_min": "3 l/min"}}, "watch.supply_min must be in the channel's unit, Pa"),
+        ({"watch": {"estimate_limit": "3 mm"}}, "watch.estimate_limit must be in the channel's unit, bar"),
+        ({"watch": {"supply_min": "3 l/min"}}, "watch.supply_min must be in the channel's unit, bar"),
     ],
 )
 def test_wrong_settings_are_named(more: dict[str, Any], said: str) -> None:
@@ -91,7 +91,7 @@ def test_a_fixed_value_is_not_watched() -> None:
 
 
 def test_a_range_must_be_in_the_unit_of_the_values() -> None:
-    with pytest.raises(ValidationError, match=r"scale\.range must be in the unit of the values, Pa"):
+    with pytest.raises(ValidationError, match=r"scale\.range must be in the unit of the values, bar"):
         Scale.model_validate({**POINTS, "range": ["0 mm", "3 mm"]})
 
 

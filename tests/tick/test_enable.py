@@ -127,7 +127,10 @@ def test_a_rig_without_one_is_always_enabled() -> None:
     ("enable", "text"),
     [
         ({"channel": "kye"}, 'enable.channel: "kye" is not a channel. Did you mean key?'),
-        ({"channel": "p_A"}, 'enable.channel: channel "p_A" has the unit Pa; a channel with no unit is required here.'),
+        (
+            {"channel": "p_A"},
+            'enable.channel: channel "p_A" has the unit bar; a channel with no unit is required here.',
+        ),
         (
             {"channel": "fixed"},
             'enable.channel: channel "fixed" has a fixed value; a measured channel is required here.',

@@ -16,6 +16,7 @@ from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, trip_
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.watches import AT_END, MOVED, motions
 from hilserver.tick.codes import CommandKind, Learning, Mode
+from hilserver.units import ATMOSPHERE
 from hilserver.virtual_commissioning.sensor_ranges import outside_ranges
 
 DEMO = FILE.with_name("demo.toml")
@@ -147,3 +148,13 @@ def test_virtual_commissioning_names_the_sensors_that_do_not_measure_far_enough(
     )
     assert "port A reaches 260 bar (case “step”), but channel p_A only measures up to 250 bar" in high
     assert not list(outside_ranges(sucking("-1 bar").settings, {"rest": {"A": (-0.8e5, 80e5)}}))
+
+
+def test_a_sensor_of_absolute_pressure_is_named_with_absolute_pressures() -> None:
+    """0.8 … 10.8 bar absolute: "measures from 0.8 bar … use one from -1 bar" mixed two references."""
+    scale = {"raw": [0, 10], "value": ["0.8 bar", "10.8 bar"]}
+    settings = bench_rig({"channels": {"p_A": {"absolute": True, "scale": scale}}}).settings
+    low, high = outside_ranges(settings, {"step": {"A": (0.2 * BAR - ATMOSPHERE, 12.0 * BAR - ATMOSPHERE)}})
+    assert "port A reaches 0.2 bar absolute (case “step”), but channel p_A only measures from 0.8 bar absolute" in low
+    assert low.endswith("Use a sensor that measures from 0 bar absolute.")
+    assert "port A reaches 12 bar absolute (case “step”), but channel p_A only measures up to 10.8 bar absolute" in high
