@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -70,10 +71,11 @@ class Curve:
             raise ValueError("a polynomial can't be inverted: give points")
         return (value - self.coefficients[0]) / self.coefficients[1]
 
-    def nearest_raw(self, value: float) -> float:
-        """The raw reading of an SI value, also for a curved polynomial: of several readings, the one nearest to 0.
+    def nearest_raw(self, value: float, limits: tuple[float, float] = (-inf, inf)) -> float:
+        """The raw reading of an SI value, also for a curved polynomial.
 
-        Where the polynomial does not reach the value, the reading at its extremum.
+        Of several readings, the one within the limits of the raw readings, or nearest to them; of several within them,
+        the one nearest to 0. Where the polynomial does not reach the value, the reading at its extremum.
 
         >>> round(Curve((0.0, 25.0, 0.1)).nearest_raw(135.0), 3)
         5.288
@@ -81,7 +83,13 @@ class Curve:
         if self.points or len(self.coefficients) == 2:
             return self.raw(value)
         roots = np.polynomial.polynomial.polyroots((self.coefficients[0] - value, *self.coefficients[1:]))
-        return float(min(roots, key=lambda root: (abs(root.imag) > 1e-6 * abs(root), abs(root))).real)
+        low, high = limits
+
+        def unlikeliness(root: complex) -> tuple[bool, float, float]:
+            outside = max(low - root.real, root.real - high, 0.0)
+            return abs(root.imag) > 1e-6 * abs(root), outside, abs(root)
+
+        return float(min(map(complex, roots), key=unlikeliness).real)
 
     def less(self, offset: float) -> Curve:
         """The curve with ``offset`` (SI) taken from all its values."""

@@ -25,9 +25,13 @@ NAME = "stand-in"
 
 @dataclass
 class _Channel:
-    """A measured channel of the rig: its place in the row, and its place among the sensors, or a constant reading."""
+    """A measured channel of the rig: its place in the row, and its place among the sensors, or a constant reading.
+
+    ``limits``: raw readings outside of which there is no sample.
+    """
 
     curve: Curve
+    limits: tuple[float, float]
     place: int
     every: int
     sensor: int | None
@@ -38,7 +42,7 @@ class _Channel:
     def serve(self, readings: Floats) -> None:
         """Take a new sample."""
         value = self.constant if self.sensor is None else float(readings[self.sensor])
-        self.raw, self.age = self.curve.nearest_raw(value), 0.0
+        self.raw, self.age = self.curve.nearest_raw(value, self.limits), 0.0
 
 
 class StandInRun(LockstepRun):
@@ -123,7 +127,7 @@ def _channels(rig: Rig, substitute: StandIn) -> list[_Channel]:
         sensor = substitute.measured.index(name) if name in substitute.measured else None
         constant = 0.0 if sensor is not None else _quiet(rig, name, settings)
         every = ticks_between_samples(settings.device, rig.rates, rig.settings.loop.rate)
-        found.append(_Channel(settings.curve(), places[name], every, sensor, constant))
+        found.append(_Channel(settings.curve(), settings.raw_limits(), places[name], every, sensor, constant))
     return found
 
 

@@ -70,6 +70,15 @@ def test_a_polynomial_in_its_own_unit() -> None:
     assert curve.value(3.0) == pytest.approx(61.4 * BAR, rel=1e-12)
 
 
+def test_the_raw_reading_of_a_bent_polynomial_lies_in_the_range_of_the_sensor() -> None:
+    """0 … 100 bar at 4 … 20 mA with 0.3 bar/mA²: 0 bar has a second reading, -0.83 mA, which is nearer to 0."""
+    bent = channel(scale={"polynomial": [-1.0, -0.95, 0.3], "unit": "bar"}, valid_raw=[3.6, 21.0])
+    curve = bent.curve()
+    assert curve.nearest_raw(curve.value(4.0)) == pytest.approx(-5.0 / 6.0)
+    for raw in (4.0, 4.1, 12.0, 20.0):
+        assert curve.nearest_raw(curve.value(raw), bent.raw_limits()) == pytest.approx(raw, rel=1e-9)
+
+
 def test_a_unit_with_another_zero() -> None:
     """A Pt100 transmitter: -50 … 150 °C. 2 K of tare are 2 K, however they are written."""
     linear = Scale.model_validate({"polynomial": [-50, 20], "unit": "degC"}).curve()

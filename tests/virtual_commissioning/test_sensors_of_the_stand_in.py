@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from component_bench import program
 from rig_bench import merged
@@ -11,6 +12,7 @@ from trial_bench import SUPPLY, chosen, run
 from hilserver.rig.plausibility import implausible
 from hilserver.tick.plant_records import sensors_on
 from hilserver.virtual_commissioning.cases import CaseKind
+from hilserver.virtual_commissioning.real_rig import _channels
 from hilserver.virtual_commissioning.stand_in import stand_in
 from hilserver.virtual_commissioning.subject import Subject
 
@@ -67,6 +69,18 @@ def test_a_sensor_with_a_curved_scale_is_simulated() -> None:
         verdicts[name] = found.cases[0].figures.judged
     assert verdicts["curved"]["position"] == pytest.approx(verdicts["points"]["position"], abs=2e-3)
     assert verdicts["curved"]["flow"] == pytest.approx(verdicts["points"]["flow"], abs=2e-3)
+
+
+def test_a_bent_scale_of_4_to_20_mA_is_read_within_its_raw_range() -> None:
+    """At 0 bar it had been read as -0.83 mA, a broken wire: the rig tripped."""
+    bent = {"value": None, "raw": None, "polynomial": [-1.0, -0.95, 0.3], "unit": "bar", "range": ["0 bar", "100 bar"]}
+    limited = {"scale": bent, "valid_raw": [3.6, 21.0]}
+    rig = slow_lift(1000.0, "prediction", merged(SUPPLY, {"rig": {"channels": {"p_A": limited}}}))
+    (read,) = (c for c in _channels(rig, stand_in(rig)) if c.place == list(rig.layout.raw).index("p_A"))
+    assert read.sensor is not None
+    readings = np.zeros(read.sensor + 1)
+    read.serve(readings)
+    assert read.raw == pytest.approx(4.0)
 
 
 def test_what_a_position_sensor_and_an_unknown_range_mean_is_stated() -> None:
