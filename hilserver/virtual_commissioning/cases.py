@@ -47,7 +47,7 @@ class Case:
     """One run: the inputs as the table of a work cycle, the initial position as a fraction of the stroke, the load.
 
     ``stroke``: None for the initial position in the circuit file. ``load``: multiple of the stated one. ``moves``: the
-    input that moves, and how far.
+    input that moves, and how far. ``turned``: cylinders whose load is in the other direction, where others' is not.
     """
 
     kind: CaseKind
@@ -55,12 +55,14 @@ class Case:
     stroke: float | None = None
     load: float = 1.0
     moves: str = ""
+    turned: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.kind.value} of {self.moves}" if self.moves else self.kind.value]
         parts += [f"at {self.stroke:.0%} of the stroke"] if self.stroke is not None else []
         if self.load == PULLING:
-            parts.append("load in the other direction")
+            of = f" of {' and '.join(self.turned)}" if self.turned else ""
+            parts.append(f"load{of} in the other direction")
         elif self.load != 1.0:
             parts.append(f"load {self.load:.0%}")
         return ", ".join(parts)

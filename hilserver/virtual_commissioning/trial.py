@@ -20,6 +20,7 @@ from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.sensor_ranges import Pressures, outside_ranges, pressures, saturated, too_small
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
+from hilserver.virtual_commissioning.turned_loads import of_unstated_loads
 
 MIN_JUDGED = 0.3
 """s of a case; with less there is nothing to judge."""
@@ -118,11 +119,12 @@ def commission(
     """
     subject, own = Subject(rig, compiled_program(rig.library)), configured(rig)
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
-    chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, loads=subject.loads, home=subject.home))
+    every = cases(rig, seconds, stroke=subject.varies_stroke, loads=subject.loads, home=subject.home)
+    chosen = tuple(of_unstated_loads(subject, every))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
-    every = [each for found in results for each in found.cases]
-    seen = {str(each.case): each.pressures for each in every if each.pressures}
-    ends = {str(each.case): each.saturated for each in every if each.saturated}
+    found = [each for result in results for each in result.cases]
+    seen = {str(each.case): each.pressures for each in found if each.pressures}
+    ends = {str(each.case): each.saturated for each in found if each.saturated}
     ranges = [*outside_ranges(rig.settings, seen), *too_small(rig.settings, ends)]
     notes = (*subject.notes, *ports_without_valve(rig.settings, results), *ranges)
     return TrialResult(rig.settings.name, own, results, left_out, notes)
