@@ -7,6 +7,7 @@ from math import isfinite, nan
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
+from hilserver.tick.codes import Watched
 
 
 def invalid_samples(rig: Rig, row: Floats) -> Iterator[str]:
@@ -22,3 +23,14 @@ def invalid_samples(rig: Rig, row: Floats) -> Iterator[str]:
             reason = "it changes faster than valid_rate"
         if reason:
             yield f"channel {name}: {reason}"
+
+
+def without_sample(rig: Rig, row: Floats, limit: str) -> str:
+    """The channel of a limit of its value or rate of change, if it has had no valid sample; otherwise empty.
+
+    Such a limit acts as if it were violated, although nobody knows the value.
+    """
+    line = rig.plan.limit[rig.layout.limits.index(limit)]
+    if line.watched not in (Watched.VALUE, Watched.RATE) or isfinite(row[rig.plan.layout[0].stale + line.channel]):
+        return ""
+    return list(rig.settings.channels)[line.channel]

@@ -26,7 +26,7 @@ from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, w
 from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
 from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import cause_of_end, columns_of, has_ended
-from hilserver.rig.invalid_samples import invalid_samples
+from hilserver.rig.invalid_samples import invalid_samples, without_sample
 from hilserver.rig.learned import learned_values
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
@@ -167,7 +167,9 @@ class TelemetryReader:
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
             if row[column] > 0 and name not in self._outputs:
-                yield f"limit {name} is violated"
+                without = without_sample(self.rig, row, name)
+                why = f"can't be checked: channel {without} has no valid sample" if without else "is violated"
+                yield f"limit {name} {why}"
         yield from invalid_samples(self.rig, row)
         if not is_enabled(self.rig.plan, row):
             yield "the local enable is off: the rig can't be armed or started"
