@@ -35,6 +35,11 @@ STILL_EXAMINED = (
     "the virtual commissioning of this circuit is not finished: it takes a few seconds after the start, a switch or a "
     "change of strategy. Try again then."
 )
+UNEXAMINED = "nothing could be examined before arming, so nothing is refused"
+INSTEAD = (
+    "Remove the cause, or set arming.virtual_commissioning = false in the rig file; hilserver check --run examines "
+    "more cases."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +126,7 @@ class ArmingCheck:
         return Examined(self._running().version, tuple(strategies), supply)
 
     async def _examine(self, asked: Examined) -> tuple[Findings, str | None]:
-        """Run the check in its process: the findings, and a message. If the check fails, nothing is refused."""
+        """Run the check in its process: the findings, and a message. If nothing is examined, nothing is refused."""
         sources = {**self._rig.sources, "circuit": self._running().circuit.source}
         Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
         child = await Child.start(
@@ -133,11 +138,17 @@ class ArmingCheck:
                 answer: dict[str, Any] = await asyncio.shield(child.ready)
         except (ChildFailed, TimeoutError) as error:
             why = str(error) or f"no answer within {LONGEST:g} s"
-            return Findings(), f"the virtual commissioning before arming failed, so nothing is refused: {why}"
+            return _unexamined(f"the virtual commissioning before arming failed, so nothing is refused: {why}")
         finally:
             child.kill()
             await child.wait_ended()
-        if "impossible" in answer:
-            _log.info("no virtual commissioning before arming: %s", answer["impossible"])
+        if why := answer["unexamined"]:
+            return _unexamined(f"virtual commissioning: {UNEXAMINED}: {why}. {INSTEAD}")
         found = Findings(tuple(answer["refusals"]), tuple(answer["doubts"]))
         return found, f"arming is refused: {'; '.join(found.refusals)}" if found.refusals else None
+
+
+def _unexamined(text: str) -> tuple[Findings, str]:
+    """Nothing is refused, but the answer to ``arm`` says why."""
+    _log.warning("%s", text)
+    return Findings(doubts=(text,)), text

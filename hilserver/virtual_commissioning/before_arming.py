@@ -46,6 +46,8 @@ def examined(rig: Rig, strategies: Collection[str]) -> Findings:
         return Findings()
     subject = Subject(rig, compiled_program(rig.library))
     results = run_cases(subject, bridging, tuple(short_cases(subject.rig, SHORT, home=subject.home)))
+    if not any(each.judged for found in results for each in found.cases):
+        return Findings(unexamined=next((each.exclusion for each in results[0].cases), "there is no case"))
     harmful = [found for found in results if is_hazardous(found)]
     doubtful = [found for found in results if is_doubtful(found) and found not in harmful]
     return Findings(
@@ -55,7 +57,7 @@ def examined(rig: Rig, strategies: Collection[str]) -> Findings:
 
 
 def is_doubtful(found: StrategyResult) -> bool:
-    """Whether a figure of a strategy is not fit. (Where no case can be judged, there is nothing to report.)"""
+    """Whether a figure of a strategy is not fit; not where no case could be judged."""
     return found.verdict is not Suitability.FIT and any(each.judged for each in found.cases)
 
 
@@ -67,12 +69,13 @@ def is_hazardous(found: StrategyResult) -> bool:
 
 
 def answer(file: Path) -> None:
-    """Answer the request in a file: ``ready`` with the findings, or an error where nothing can be examined."""
+    """Answer the request in a file: ``ready`` with the findings."""
     request = Request.read(file)
     try:
-        send_report(ready=True, **asdict(examined(request.rig(), request.strategies)))
+        found = examined(request.rig(), request.strategies)
     except HilserverError as error:
-        send_report(ready=True, **asdict(Findings()), impossible=str(error))
+        found = Findings(unexamined="; ".join(str(error).splitlines()).removesuffix("."))
+    send_report(ready=True, **asdict(found))
 
 
 if __name__ == "__main__":

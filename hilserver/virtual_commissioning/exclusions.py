@@ -68,6 +68,7 @@ def _limits(
     for name, limit in comparison.rig.settings.limits.items():
         if limit.channel == channel and limit.action not in idle:
             before = limit.slow_down.value if limit.slow_down is not None else 0.0
-            low = limit.min.value + before if limit.min is not None else -np.inf
-            high = limit.max.value - before if limit.max is not None else np.inf
+            zero = comparison.rig.settings.channels[channel].zero
+            low = limit.min.value - zero + before if limit.min is not None else -np.inf
+            high = limit.max.value - zero - before if limit.max is not None else np.inf
             yield name, (values < low) | (values > high)

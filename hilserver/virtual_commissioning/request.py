@@ -47,8 +47,9 @@ class Findings:
     """What speaks against arming a rig, one sentence per strategy.
 
     ``refusals``: of those that do harm, so that the rig must not be armed with them; ``doubts``: of those that do none,
-    but are doubtful, or inaccurate.
+    but are doubtful, or inaccurate. ``unexamined``: why nothing could be examined; empty if it could.
     """
 
     refusals: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    unexamined: str = ""

@@ -15,6 +15,7 @@ from service_harness import CONFIG, PATIENCE, Panel, Server, talk
 
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Disarm, Stop, Trip
+from hilserver.rig.build import assemble
 from hilserver.rig.plan import first_row
 from hilserver.service import arming_check
 from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
@@ -176,6 +177,31 @@ def test_a_failed_check_is_reported_and_refuses_nothing(tmp_path: Path, monkeypa
     (trouble,) = told.troubles
     assert trouble is not None
     assert "failed, so nothing is refused: the check before arming ended before it was ready" in trouble
+    assert told.check.doubts() == (trouble,)
+
+
+def test_that_nothing_could_be_examined_is_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the piston's end no case can be judged: it was armed without a word."""
+    told = Told(tmp_path, monkeypatch)
+    at_end = {"devices": {"rig": {"machine": {"nodes": {"rod": {"position": "0 m"}}}}}}
+    sources = dict(lift(at_end).sources)
+    sources.pop("cycle")
+    told.rig = told.check._rig = assemble(
+        {**sources, "rig": {k: v for k, v in sources["rig"].items() if k != "cycle"}}, told.rig.file, told.rig.library
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr(Arm, "patience", PATIENCE)
+
+    async def operate() -> None:
+        assert await told.check.refusals(Arm()) == ()
+
+    asyncio.run(told.during(operate))
+    (text,) = told.check.doubts()
+    assert told.troubles == [text]
+    assert text.startswith(
+        "virtual commissioning: nothing could be examined before arming, so nothing is refused: rod reaches the end of "
+        "its stroke in the reference simulation at 0.00 s. "
+    )
 
 
 def test_a_check_that_is_given_up_can_still_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

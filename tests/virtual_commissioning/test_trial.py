@@ -25,9 +25,10 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 from hilserver.units import to_si
 from hilserver.virtual_commissioning import report
-from hilserver.virtual_commissioning.before_arming import examined
+from hilserver.virtual_commissioning.before_arming import answer, examined
 from hilserver.virtual_commissioning.cases import PULLING, CaseKind, cases, short_cases
 from hilserver.virtual_commissioning.criteria import Suitability
+from hilserver.virtual_commissioning.exclusions import _limits
 from hilserver.virtual_commissioning.request import Findings, Request
 from hilserver.virtual_commissioning.stand_in import stand_in, unrestricted
 from hilserver.virtual_commissioning.subject import Subject
@@ -354,6 +355,30 @@ def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> No
     assert said.startswith("virtual commissioning: feedback: unfit. ")
     assert "Oscillation" in said
     assert examined(lift(), ["feedback", "manual"]) == examined(slow, ["manual"]) == Findings()
+
+
+def test_before_arming_it_is_stated_why_nothing_could_be_examined(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a supply pressure there is no machine to simulate."""
+    rig = slow_lift(1000.0, "feedback")
+    Request(str(rig.file), rig.sources, ("feedback",)).write(tmp_path / "request.json")
+    answer(tmp_path / "request.json")
+    said = json.loads(capfd.readouterr().out)
+    assert said["ready"]
+    assert said["refusals"] == said["doubts"] == []
+    assert "simulation.supply_pressure: missing: state the pressure that p_S measures" in said["unexamined"]
+
+
+def test_a_limit_of_an_absolute_pressure_ends_a_case_where_it_acts() -> None:
+    """30 bar are 31 bar absolute: beyond a limit of 30.5 bar absolute."""
+    for bound, is_judged in (("30.5 bar", False), ("33 bar", True)):
+        p_A = {"absolute": True}
+        limit = {"channel": "p_A", "max": bound, "action": "stop", "valves": {"A": 1}}
+        rig = lift({"rig": {"channels": {"p_A": p_A}, "limits": {"top": limit}}})
+        comparison = Subject(rig, program()).of(chosen(rig, CaseKind.STEP)[0]).comparison
+        found = list(_limits(comparison, CaseKind.STEP, "p_A", np.full(3, 30.0e5)))
+        assert any(broken.any() for _, broken in found) is not is_judged
 
 
 def test_before_arming_an_inaccurate_strategy_is_reported_and_not_refused() -> None:
