@@ -85,7 +85,7 @@ class Capacity:
 
     ``margin``: flow that the real valve passes at full command divided by the requested flow, smallest over the
     working range; infinite without a flow in this direction. ``worst``: where it is smallest. ``supply``: real supply
-    pressure that the margin is calculated with, Pa.
+    pressure that the margin is calculated with, Pa. ``largest``: largest steady flow in this direction under load.
     """
 
     valve: str
@@ -95,6 +95,7 @@ class Capacity:
     margin: float
     worst: PortFlow | None
     supply: float
+    largest: PortFlow | None
 
     @property
     def same_drop(self) -> float:
@@ -283,7 +284,9 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], re
         possible = sign * full_flow(sign, flow.p)
         if possible / abs(flow.q) < margin:
             margin, worst = max(possible, 0.0) / abs(flow.q), flow
-    return Capacity(name, direction, needed, point.coefficient(), margin, worst, real[0])
+    steady = (flow for flow in flows if flow.at_rest and flow.p > 0.0 and sign * flow.q > 0.0)
+    largest = max(steady, key=lambda flow: abs(flow.q), default=None)
+    return Capacity(name, direction, needed, point.coefficient(), margin, worst, real[0], largest)
 
 
 def _full_flow(rig: Rig, name: str, real: tuple[float, float]) -> Callable[[float, float], float]:

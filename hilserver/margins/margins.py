@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from hilserver.circuit.program import Program
-from hilserver.margins import capacity, delay, flow_servo
+from hilserver.margins import capacity, delay, flow_servo, supply_flow
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
@@ -26,12 +26,15 @@ class RigMargins:
     servos: tuple[flow_servo.ServoMargins, ...]
     swapped: tuple[str, ...]
     """Valves whose supply pressure is below that of their tank."""
+    pumps: tuple[str, ...] = ()
+    """Pumps of simulated drives that are too small, in words."""
 
     def warnings(self, strategies: Collection[str]) -> Iterator[str]:
         """Insufficient margins, in words; delay margins, and those of the flow servo, with these strategies."""
         for name in self.swapped:
             yield f"valves.{name}: the supply pressure is below that of the tank: are supply and tank swapped?"
         yield from capacity.warnings(self.capacity)
+        yield from self.pumps
         yield from delay.warnings(self.delay, strategies)
         if any(Strategy[strategy].kind is FLOW_SERVO for strategy in strategies):
             yield from flow_servo.warnings(self.servos)
@@ -54,4 +57,5 @@ def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause 
     servos = flow_servo.servo_margins(rig, supplies, row, pause)
     pressures = {name: pair for name, pair in real_pressures(rig, row).items() if pair is not None}
     swapped = tuple(name for name, (p_S, p_T) in pressures.items() if p_S < p_T - SENSOR_ERROR)
-    return RigMargins(capacities, delays, servos, swapped)
+    pumps = tuple(supply_flow.too_small_pumps(rig, capacities.capacities))
+    return RigMargins(capacities, delays, servos, swapped, pumps)
