@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
 from scipy.optimize import nnls
 
 from hilserver.identify.experiment import Experiment
@@ -33,8 +34,10 @@ SIGNIFICANT = 4.0
 """Standard deviations."""
 NARROW = 0.02
 """Width of the ranges from whose mean flows a curve is made, of the stroke."""
-SLOW = 0.5
-"""Speed of the spool in full strokes per second below which the flow belongs to its position."""
+SLOW, SETTLED = 0.5, 0.02
+"""Speed of the spool in full strokes per second below which the flow belongs to its position, if it has been that slow
+for this time, s: a real spool arrives later than that of the rig file.
+"""
 CLOSED = 0.01
 """Flow that counts as none, as a fraction of the largest one."""
 WORTH_A_BEND = 0.6
@@ -222,15 +225,16 @@ class _Lines(NamedTuple):
 
 
 def _mean_flows(e: Experiment) -> _Means:
-    """In both directions, while the spool moves slowly.
+    """In both directions, after the spool has settled.
 
     With the oil and the sensors of the rig file: those of a fit make up for what the model of the valve lacks.
     """
     total, count = np.zeros(round(1.0 / NARROW) + 1), np.zeros(round(1.0 / NARROW) + 1)
     stated = {name: p.start for name, p in e.parameters(True).items()}
-    is_slow = e.spool_speed(stated) < SLOW
+    before = round(SETTLED / e.dt)
+    is_settled = maximum_filter1d(e.spool_speed(stated), before + 1, origin=before // 2) < SLOW
     for each in flows_of(e, stated):
-        usable = each.used & np.isfinite(each.at_nominal) & is_slow[: len(each.spool)]
+        usable = each.used & np.isfinite(each.at_nominal) & is_settled[: len(each.spool)]
         place = np.minimum((np.abs(each.spool[usable]) / NARROW).round().astype(np.int64), len(total) - 1)
         flow = (np.sign(each.spool) * each.measured * each.at_nominal)[usable]
         total += np.bincount(place, flow, len(total))

@@ -15,6 +15,7 @@ from hilserver.identify.flows import suggested_curve
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
+from hilserver.identify.speed_limit import FittedValve, lag_by_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 
@@ -64,16 +65,28 @@ class Identified:
         start = self.experiment.parameters(self.second_order)
         return {name: p.start for name, p in start.items()} | self.fit.values
 
+    @property
+    def best(self) -> FittedValve:
+        """The model with which it fits best."""
+        return FittedValve(self.experiment, self.fit, self.fitted, self.second_order)
+
     @cached_property
     def suggested_curve(self) -> list[tuple[float, float]]:
         """The flow-signal curve that has to be entered first: until then, no value can be relied on; usually none."""
-        return suggested_curve(self.experiment, self.fitted)
+        return curve_to_enter(self.best)
 
     @property
     def is_of_second_order(self) -> bool:
         """Whether the recording shows a second-order spool that a first-order model does not describe equally well."""
         known = {"frequency", "damping"} <= set(self.fit.values)
         return self.second_order and known and self.values["damping"] < LARGEST_DAMPING
+
+
+def curve_to_enter(found: FittedValve) -> list[tuple[float, float]]:
+    """The suggested flow-signal curve; none for a spool of limited speed, whose mean flows also show it on its way."""
+    curve = suggested_curve(found.experiment, found.values)
+    lag = lag_by_speed(found) if curve else None
+    return [] if lag is not None and lag.is_limited else curve
 
 
 def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None = None) -> Identified:
@@ -153,7 +166,7 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     while True:
         unknown = _unknown(wanted, found)
         left_out |= unknown
-        if not unknown or suggested_curve(experiment, found.values):
+        if not unknown or curve_to_enter(FittedValve(experiment, found, found.values, second_order)):
             reported = [name for name in wanted if name not in left_out]
             return Identified(experiment, second_order, found.of(reported), left_out, found.values)
         wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}

@@ -13,15 +13,18 @@ parameters in two groups, Chow, Econometrica 28 (1960) 591.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
-from hilserver.identify.identification import Identified
+from hilserver.identify.experiment import Experiment
+from hilserver.identify.fit import FitResult
 from hilserver.identify.linearised import STEP
 from hilserver.identify.model import lag_of
+from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.scatter import newey_west
 from hilserver.numerics.arrays import Floats
 
@@ -53,9 +56,23 @@ class LagBySpeed(NamedTuple):
         return self.fast - self.slow > max(2.0 * self.deviation, self.usual)
 
 
-def lag_by_speed(found: Identified) -> LagBySpeed | None:
-    """Of an identified valve; None if one of the groups does not show it."""
-    experiment, values = found.experiment, found.fitted
+class FittedValve(NamedTuple):
+    """The model of a valve with the values with which it fits best; ``is_second``: order of the spool."""
+
+    experiment: Experiment
+    fit: FitResult
+    values: Values
+    is_second: bool
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Those of this order."""
+        return self.experiment.parameters(self.is_second)
+
+
+def lag_by_speed(found: FittedValve) -> LagBySpeed | None:
+    """Of a valve; None if one of the groups does not show it."""
+    experiment, values = found.experiment, found.values
     speed = experiment.spool_speed(values)
     before = round(AFTER / experiment.dt)
     recent = maximum_filter1d(speed, before + 1, origin=before // 2)
@@ -69,9 +86,9 @@ def lag_by_speed(found: Identified) -> LagBySpeed | None:
     return LagBySpeed(fast, slow, float(np.sqrt(variance_fast + variance_slow)), usual)
 
 
-def _slopes(found: Identified) -> list[Floats]:
+def _slopes(found: FittedValve) -> list[Floats]:
     """By signal: derivatives of the whitened prediction, per size of each of `FREED`: float64[parameters, ticks]."""
-    experiment, values, parameters = found.experiment, found.fitted, found.experiment.parameters(found.second_order)
+    experiment, values, parameters = found.experiment, found.values, found.parameters
     moved = [
         experiment.predict({**values, name: values[name] + STEP * parameters[name].size})
         for name in FREED
@@ -84,17 +101,17 @@ def _slopes(found: Identified) -> list[Floats]:
     ]
 
 
-def _lag_of_group(found: Identified, slopes: list[Floats], group: NDArray[np.bool_]) -> tuple[float, float]:
+def _lag_of_group(found: FittedValve, slopes: list[Floats], group: NDArray[np.bool_]) -> tuple[float, float]:
     """The lag that these ticks alone would have, s, and its variance; infinite if they don't show it."""
     inside = [np.where(group[: slope.shape[1]], slope, 0.0) for slope in slopes]
     normal = np.sum([slope @ slope.T for slope in inside], axis=0)
     if np.any(np.diag(normal) <= 0.0):
-        return found.fitted["lag"], np.inf
+        return found.values["lag"], np.inf
     white = [found.fit.white[signal.name] for signal in found.experiment.signals]
     scatter = np.sum([newey_west((slope * r).T) for slope, r in zip(inside, white, strict=True)], axis=0)
     pull = np.sum([slope @ r for slope, r in zip(inside, white, strict=True)], axis=0)
     norm = np.sqrt(np.diag(normal))
     inverse = np.linalg.pinv(normal / np.outer(norm, norm), rcond=1e-9, hermitian=True) / np.outer(norm, norm)
-    size = found.experiment.parameters(found.second_order)["lag"].size
+    size = found.parameters["lag"].size
     shift, variance = inverse[0] @ pull, inverse[0] @ scatter @ inverse[0]
-    return found.fitted["lag"] + size * float(shift), size**2 * float(variance)
+    return found.values["lag"] + size * float(shift), size**2 * float(variance)

@@ -93,7 +93,7 @@ def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
 
 def _slower(found: Identified) -> Iterator[Suspicion]:
     """A spool that is later in fast movements than in others."""
-    lag = lag_by_speed(found)
+    lag = lag_by_speed(found.best)
     if lag is not None and lag.is_limited:
         more = shown_value(lag.fast - lag.slow, "s", 3)
         yield Suspicion(

@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from identification_coverage import changed_rig
 from lift_bench import both, lift, of_valves, true_valves
+from rig_bench import merged
 
+from hilserver.identify.flows import suggested_curve
 from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.report import fragment
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.identify.suspicions import suspicions
+from hilserver.identify.zeros import without_zero_errors
+from hilserver.rig.build import assemble
 
+SLOW = {"opening_rate": "30 1/s"}
 SIZE = 0.6
 """Largest command of the sequence."""
 
@@ -27,7 +34,7 @@ def suspected(found: Identified) -> bool:
 
 def test_a_spool_without_limit_is_as_late_in_fast_movements() -> None:
     found = identified()
-    lag = lag_by_speed(found)
+    lag = lag_by_speed(found.best)
     assert lag is not None
     assert lag.fast == pytest.approx(lag.slow, abs=0.1 * lag.usual)
     assert not suspected(found)
@@ -39,3 +46,18 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated() -> None:
     limited = true_valves(opening_rate="70 1/s")
     assert suspected(identified(limited))
     assert not suspected(identified(limited, of_valves(slew="70 1/s")))
+
+
+@pytest.mark.slow
+def test_a_speed_limited_spool_is_not_taken_for_a_flow_signal_curve() -> None:
+    """Until its slew is stated, its mean flows at an opening are also those on the way there: with all unknowns."""
+    rig = changed_rig("demo", 201)
+    valve = rig.sources["devices"]["rig"]["drive"]["components"]["servo_valve"]
+    sources = merged(rig.sources, {"devices": {"rig": {"drive": {"components": {"servo_valve": SLOW | valve}}}}})
+    rig = assemble(sources, rig.file, rig.library)
+    recording = without_zero_errors(rig, recorded_sequence(rig, ["main"], 20.0, SIZE, end_stops=False))
+    found = identify_valve(rig, recording, "main")
+    assert suspected(found)
+    assert suggested_curve(found.experiment, found.fitted)
+    assert not found.suggested_curve
+    assert "flow_signal" not in fragment([found], recording)
