@@ -25,7 +25,7 @@ from hilserver.identify.findings import findings, leakage_point
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.units import to_si

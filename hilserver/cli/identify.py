@@ -110,7 +110,7 @@ def _recording(
 
     from hilserver.errors import HilserverError
     from hilserver.identify.recorded import recording_of_log
-    from hilserver.identify.sequence import recorded_sequence
+    from hilserver.identify.simulated_sequence import recorded_sequence
     from hilserver.identify.zeros import without_zero_errors
 
     if log is not None and (drive or end_stops):
@@ -124,7 +124,8 @@ def _recording(
         recording = recording_of_log(rig, log)
     else:
         least, most = seconds
-        recording = recorded_sequence(rig, valves, least, largest, longest=most, end_stops=end_stops is not False)
+        ends = end_stops is not False
+        recording = recorded_sequence(rig, valves, least, largest, longest=most, end_stops=ends, tell=say)
     return replace(without_zero_errors(rig, recording), delays_known=delays_known)
 
 
@@ -174,4 +175,4 @@ def _driven(
         )
         with asking():
             typer.confirm(question, abort=True)
-    return asyncio.run(record_by_hand(rig, valves, least, largest, longest=most, end_stops=end_stops))
+    return asyncio.run(record_by_hand(rig, valves, least, largest, longest=most, end_stops=end_stops, tell=say))

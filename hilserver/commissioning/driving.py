@@ -51,11 +51,13 @@ async def record_by_hand(
     *,
     longest: float = 0.0,
     end_stops: bool = False,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Path:
     """Run a server of the rig and the identification sequence on it, then stop the server; returns the log.
 
-    Durations and ``end_stops`` as in :func:`hilserver.identify.sequence.run_sequences`. Raises HilserverError if the
-    server can't start, a command is refused, or the rig leaves RUNNING too early.
+    Durations and ``end_stops`` as in :func:`hilserver.identify.sequence.run_sequences`; ``tell`` gets what has ended
+    the sequence when enough was recorded. Raises HilserverError if the server can't start, a command is refused, or the
+    rig leaves RUNNING too early.
     """
     ended = threading.Event()
 
@@ -64,8 +66,10 @@ async def record_by_hand(
         await _do(supervisor, Arm(), Start())
         bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
         run = functools.partial(run_sequences, rig, bench, list(valves), seconds, largest)
-        await asyncio.to_thread(run, longest=longest, end_stops=end_stops)
-        await _do(supervisor, Stop(), Disarm())
+        if early := await asyncio.to_thread(run, longest=longest, end_stops=end_stops):
+            tell(early)
+        else:
+            await _do(supervisor, Stop(), Disarm())
 
     try:
         return await _served(by_hand(rig, largest), move, "the sequence was complete")

@@ -16,20 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError
 from hilserver.identify.design import LEAST, RoundPart, still_needed
-from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
-from hilserver.numerics.arrays import Floats
+from hilserver.identify.recorded import Recording
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
-from hilserver.rig.end_of_running import columns_of, ends_of_running
-from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.codes import CommandKind, Mode
 
 MIN_DROP = 1e5
 """Pa: minimum pressure for which the speed of the piston is calculated."""
@@ -72,7 +67,14 @@ AT_ENDS = 0.4
 
 
 class RunEnded(HilserverError):
-    """The rig has left RUNNING while its valves were moved, mostly because of a limit."""
+    """The rig has left RUNNING while its valves were moved, mostly because of a limit.
+
+    ``smaller``: largest command with which it is likely not to; 0: not known.
+    """
+
+    def __init__(self, message: str, smaller: float = 0.0) -> None:
+        super().__init__(message)
+        self.smaller = smaller
 
 
 class Bench(Protocol):
@@ -381,84 +383,6 @@ def by_hand(rig: Rig, largest: float) -> Rig:
     return assemble({**rig.sources, "rig": {**table, "valves": valves}}, rig.file, rig.library)
 
 
-# --- in lockstep ------------------------------------------------------------------------------------------------------
-
-
-class LockstepBench:
-    """A simulated rig under manual commands (see `by_hand`), tick by tick.
-
-    Raises HilserverError if it does not start.
-    """
-
-    reaction = 0.0
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self._run = LockstepRun(rig)
-        self._names = columns_needed(rig)
-        self._kept: list[dict[str, NDArray[Any]]] = []
-        self._highest: dict[str, float] = {}
-        self._commands: dict[str, float] = {}
-        self._keep(self._run.arm_and_start())
-
-    def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Jog the valves for this number of seconds; jogs are renewed before they expire."""
-        ticks = round(seconds / self._run.dt)
-        renewed = round(0.5 * min(s.bridge.jog_time for s in self.rig.settings.valves.values()) / self._run.dt)
-        while ticks > 0:
-            for name, command in commands.items():
-                self._run.command(CommandKind.JOG, float(list(self.rig.settings.valves).index(name)), command)
-            count = max(min(ticks, renewed), len(commands))
-            rows = self._run.run(count)
-            self._keep(rows)
-            ticks -= count
-            if self._run.mode != "RUNNING":
-                how, after = self._how_ended(rows), f"{self._run.tick * self._run.dt:.1f} s"
-                raise RunEnded(f"{self.rig.file}: the sequence of commands has ended in mode {how} after {after}.")
-
-    def _how_ended(self, rows: Floats) -> str:
-        """The mode after RUNNING with the cause, as far as these rows show one."""
-        ends = ends_of_running(self.rig, columns_of(self.rig, rows), Mode.RUNNING)
-        return next((how for _, how in ends), self._run.mode)
-
-    def _keep(self, rows: Floats) -> None:
-        self._kept.append({name: self.rig.layout.values(rows, name).copy() for name in self._names})
-        for name in self.rig.settings.channels:
-            highest = float(rows[:, self.rig.layout.column(f"channel.{name}")].max())
-            self._highest[name] = max(self._highest.get(name, -np.inf), highest)
-
-    def now(self, channel: str) -> float:
-        """The latest value of a channel, SI."""
-        return float(self._run.row[self.rig.layout.column(f"channel.{channel}")])
-
-    def highest(self, channel: str) -> float:
-        """The highest value of a channel since the last call, SI."""
-        return self._highest.pop(channel, -np.inf)
-
-    def recording(self) -> Recording:
-        """Commands and measured values so far."""
-        columns = {name: np.concatenate([part[name] for part in self._kept]) for name in self._names}
-        return recording_of_columns(self.rig, columns, "a run of the simulated rig")
-
-
-def recorded_sequence(
-    rig: Rig, valves: list[str], seconds: float, largest: float, *, longest: float = 0.0, end_stops: bool = True
-) -> Recording:
-    """Move the valves of a simulated rig, and those that move with them, in lockstep.
-
-    Durations and ``end_stops`` as in `run_sequences`. Raises HilserverError for a real rig.
-    """
-    real = [device.name for device in rig.devices if not device.is_simulated]
-    if real:
-        raise HilserverError(
-            f"{rig.file}: device {real[0]} is not simulated. Move the real machine with --drive, or use --log with a "
-            "log in which the valves move over a wide range."
-        )
-    bench = LockstepBench(by_hand(rig, largest))
-    run_sequences(rig, bench, valves, seconds, largest, longest=longest, end_stops=end_stops)
-    return bench.recording()
-
-
 def run_sequences(
     rig: Rig,
     bench: Bench,
@@ -468,22 +392,30 @@ def run_sequences(
     *,
     longest: float = 0.0,
     end_stops: bool,
-) -> None:
+) -> str:
     """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all.
 
     ``longest``: duration in all up to which the sequence goes on with what is least certain. ``end_stops``: then also
-    to the ends of the stroke, where the limits allow it.
+    to the ends of the stroke, where the limits allow it. Returns what has ended the sequence after the last group was
+    moved for its time: what was recorded until then suffices. Otherwise empty.
+    Raises RunEnded if the rig leaves RUNNING before.
     """
     groups = groups_of(rig, valves)
     for group in groups:
         excitation = Excitation(rig, bench, group, largest)
+        is_enough = False
         try:
             excitation.run(seconds / len(groups))
+            is_enough = group is groups[-1]
             if (most := longest / len(groups) - excitation.spent) >= LEAST:
                 last_round = bench.recording().last(excitation.last_round)
                 excitation.repeat(still_needed(rig, last_round, [n for n in valves if n in group.valves], most))
             if end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
                 excitation.to_the_ends()
         except RunEnded as error:
-            smaller = f"Use smaller commands: --largest {REDUCTION * excitation.most:.1g}"
-            raise RunEnded(f"{error} {smaller} (so far they were up to {excitation.most:.2g}).") from error
+            if is_enough:
+                return f"{error} What was recorded until then is evaluated."
+            smaller = f"{REDUCTION * excitation.most:.1g}"
+            more = f"Use smaller commands: --largest {smaller} (so far they were up to {excitation.most:.2g})."
+            raise RunEnded(f"{error} {more}", float(smaller)) from error
+    return ""

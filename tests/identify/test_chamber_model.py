@@ -18,7 +18,7 @@ from hilserver.identify.identification import identify_valve
 from hilserver.identify.influences import ROD_SPEED
 from hilserver.identify.linearised import STEP, LinearisedModel
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig, assemble

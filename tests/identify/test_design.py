@@ -14,7 +14,8 @@ from hilserver.identify.design import RoundPart, response_deviation, still_neede
 from hilserver.identify.experiment import NotIdentifiable
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import NULL_REGION, LockstepBench, by_hand, recorded_sequence, run_sequences
+from hilserver.identify.sequence import NULL_REGION, by_hand, run_sequences
+from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
 from hilserver.rig.build import Rig
 
 SECONDS = 12.0

@@ -21,7 +21,8 @@ from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.report import document, fragment, obsolete
-from hilserver.identify.sequence import LockstepBench, by_hand, recorded_sequence
+from hilserver.identify.sequence import by_hand
+from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import copied

@@ -17,7 +17,7 @@ from hilserver.identify.identification import Identified, Lateness, identify_val
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.units import to_si
 
 DT, FITTED = 1e-3, 0.2e-3

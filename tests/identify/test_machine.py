@@ -20,7 +20,7 @@ from hilserver.identify.machine import channel_findings, machine_findings
 from hilserver.identify.merge import merged
 from hilserver.identify.recorded import Noise, Recording
 from hilserver.identify.report import fragment
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import BRAIDED

@@ -22,7 +22,7 @@ from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.merge import merged as merged_text
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment, notes, obsolete, suggested_curves
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import Rig, assemble, load_rig
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,15 +12,8 @@ from lift_bench import lift
 from rig_bench import BAR
 
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import (
-    NEAR_MIDDLE,
-    Excitation,
-    LockstepBench,
-    RunEnded,
-    by_hand,
-    groups_of,
-    recorded_sequence,
-)
+from hilserver.identify.sequence import NEAR_MIDDLE, Excitation, RunEnded, by_hand, groups_of
+from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
 from hilserver.rig.build import Rig
 
 
@@ -137,3 +131,32 @@ def test_the_limit_that_ends_the_sequence_is_named(action: str, mode: str) -> No
     bench = LockstepBench(by_hand(rig, 0.5))
     with pytest.raises(RunEnded, match=rf"has ended in mode {mode}: limit high after [\d.]+ s\."):
         bench.hold({"A": 0.5, "B": 0.0}, 5.0)
+
+
+def limited_to(pressure: str) -> Rig:
+    return lift({"rig": {"limits": {f"p_{port}_high": {"max": pressure} for port in "AB"}}})
+
+
+def test_a_simulated_rig_that_trips_is_moved_again_with_smaller_commands() -> None:
+    said: list[str] = []
+    recording = recorded_sequence(limited_to("150 bar"), ["A", "B"], 8.0, 0.6, end_stops=False, tell=said.append)
+    (repeated,) = said
+    smaller = float(repeated.split("--largest ")[1].split()[0])
+    assert "in mode FAULT: limit p_B_high after" in repeated
+    assert 0.5 * smaller < max(np.abs(command).max() for command in recording.commands.values()) <= smaller
+    assert recording.duration > 8.0
+
+
+def test_what_was_recorded_before_a_trip_in_the_extension_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the ends of the stroke, with a limit that the piston violates there."""
+    said: list[str] = []
+    monkeypatch.setattr("hilserver.identify.sequence.limits_before_the_ends", lambda *_: [])
+    rig = lift({"rig": {"limits": {"x_low": {"channel": "x", "min": "20 mm", "action": "trip"}}}})
+    recording = recorded_sequence(rig, ["A", "B"], 8.0, 0.3, tell=said.append)
+    assert [re.sub(r"[\d.]+ s", "T", each.split(": ", 1)[1]) for each in said] == [
+        "the sequence of commands has ended in mode FAULT: limit x_low after T. "
+        "What was recorded until then is evaluated."
+    ]
+    assert recording.channels["x"].min() < 0.021
+    assert not recording.known[-1]
+    assert np.count_nonzero(recording.known) * recording.dt > 8.0

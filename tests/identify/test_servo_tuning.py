@@ -15,8 +15,8 @@ from rig_bench import merged
 from hilserver.identify.identification import Identified, Lateness, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import document, fragment
-from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.servo import tuned_servo
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Saturation

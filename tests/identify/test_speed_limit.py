@@ -12,7 +12,7 @@ from rig_bench import merged
 from hilserver.identify.flows import suggested_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.report import fragment
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.identify.suspicions import suspicions
 from hilserver.identify.zeros import without_zero_errors

@@ -19,7 +19,7 @@ from hilserver.identify.machine import machine_findings
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.report import fragment, notes
 from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
-from hilserver.identify.sequence import recorded_sequence
+from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.fluid import capacitance

@@ -17,14 +17,8 @@ from scipy.optimize import brentq
 
 from hilserver.identify.influences import ACCURACY, uniform
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import (
-    Excitation,
-    LockstepBench,
-    by_hand,
-    groups_of,
-    limits_before_the_ends,
-    recorded_sequence,
-)
+from hilserver.identify.sequence import Excitation, by_hand, groups_of, limits_before_the_ends
+from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
 from hilserver.identify.zeros import (
     PortAtRest,
     connections,
