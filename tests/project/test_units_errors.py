@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hilserver import unit_registry, units
+from hilserver import units
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, dotted, problems_of, shown
-from hilserver.unit_spellings import COMMON_UNITS
 from hilserver.units import (
     SI_UNITS,
     AnyQuantity,
@@ -28,8 +27,10 @@ from hilserver.units import (
     from_si,
     quantity,
     quantity_per_second,
+    registries,
     to_si,
 )
+from hilserver.units.spellings import COMMON_UNITS
 
 # --- units -----------------------------------------------------------------------------------------------------------
 
@@ -453,8 +454,8 @@ PRODUCTS = (
 @pytest.mark.parametrize("unit", [*COMMON_UNITS, *PRODUCTS])
 def test_the_common_units_are_those_of_pint(unit: str) -> None:
     """They are read and converted without pint, and give the same numbers, bit for bit."""
-    usual, every = unit_registry.common_registry(), unit_registry.every_unit()
-    assert unit_registry.registry(unit) is usual
+    usual, every = registries.common_registry(), registries.every_unit()
+    assert registries.registry(unit) is usual
     for value in (1.0, 3.7, 28.0, 1450.0, 0.123456789):
         amounts = [usual.Quantity(value, usual.parse_units(unit)), every.Quantity(value, every.parse_units(unit))]
         assert amounts[0].unitless == amounts[1].unitless

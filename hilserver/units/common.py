@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hilserver.unit_spellings import COMMON_UNITS
+from hilserver.units.spellings import COMMON_UNITS
 
 Powers = Mapping[str, float]
 """The power of each word in a product of units."""

@@ -8,8 +8,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hilserver.common_units import CommonUnits
-from hilserver.unit_spellings import COMMON_UNITS
+from hilserver.units.common import CommonUnits
+from hilserver.units.spellings import COMMON_UNITS
 
 if TYPE_CHECKING:
     import pint

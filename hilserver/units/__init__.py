@@ -17,10 +17,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from hilserver.common_units import CommonUnits, turns
 from hilserver.errors import did_you_mean, shown
-from hilserver.unit_registry import COMMON_WORDS, WORD, common_registry, registry
-from hilserver.unit_spellings import ABSOLUTE, COMMON_UNITS, plain_unit
+from hilserver.units.common import CommonUnits, turns
+from hilserver.units.registries import COMMON_WORDS, WORD, common_registry, registry
+from hilserver.units.spellings import ABSOLUTE, COMMON_UNITS, plain_unit
 
 ATMOSPHERE = 101_325.0
 """Pa; absolute pressure = gauge pressure + ATMOSPHERE (standard atmosphere, ISO 2533)."""
