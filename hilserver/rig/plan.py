@@ -128,7 +128,10 @@ class RowLayout:
 
     @cached_property
     def first_rows(self) -> dict[bytes, Floats]:
-        """The row before the first tick, without a circuit, by the plan's block: those that were asked for."""
+        """The row before the first tick, without a circuit, by the tables from which it follows: those asked for.
+
+        The whole plan has a work cycle, which is a thousand times as large.
+        """
         return {}
 
     @cached_property
@@ -155,7 +158,8 @@ class RowLayout:
 
 def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
-    known, key = layout.first_rows, plan.block.tobytes()  # a plan is its block
+    tables = (plan.layout, plan.input, plan.valve, plan.output, plan.cylinder)
+    known, key = layout.first_rows, b"".join(np.asarray(table).tobytes() for table in tables)
     if (empty := known.get(key)) is None:
         if len(known) >= MOST_PLANS:
             known.clear()

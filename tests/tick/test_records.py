@@ -117,6 +117,21 @@ def test_whole_numbers_are_integers_in_the_memory_of_the_row() -> None:
     assert row[COLUMN["time"]] == 0.5
 
 
+@pytest.mark.parametrize(
+    ("table", "field"), [("valve", "safe_value"), ("valve", "strategy_first"), ("input", "initial")]
+)
+def test_the_row_before_the_first_tick_is_that_of_its_plan(table: str, field: str) -> None:
+    """It is remembered by the tables from which it follows."""
+    rig, anew = bench_rig(), bench_rig()
+    before = first_row(rig.layout, rig.plan, rig.packed).tobytes()
+    plan = plan_on(rig.plan.block.copy())
+    getattr(plan, table)[field] += 1
+    changed = first_row(rig.layout, plan, rig.packed).tobytes()
+    assert changed != before
+    assert changed == first_row(anew.layout, plan, anew.packed).tobytes()
+    assert first_row(rig.layout, rig.plan, rig.packed).tobytes() == before
+
+
 def test_the_columns_of_whole_numbers_are_known_by_name() -> None:
     rig = bench_rig()
     row = first_row(rig.layout, rig.plan, rig.packed)
