@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hilserver.errors import did_you_mean
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.sequences.model import Expectation, Sequence
 from hilserver.tick.codes import Mode
 from hilserver.units import shown_unit
@@ -103,20 +103,30 @@ def _judged(title: str, e: Expectation, recorded: RecordedChannels, effects: Map
     if within.start >= len(time):
         return Verdict(title, FAILED, f"nothing was recorded after {due:.3g} s.")
     looked = values[within] if within.stop > within.start else values[within.start : within.start + 1]
-    bad = np.flatnonzero(~((looked >= e.lower) & (looked <= e.upper)))  # NaN is not a valid value, hence bad
-    if len(bad):
-        worst = _worst(looked[bad], e)
-        when = time[within.start + bad[0]]
-        share = f", {len(bad)} of {len(looked)} samples" if len(looked) > 1 else ""
-        what = "no valid value" if np.isnan(worst) else f"worst value {_shown(worst, e)}"
-        return Verdict(title, FAILED, f"{what}, expected {band_text(e)}; first at {when:.4g} s{share}.")
+    low, high = float(looked.min()), float(looked.max())  # NaN if one of the values is
+    if not e.lower <= low <= high <= e.upper:
+        return Verdict(title, FAILED, _miss(time[within.start :], looked, e))
     if e.delay == 0.0:
-        return Verdict(title, PASSED, f"{_range(looked, e)} from {due:.4g} to {end:.4g} s.")
+        return Verdict(title, PASSED, f"{_range(low, high, e)} from {due:.4g} to {end:.4g} s.")
     before = slice(int(np.searchsorted(time, first - ROUNDING)), within.start)
-    outside = np.flatnonzero(~((values[before] >= e.lower) & (values[before] <= e.upper)))
+    outside = _outside(values[before], e)
     took = time[before.start + outside[-1] + 1] - first if len(outside) else 0.0
-    text = f"reached after {1e3 * took:.3g} ms of {1e3 * e.delay:.3g} ms; then {_range(looked, e)} until {end:.4g} s."
-    return Verdict(title, PASSED, text)
+    reached = f"reached after {1e3 * took:.3g} ms of {1e3 * e.delay:.3g} ms"
+    return Verdict(title, PASSED, f"{reached}; then {_range(low, high, e)} until {end:.4g} s.")
+
+
+def _outside(values: Floats, e: Expectation) -> Integers:
+    """Which of these values are outside of the band: NaN, too, is not a valid value."""
+    return np.flatnonzero(~((values >= e.lower) & (values <= e.upper)))
+
+
+def _miss(time: Floats, looked: Floats, e: Expectation) -> str:
+    """What is wrong with values of which some are outside of the band, and when it begins."""
+    bad = _outside(looked, e)
+    worst = _worst(looked[bad], e)
+    share = f", {len(bad)} of {len(looked)} samples" if len(looked) > 1 else ""
+    what = "no valid value" if np.isnan(worst) else f"worst value {_shown(worst, e)}"
+    return f"{what}, expected {band_text(e)}; first at {time[bad[0]]:.4g} s{share}."
 
 
 def window(e: Expectation, start: float, time: Floats) -> tuple[float, float, float]:
@@ -136,8 +146,7 @@ def _worst(values: Floats, e: Expectation) -> float:
     return float(finite[int(np.argmax(distance))])
 
 
-def _range(values: Floats, e: Expectation) -> str:
-    low, high = float(values.min()), float(values.max())
+def _range(low: float, high: float, e: Expectation) -> str:
     return _shown(low, e) if low == high else f"{_shown(low, e)} … {_shown(high, e)}"
 
 

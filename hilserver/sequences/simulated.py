@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -83,6 +83,20 @@ class PreparedSequence:
     def looked_at(self) -> dict[str, int]:
         """Columns of the rows that are looked at besides those of the expectations, by name; `LOOKED_AT` first."""
         return {name: self._rig.layout.column(name) for name in (*LOOKED_AT, *columns_of_end(self._rig))}
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, bool]]:
+        """Where each of these columns is in the rows that a run keeps, and whether it holds whole numbers."""
+        return {name: (place, is_whole(name)) for place, name in enumerate(self.looked_at)}
+
+    def columns_of(self, rows: Floats) -> Column:
+        """Gives the columns ``looked_at`` of rows that begin with these, by name: few of them are needed."""
+
+        def column(name: str) -> NDArray[Any]:
+            place, whole = self._places[name]
+            return (as_whole(rows) if whole else rows)[:, place]
+
+        return column
 
     @property
     def memory(self) -> int:
@@ -223,20 +237,20 @@ class _Bench:
         why = self.run.fault or "; ".join(invalid_samples(self.rig, self.run.row)) or "no samples"
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {why.rstrip('.')}.")
 
-    def run_until(self, at: float) -> Steps[Mapping[str, NDArray[Any]]]:
-        """Run until the next tick is the one at ``at``; returns the columns ``looked_at`` of the rows, by name.
+    def run_until(self, at: float) -> Steps[Column]:
+        """Run until the next tick is the one at ``at``; returns what gives the columns ``looked_at`` of the rows.
 
         They are valid until the next call. Missed ticks are not counted: what follows is later by them.
         """
         looked_at, first, before = self._prepared.looked_at, self.next_tick, int(header(self.run.row).mode)
         columns = np.array([*looked_at.values(), *self.collector.columns(self.run.packed.names)], dtype=np.int64)
         rows = yield from self.run.running(due(at, first, self.dt) - first, memory=self._memory, columns=columns)
-        values = {n: (as_whole(rows) if is_whole(n) else rows)[:, place] for place, n in enumerate(looked_at)}
+        column = self._prepared.columns_of(rows)
         if len(rows):
             self.collector.add(rows[:, len(looked_at) :])
-            for row, how in ends_of_running(self.rig, values.__getitem__, before):
-                self.endings.append(((values["tick"][row] - self.first_tick) * self.dt, how))
-        return values
+            for row, how in ends_of_running(self.rig, column, before):
+                self.endings.append(((column("tick")[row] - self.first_tick) * self.dt, how))
+        return column
 
     def note_reactions(self, play: Play) -> None:
         """Note the reactions that have fired, and what playouts have done, since the last call."""
@@ -282,11 +296,11 @@ class _Bench:
             queued += len(given[-1].actions)
             tick = int(given[-1].ticks[-1]) + 1
             tick = due(todo[queued - 1].end, tick, self.dt)
-        columns, carried_out = (yield from self.run_until(tick * self.dt)), 0
+        column, carried_out = (yield from self.run_until(tick * self.dt)), 0
         for each in given:
-            taken = int(np.searchsorted(each.ticks, first + len(columns["mode"])))
+            taken = int(np.searchsorted(each.ticks, first + len(column("mode"))))
             if taken:  # all but the last of them are done
-                self._note(each, taken - 1, columns.__getitem__, int(each.ticks[taken - 1]) - first, play)
+                self._note(each, taken - 1, column, int(each.ticks[taken - 1]) - first, play)
             carried_out += taken
         return carried_out
 
