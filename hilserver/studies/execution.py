@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import multiprocessing
 import os
 import signal
@@ -181,7 +182,9 @@ def _end_when_nobody_waits(end: Connection) -> None:
 @ending_own_calls()
 def _prepared() -> Evaluate:
     """The subject of this worker process, prepared for its first task."""
-    return _received[0].subject.prepare()
+    found = _received[0].subject.prepare()
+    gc.freeze()  # all of it lasts as long as the process: the search for garbage takes 0.1 s if it looks there, too
+    return found
 
 
 def _task(values: Floats, first: int, figures: int) -> Evaluated:

@@ -17,6 +17,7 @@ from hilserver.sequences.check import PASSED, SequenceResult
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.sequences.simulated import PreparedSequence
 from hilserver.simulation.steps import Steps
+from hilserver.studies.execution import BATCH
 from hilserver.studies.figures import PASSED as SHARE_PASSED
 from hilserver.studies.rig_runs import Course, RigSubject, RunsOfRig
 from hilserver.studies.subject import EndedEarly, VariantFailedError
@@ -24,6 +25,8 @@ from hilserver.studies.subject import EndedEarly, VariantFailedError
 R = TypeVar("R")
 MEMORY = 2**28
 """Bytes for the rows of variants that are run in turns."""
+TOGETHER = BATCH // 2
+"""Variants that are run in turns at most, so that a task has equal groups: more of them save no more time."""
 ALL = "all"
 """All verdicts, as a quantity."""
 
@@ -73,12 +76,14 @@ class SequenceRuns(RunsOfRig):
 
     @property
     def most_together(self) -> int:
-        """How many variants are run in turns, as far as there is memory for their rows: more save no more time."""
+        """How many variants are run in turns, as far as there is memory for their rows."""
         prepared = self._prepared_for(self.values.rig)
-        return max(1, min(16, MEMORY // prepared.memory))
+        return max(1, min(TOGETHER, MEMORY // prepared.memory))
 
     def _figures_of(self, values: Floats) -> Steps[Floats | EndedEarly]:
-        courses, why = yield from self._courses(*self.rig_of(values))
+        rig, strategy = self.rig_of(values)
+        yield 0  # all rigs are assembled before the first run begins: one right after another takes less time
+        courses, why = yield from self._courses(rig, strategy)
         figures = self._figures(courses)
         return EndedEarly(figures, why) if why else figures
 
