@@ -220,7 +220,7 @@ class _Bench:
     @property
     def next_tick(self) -> int:
         """Number of the next tick, from the start of the sequence."""
-        return int(self.run.tick + 1.0 - self.first_tick)
+        return int(self.run.tick + self.run.late + 1.0 - self.first_tick)
 
     @property
     def now(self) -> float:
@@ -240,7 +240,7 @@ class _Bench:
     def run_until(self, at: float) -> Steps[Column]:
         """Run until the next tick is the one at ``at``; returns what gives the columns ``looked_at`` of the rows.
 
-        They are valid until the next call. Missed ticks are not counted: what follows is later by them.
+        They are valid until the next call.
         """
         looked_at, first, before = self._prepared.looked_at, self.next_tick, int(header(self.run.row).mode)
         columns = np.array([*looked_at.values(), *self.collector.columns(self.run.packed.names)], dtype=np.int64)
@@ -306,7 +306,7 @@ class _Bench:
 
     def _can_follow(self, action: Action, play: Play) -> bool:
         """Whether an action can be prepared before the row is known in which its command is given."""
-        if self.run.samples or self.run.is_late:
+        if self.run.samples or self.run.late:
             return False
         if isinstance(action, InputValue):
             return not play.resting or action.command.input not in play.resting

@@ -83,7 +83,8 @@ def refusal_text(command: commands.Command, needs: str, result: int, mode: str, 
     """
     hint = ""
     if result == ResultCode.WRONG_MODE and needs:
-        hint = f" ({command.name} needs {needs}, the mode is {mode})"
+        is_now = "became" if mode in needs else "is"  # in the same tick, after the command
+        hint = f" ({command.name} needs {needs}, the mode {is_now} {mode})"
     elif result == ResultCode.LIMIT_ACTIVE and violated:
         hint = f" (violated: {', '.join(violated)})"
     return f"{ResultCode(result).text}{hint}."

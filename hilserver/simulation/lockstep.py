@@ -250,9 +250,9 @@ class LockstepRun:
         self._late = ticks
 
     @property
-    def is_late(self) -> bool:
-        """Whether the next tick is delayed."""
-        return self._late > 0
+    def late(self) -> int:
+        """By how many ticks the next one is delayed."""
+        return self._late
 
     def _lines(self, records: Floats, after: int | Integers, mode: int, wanted: int) -> Floats:
         """Commands that wait, see `_Commands`, with the next numbers."""
