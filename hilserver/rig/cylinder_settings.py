@@ -8,7 +8,7 @@ from math import pi
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Datasheet
-from hilserver.components.orifice import OF_A_POINT, FlowAtDrop
+from hilserver.components.orifice import FlowAtDrop
 from hilserver.numerics.flow import drop_of_root, root_of_drop
 from hilserver.rig.references import PortName, PositionChannel
 from hilserver.units import HoseModulus, LeakageCoefficient, Length, Mass, Modulus, Number, Pressure, Volume
@@ -22,7 +22,7 @@ BRAIDED = 2e5
 class PortRestriction(FlowAtDrop):
     """A restriction between a port and the piston: its drop at a flow, by the law of the component ``orifice``."""
 
-    transition_pressure: Pressure = Field(default=f"{OF_A_POINT:g} Pa", gt=0, description="laminar below this drop")
+    transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop")
 
     def root_by_flow(self) -> float:
         """The orifice law of the drop, by the flow: sqrt(Pa)·s/m³."""
