@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from identification_coverage import CONFIG, NOISE, VALVES, changed_rig, true_f45
+from identification_coverage import CONFIG, VALVES, changed_rig, true_f45
 
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
@@ -34,14 +34,14 @@ from hilserver.fidelity.cycle_run import CycleRun, NotCompletedError, run_cycle_
 from hilserver.fidelity.measures import Deviation
 from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import alone, default_input, sweep_of
-from hilserver.fidelity.unknowns import applicable, varied_rig
+from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.merge import merged
 from hilserver.identify.report import fragment, obsolete
 from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.zeros import without_zero_errors
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.studies.figures import AMPLITUDE_ERROR, PHASE_ERROR
 from hilserver.studies.sweep_figures import figure_over_frequency
 
@@ -60,7 +60,7 @@ UNITS = {PHASE_ERROR: (np.degrees(1.0), "°"), "rest": (1e-5, " bar")}
 def figures(rig: Rig, seed: int, strategy: str, known: Sequence[str]) -> Mapping[str, float]:
     """All figures, SI, on the device with all unknowns of this seed but the ``known`` ones; empty after a trip."""
     unknowns = [each for each in applicable(rig, "rig") if each.name not in known]
-    changed = varied_rig(rig, "rig", unknowns, seed)
+    changed = assemble(varied(rig, "rig", unknowns, seed), rig.file, rig.library)
     program = compiled_program(rig.library)
     try:
         run = run_cycle_on(changed, "rig", strategy, program)
@@ -101,7 +101,7 @@ def sweep_figures(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[s
 def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known: Sequence[str]) -> Rig:
     """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     unknown = [each.name for each in applicable(load_rig(CONFIG / f"{name}.toml"), "rig") if each.name not in known]
-    changed = changed_rig(name, seed, unknown, NOISE + seed)
+    changed = changed_rig(name, seed, unknown)
     recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6, longest=3.0 * seconds, end_stops=end_stops)
     recording = without_zero_errors(changed, recording)
     recording = replace(recording, delays_known="sensor delay" in known)

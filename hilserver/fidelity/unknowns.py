@@ -13,11 +13,8 @@ import numpy as np
 from hilserver.fidelity import changes
 from hilserver.fidelity.changes import DeviceTables, Table
 from hilserver.fidelity.draws import Draw, RandomDraw
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import Rig
 from hilserver.toml import copied
-
-FIRST_NOISE = 1000
-"""Each rig has noise with its own seed and this: not that of the rig as it is described."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +41,6 @@ def varied(rig: Rig, device: str, unknowns: Iterable[Unknown], seed: int) -> Tab
     for unknown in unknowns:
         unknown.change(simulated, RandomDraw(np.random.default_rng([seed, *unknown.name.encode()])))
     return sources
-
-
-def varied_rig(rig: Rig, device: str, unknowns: Iterable[Unknown], seed: int) -> Rig:
-    """The rig with a changed device, and with noise of its own: with the same noise, all rigs would err alike.
-
-    Without any unknowns it is the rig as described.
-    """
-    drawn = list(unknowns)
-    sources = varied(rig, device, drawn, seed)
-    if drawn:
-        sources["rig"]["devices"][device]["seed"] = FIRST_NOISE + seed
-    return assemble(sources, rig.file, rig.library)
 
 
 def applicable(rig: Rig, device: str) -> tuple[Unknown, ...]:

@@ -17,8 +17,8 @@ from hilserver.fidelity.cycle_run import NotCompletedError, run_cycle_on
 from hilserver.fidelity.results import ComparedQuantity
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.fidelity.strategies import usable
-from hilserver.fidelity.unknowns import Unknown, applicable, varied_rig
-from hilserver.rig.build import Rig
+from hilserver.fidelity.unknowns import Unknown, applicable, varied
+from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.step_error import HALVINGS
 
 DRAWS = 3
@@ -188,7 +188,7 @@ class _Bench:
 
     def run(self, unknowns: Iterable[Unknown], seed: int) -> VariedRun:
         """With these unknowns, drawn with this seed; and again with half of every step."""
-        changed = varied_rig(self.rig, self.device, unknowns, seed)
+        changed = assemble(varied(self.rig, self.device, unknowns, seed), self.rig.file, self.rig.library)
         found = self.run_on(changed, seed)
         if found.trip:
             return found
