@@ -4,9 +4,9 @@ r"""The oil between a valve and the piston of a cylinder: the flow of the valve 
 
 The compliance C is the stated one, plus contributions of softer oil, of a hose (softer at low pressure), of air (much
 softer), and of another dead volume; these contributions are identified. Hose and line lie before the restriction
-between port and piston, the other oil behind it, where the pressure is lower by its drop:
-:math:`p_{piston} = p - R\,Q|Q|`. This pressure compresses that oil, and drives leakage past the piston. Pressures may
-change far within a tick where air is compressed; volumes are therefore differences of the compressed volume, not
+between port and piston, the other oil behind it, where the pressure is lower by its drop, that of an orifice:
+:math:`p_{piston} = p - \Delta p(Q)`. It compresses that oil, and drives leakage past the piston. Pressures may change
+far within a tick where air is compressed; volumes are therefore differences of the compressed volume, not
 products of a compliance.
 """
 
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilserver.components.orifice import OF_A_POINT
 from hilserver.identify.fit import SPECTRUM
 from hilserver.identify.influences import (
     AIR,
@@ -31,6 +31,8 @@ from hilserver.identify.influences import (
     ROD_SPEED,
     SMOOTH_PRESSURE,
     TRANSITION,
+    TRANSITIONS,
+    USUAL_TRANSITION,
     influence,
     response,
     smoothed,
@@ -94,8 +96,9 @@ class Chamber:
         self.pressure, self._other_port = rig.settings.ports[port], other
         self.other = rig.settings.ports[other] if other is not None else None
         self._other_share = area_A / area_B if self._at_B else area_B / area_A
-        transitions = [r.transition_pressure if r else OF_A_POINT for r in self.cylinder.restrictions()]
-        self._transition, self._other_transition = transitions[::-1] if self._at_B else transitions
+        own, of_other = self.cylinder.restrictions()[:: -1 if self._at_B else 1]
+        self.stated_transition = own.transition_pressure if own is not None else None
+        self._other_transition = of_other.transition_pressure if of_other is not None else USUAL_TRANSITION
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
         """The signals from these channels."""
@@ -220,14 +223,15 @@ class Chamber:
     def parameters(self) -> dict[str, Parameter]:
         """Properties of the oil and its surroundings at this port, and the restriction at the other one."""
         ports = [port for port in (self.port, self._other_port) if port is not None]
-        restriction = replace(influence(RESTRICTION), inseparable=TRANSITION)
+        transition = log10(self.stated_transition or USUAL_TRANSITION)
         return {
             f"elasticity {self.port}": Parameter(1.0, 0.1, 10.0, 1.0, np.inf, uniform(ELASTICITY)),
             f"dead volume {self.port}": influence(DEAD_VOLUME),
             f"hose {self.port}": replace(influence(HOSE), start=self.stated_hose),
             f"air {self.port}": influence(AIR),
             f"line {self.port}": influence(LINE),
-            **{f"restriction {port}": restriction for port in ports},
+            **{f"restriction {port}": influence(RESTRICTION) for port in ports},
+            f"transition {self.port}": Parameter(transition, *TRANSITIONS, 0.3, inf, uniform(TRANSITION)),
         }
 
     def piston_leakage(self) -> Parameter:
@@ -242,26 +246,31 @@ class Chamber:
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
         at_port = self._compressed(now.p, values)
         before, share = self._through(volume, now, values, at_port)
-        at_piston = self._compressed(self._less_drop(now.p, own, share), values) if own != 0.0 else at_port
+        at_piston = self._compressed(self._less_drop(now.p, share, values), values) if own != 0.0 else at_port
         behind = (self._oil(now.swept, values) - self.before(values)) * at_piston
         past = now.past
         if own != 0.0 or other != 0.0:
             of_other = drop_at_share(other, self._other_share * share, self._other_transition)
-            past = past - self.dt * (self.drop(own, share) + of_other)
+            past = past - self.dt * (self.drop(share, values) + of_other)
         return np.asarray(now.volume - now.stated + before + behind + values["piston_leakage"] * past)
 
     def at_piston(self, volume: Floats, now: ChamberSignals, values: Values) -> Floats:
         """The pressure at the piston, at the ticks."""
         _, share = self._through(volume, now, values, self._compressed(now.p, values))
-        return self._less_drop(now.p, values.get(f"restriction {self.port}", 0.0), share)
+        return self._less_drop(now.p, share, values)
 
-    def drop(self, drop: float, share: Floats) -> Floats:
-        """The drop of the restriction, Pa, at a ``share`` of the flow at which it has this ``drop``."""
-        return drop_at_share(drop, share, self._transition)
+    def transition(self, values: Values) -> float:
+        """The drop below which the restriction is laminar, Pa."""
+        logarithm = values.get(f"transition {self.port}")
+        return float(10.0**logarithm) if logarithm is not None else self.stated_transition or USUAL_TRANSITION
 
-    def _less_drop(self, p: Floats, drop: float, share: Floats) -> Floats:
+    def drop(self, share: Floats, values: Values) -> Floats:
+        """The drop of the restriction, Pa, at a share of the flow of ROD_SPEED."""
+        return drop_at_share(values.get(f"restriction {self.port}", 0.0), share, self.transition(values))
+
+    def _less_drop(self, p: Floats, share: Floats, values: Values) -> Floats:
         """The pressure behind the restriction, at the ticks; ``share``: mean of each tick."""
-        return p - self.drop(drop, np.convolve(share, TO_TICKS)[1:-1])
+        return p - self.drop(np.convolve(share, TO_TICKS)[1:-1], values)
 
     def _through(self, volume: Floats, now: ChamberSignals, values: Values, at_port: Floats) -> tuple[Floats, Floats]:
         """The volume before the restriction, m³ per tick, and the flow through it as a share of that of ROD_SPEED.

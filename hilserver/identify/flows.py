@@ -8,7 +8,7 @@ noise and dynamics cancel in the mean.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
@@ -42,6 +42,8 @@ CLOSED = 0.01
 """Flow that counts as none, as a fraction of the largest one."""
 WORTH_A_BEND = 0.6
 """Share of the sum of squares that may be left with one bend more in a curve."""
+OVERLAPS = 91
+"""Number of overlaps with which the curve of the rig file is compared."""
 OTHER_SHAPE = 0.03
 """Deviation from the curve of the rig file from which another one is suggested, of the flow at the largest opening."""
 USUAL = 0.01
@@ -139,12 +141,13 @@ def suggested_curve(e: Experiment, values: Values) -> list[tuple[float, float]]:
     except ValueError:  # it does not rise everywhere
         return []
     opening = np.linspace(0.0, e.largest_opening(values), 50)
-    known = replace(e.curve, overlap=max(values["overlap"], 0.0))
-    shapes = [np.maximum(each.linear_opening(opening) - each.overlap, 0.0) for each in (measured, known)]
-    if min(shape[-1] for shape in shapes) <= 0.0:  # the recording does not leave the overlap
+    shape = np.maximum(measured.linear_opening(opening) - measured.overlap, 0.0)
+    if shape[-1] <= 0.0:  # the recording does not leave the overlap
         return []
-    differs = np.abs(shapes[0] / shapes[0][-1] - shapes[1] / shapes[1][-1])
-    return curve if float(differs.max()) > OTHER_SHAPE else []
+    overlaps = [max(values["overlap"], 0.0), *np.linspace(0.0, 0.9 * opening[-1], OVERLAPS)]  # another one is no curve
+    known = [np.maximum(e.curve.linear_opening(opening) - overlap, 0.0) for overlap in overlaps]
+    differs = [np.abs(shape / shape[-1] - each / each[-1]).max() for each in known if each[-1] > 0.0]
+    return curve if min(differs, default=0.0) > OTHER_SHAPE else []
 
 
 def _disproportions(flow: FlowOverOpening, nominal: float) -> Iterator[Disproportion]:

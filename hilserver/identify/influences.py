@@ -40,8 +40,10 @@ RESTRICTION = 8e5
 """Pa at ROD_SPEED: tolerance of the drop between port and chamber (fittings and drilled ports)."""
 ROD_SPEED = 0.2
 """m/s."""
-TRANSITION = 0.15e5
-"""Pa: standard deviation of this drop since nobody states where it becomes laminar: at 1 bar, as assumed, or below."""
+USUAL_TRANSITION, TRANSITION, TRANSITIONS = 1e4, 1.0, (2.0, 6.0)
+"""Drop below which it is laminar, Pa, where the rig file does not state it: 0.01 bar (holes with a sharp edge) to 1 bar
+(hoses, long passages); tolerance of its common logarithm, and the bounds of this.
+"""
 ELASTICITY, DEAD_VOLUME = 0.3, 0.25
 """Tolerance of the compliance of the oil, and of the dead volume, as fractions of the stated ones."""
 HOSE, AIR, LINE = 1.0, 0.02, 0.3

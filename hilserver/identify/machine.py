@@ -116,7 +116,8 @@ class IdentifiedChamber:
         Those are the restriction and the gain of the sensor. Its zero acts on the load, its delay hardly on friction.
         """
         found, now = self.found, self.pressure_at_piston()
-        names = (f"restriction {self.chamber.port}", f"gain {self.chamber.pressure}")
+        port = self.chamber.port
+        names = (f"restriction {port}", f"transition {port}", f"gain {self.chamber.pressure}")
         steps = {name: step for name in names if 0.0 < (step := found.fit.deviations.get(name, 0.0)) < inf}
         return {name: self._pressure_with({name: found.values[name] + step}) - now for name, step in steps.items()}
 
@@ -351,7 +352,7 @@ def _restriction(chamber: IdentifiedChamber, side: str) -> Restriction | None:
     name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
     stated: PortRestriction | None = getattr(cylinder, key)
     configured = stated.drop_at(flow) if stated is not None else None
-    transition = stated.transition_pressure if stated is not None else OF_A_POINT
+    transition = chamber.chamber.transition(chamber.found.values)
     return Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow, transition)
 
 

@@ -7,7 +7,6 @@ from math import inf
 
 import numpy as np
 
-from hilserver.components.orifice import OF_A_POINT
 from hilserver.components.shared.edges import NominalFlow
 from hilserver.identify.findings import (
     IdentifiedValue,
@@ -25,6 +24,7 @@ from hilserver.identify.machine import Restriction, machine_findings
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.recorded import Recording
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table, tuned_servo
+from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.identify.suspicions import about_the_delay, suspicion_table, suspicions
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
@@ -72,13 +72,24 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
         for valve, curve in curves.items():
             lines += ["", f"[valves.{valve}]", *_curve_lines(curve)]
         return "\n".join(lines) + "\n"
+    limited = {found.experiment.valve for found in results if (lag := lag_by_speed(found.best)) and lag.is_limited}
     for found in results:
         servo = tuned_servo(found, recording)
-        lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found), *servo_lines(found, servo)]
-        lines += _feedback_lines(found, servo is not None)
+        of_valve = [*_valve_lines(found), *servo_lines(found, servo), *_feedback_lines(found, servo is not None)]
+        is_limited = found.experiment.valve in limited
+        lines += ["", f"[valves.{found.experiment.valve}]", *(_after_slew(of_valve) if is_limited else of_valve)]
     for table, values in machine_findings(results, recording).items():
-        lines += ["", f"[{table}]", *(_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values)]
+        of_table = [_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values]
+        lines += ["", f"[{table}]", *(_after_slew(of_table) if limited else of_table)]
     return "\n".join(lines) + "\n"
+
+
+def _after_slew(lines: Sequence[str]) -> list[str]:
+    """The same as comments, where the spool of a valve is of limited speed: they depend on its limit."""
+    advice = (
+        "# A spool seems to be of limited speed: enter its slew, and identify again. Until then, these are not merged."
+    )
+    return [advice, *(line if line.startswith("#") else f"# {line}" for line in lines)]
 
 
 def suggested_curves(results: Sequence[Identified]) -> dict[str, list[tuple[float, float]]]:
@@ -157,9 +168,8 @@ def _machine_value(f: IdentifiedValue) -> str:
     """A value of a cylinder or channel; a restriction as its drop at a flow."""
     if not isinstance(f, Restriction):
         return _toml(f, f.value)
-    usual = f.transition == OF_A_POINT
-    transition = "" if usual else f', transition_pressure = "{shown_value(f.transition, "Pa", 6)}"'
-    return f'{{ flow = "{shown_value(f.flow, "m^3/s", 5)}", drop = {_toml(f, f.value)}{transition} }}'
+    flow, transition = shown_value(f.flow, "m^3/s", 5), shown_value(f.transition, "Pa", 2)
+    return f'{{ flow = "{flow}", drop = {_toml(f, f.value)}, transition_pressure = "{transition}" }}'
 
 
 def _without_key(f: IdentifiedValue) -> str:

@@ -48,6 +48,8 @@ STAIRS, STAIR_TIME = tuple(sign * share for share in (0.25, 0.5, 0.75, 1.0) for 
 """The same of the staircase to the largest command."""
 SLOWING_DOWN, SLOW_STEP = (0.6, 0.35, 0.2, 0.1), 0.04
 """Shares of the last command with which the piston is slowed down, and the duration of each, s."""
+SMALLEST = 0.05
+"""Smallest limit of the commands with which a sequence is worth while."""
 NEAR_MIDDLE = 0.2
 """Fraction of half the range within which the piston is centred."""
 FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
@@ -320,8 +322,9 @@ class Excitation:
         while abs(off := middle - self._x()) > NEAR_MIDDLE * half:
             if self.spent - begin > STALL_TIME:
                 raise HilserverError(
-                    f"the piston does not reach the middle of its stroke with a command of {level:g}. Is it blocked, "
-                    "is the polarity of the valve wrong, is the supply off, or is the overlap larger than this command?"
+                    f"{self.rig.file}: the piston does not reach the middle of its stroke with a command of "
+                    f"{level:.2g}. Is it blocked, is the load too heavy for the supply, is the polarity of the valve "
+                    "wrong, is the supply off, or is the overlap larger than this command?"
                 )
             seconds = float(np.clip(0.5 * abs(off) / (level * self._speed()), SHORTEST, LONGEST))
             for share in (0.25, 0.5, 0.75, 1.0):
@@ -415,7 +418,9 @@ def run_sequences(
         except RunEnded as error:
             if is_enough:
                 return f"{error} What was recorded until then is evaluated."
-            smaller = f"{REDUCTION * excitation.most:.1g}"
-            more = f"Use smaller commands: --largest {smaller} (so far they were up to {excitation.most:.2g})."
+            smaller, so_far = f"{REDUCTION * excitation.most:.1g}", f"so far they were up to {excitation.most:.2g}"
+            more = f"Use smaller commands: --largest {smaller} ({so_far})."
+            if float(smaller) < SMALLEST:
+                more = f"Smaller commands will not help ({so_far}): compare load, supply and start with the limit."
             raise RunEnded(f"{error} {more}", float(smaller)) from error
     return ""

@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError
 from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
-from hilserver.identify.sequence import RunEnded, by_hand, run_sequences
+from hilserver.identify.sequence import SMALLEST, RunEnded, by_hand, run_sequences
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import columns_of, ends_of_running
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 
-REPEATS, SMALLEST = 3, 0.05
-"""How often a sequence that a limit has ended is repeated with smaller commands, as a simulated machine takes no harm;
-and the smallest limit of the commands with which it is.
-"""
+REPEATS = 3
+"""How often a sequence that a limit has ended is repeated with smaller commands: a simulated machine takes no harm."""
 
 
 class LockstepBench:

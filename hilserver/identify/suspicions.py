@@ -64,10 +64,11 @@ OF_A_PORT = ("restriction", "hose", "air", "dead volume", "elasticity")
 def suspicions(found: Identified) -> Iterator[Suspicion]:
     """Those of a valve."""
     wanted, own = found.experiment.parameters(found.second_order), {c.port for c in found.experiment.chambers}
+    stated = {f"restriction {c.port}" for c in found.experiment.chambers if c.stated_transition is not None}
     for name, value in found.fit.values.items():
         p, deviation = wanted[name], found.fit.deviations[name]
         word = next((word for word in STRUCTURES if name.startswith(f"{word} ")), None)
-        if word is None or (word in OF_A_PORT and name.removeprefix(f"{word} ") not in own):
+        if word is None or name in stated or (word in OF_A_PORT and name.removeprefix(f"{word} ") not in own):
             continue
         off = abs(value - p.start)
         if off > SIGNIFICANT * deviation and (word in ALWAYS or off > p.prior):
@@ -97,7 +98,7 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
     if lag is not None and lag.is_limited:
         more = shown_value(lag.fast - lag.slow, "s", 3)
         yield Suspicion(
-            "speed-limited spool: frequency and damping are then wrong",
+            "speed-limited spool: the other values are then wrong",
             f"in fast movements later by {more} ± {shown_value(lag.deviation, 's', 2)}",
             f"at most {shown_value(lag.usual, 's', 2)}",
             "steps of several sizes; enter slew, full strokes per second, and identify again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from identification_coverage import changed_rig
 from lift_bench import both, lift, of_valves, true_valves
 from rig_bench import merged
 
-from hilserver.identify.flows import suggested_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_sequence import recorded_sequence
@@ -49,8 +49,8 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated() -> None:
 
 
 @pytest.mark.slow
-def test_a_speed_limited_spool_is_not_taken_for_a_flow_signal_curve() -> None:
-    """Until its slew is stated, its mean flows at an opening are also those on the way there: with all unknowns."""
+def test_nothing_is_merged_of_a_speed_limited_spool_until_its_slew_is_stated() -> None:
+    """With all unknowns: no flow-signal curve either, since the mean flows at an opening are also those on the way."""
     rig = changed_rig("demo", 201)
     valve = rig.sources["devices"]["rig"]["drive"]["components"]["servo_valve"]
     sources = merged(rig.sources, {"devices": {"rig": {"drive": {"components": {"servo_valve": SLOW | valve}}}}})
@@ -58,6 +58,8 @@ def test_a_speed_limited_spool_is_not_taken_for_a_flow_signal_curve() -> None:
     recording = without_zero_errors(rig, recorded_sequence(rig, ["main"], 20.0, SIZE, end_stops=False))
     found = identify_valve(rig, recording, "main")
     assert suspected(found)
-    assert suggested_curve(found.experiment, found.fitted)
     assert not found.suggested_curve
-    assert "flow_signal" not in fragment([found], recording)
+    text = fragment([found], recording)
+    assert "enter its slew, and identify again" in text
+    assert all(key in text for key in ("# overlap = ", "# nominal_flow = "))
+    assert all(not table for tables in tomllib.loads(text).values() for table in tables.values())
