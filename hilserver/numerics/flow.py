@@ -39,7 +39,7 @@ def drop_of_root(g: float, p_tr: float) -> float:
 
     Units: sqrt(Pa) -> Pa.
 
-    >>> drop_of_root(root_of_drop(-2e4, 1e5), 1e5), drop_of_root(2000.0, 1e5)
+    >>> round(drop_of_root(root_of_drop(-2e4, 1e5), 1e5), 6), drop_of_root(2000.0, 1e5)
     (-20000.0, 4000000.0)
     """
     r = abs(g) / sqrt(p_tr)

@@ -89,7 +89,7 @@ def test_stroke_limits_override_hold_and_act_only_while_running() -> None:
         ({"valves": {"mian": 1}}, r"limits\.stroke\.valves\.mian: .*Did you mean main"),
         ({"valves": {"main": 2}}, r"limits\.stroke\.valves\.main: 2 is not one of 1 or -1"),
         ({"max_age": "1 s"}, "give max_age and max_rate a separate limit"),
-        ({"slow_down": "1 bar"}, r"limits\.stroke\.slow_down: is in Pa"),
+        ({"slow_down": "1 bar"}, r"limits\.stroke\.slow_down: is in bar"),
         ({"slow_down": "0 mm"}, "slow_down must be above 0"),
         ({"action": "warn"}, "valves requires action stop"),
     ],
