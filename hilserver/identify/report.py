@@ -59,6 +59,12 @@ ABOUT_MACHINE = (
 )
 COLUMNS = ("", "identified", "standard deviation", "rig file")
 
+ENTER_SLEW = (
+    "# The spool seems to be of limited speed: enter its slew, and identify again. Until then, nothing is merged."
+)
+"""Advice instead of the values of a valve and its cylinder, which depend on the limit."""
+
+
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
 
 
@@ -77,19 +83,16 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
         servo = tuned_servo(found, recording)
         of_valve = [*_valve_lines(found), *servo_lines(found, servo), *_feedback_lines(found, servo is not None)]
         is_limited = found.experiment.valve in limited
-        lines += ["", f"[valves.{found.experiment.valve}]", *(_after_slew(of_valve) if is_limited else of_valve)]
+        lines += ["", f"[valves.{found.experiment.valve}]"]
+        lines += [ENTER_SLEW, *_as_comments(of_valve)] if is_limited else of_valve
     for table, values in machine_findings(results, recording).items():
         of_table = [_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values]
-        lines += ["", f"[{table}]", *(_after_slew(of_table) if limited else of_table)]
+        lines += ["", f"[{table}]", *(_as_comments(of_table) if limited else of_table)]
     return "\n".join(lines) + "\n"
 
 
-def _after_slew(lines: Sequence[str]) -> list[str]:
-    """The same as comments, where the spool of a valve is of limited speed: they depend on its limit."""
-    advice = (
-        "# A spool seems to be of limited speed: enter its slew, and identify again. Until then, these are not merged."
-    )
-    return [advice, *(line if line.startswith("#") else f"# {line}" for line in lines)]
+def _as_comments(lines: Sequence[str]) -> list[str]:
+    return [line if line.startswith("#") else f"# {line}".rstrip() for line in lines]
 
 
 def suggested_curves(results: Sequence[Identified]) -> dict[str, list[tuple[float, float]]]:

@@ -61,5 +61,5 @@ def test_nothing_is_merged_of_a_speed_limited_spool_until_its_slew_is_stated() -
     assert not found.suggested_curve
     text = fragment([found], recording)
     assert "enter its slew, and identify again" in text
-    assert all(key in text for key in ("# overlap = ", "# nominal_flow = "))
+    assert "# nominal_flow" in text
     assert all(not table for tables in tomllib.loads(text).values() for table in tables.values())
