@@ -15,6 +15,7 @@ import pytest
 from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
+from hilserver.identify import flows
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
@@ -58,13 +59,21 @@ def suspected(found: Identified) -> bool:
     return any("not proportional" in each.structure for each in suspicions(found))
 
 
-def test_a_flow_in_proportion_to_the_opening_is_not_suspected() -> None:
-    """The file is wrong in other respects: the true flow is 7 % less, and there is no leakage in the model."""
+def test_a_flow_in_proportion_to_the_opening_is_not_suspected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is wrong in other respects: the true flow is 7 % less, and there is no leakage in the model.
+
+    If the mean flows were not as the model says, a curve would be suggested, unless it is another overlap.
+    """
     found = identified(lift(of_valves(nominal_flow={"flow": "64 l/min", "drop": "35 bar", "per": "edge"})))
     worst = largest_disproportion(found.experiment, found.fitted)
     assert worst is not None
     assert abs(worst.mean) < 0.5 * USUAL + SIGNIFICANT * worst.deviation
     assert not suspected(found)
+    monkeypatch.setattr(flows, "largest_disproportion", lambda *_: worst._replace(mean=1.0, deviation=0.0))
+    overlapped, bent = [(0.03, 0.0), (1.0, 1e-3)], [(0.0, 0.0), (0.15, 4e-5), (1.0, 1e-3)]
+    for curve, suggested in ((overlapped, []), (bent, bent)):
+        monkeypatch.setattr(flows, "measured_curve", lambda _, curve=curve: curve)
+        assert flows.suggested_curve(found.experiment, found.fitted) == suggested
 
 
 def test_a_curve_has_no_more_bends_than_the_means_have_room_for() -> None:

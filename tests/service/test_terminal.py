@@ -128,7 +128,7 @@ def test_errors_of_a_child_process_are_logged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("identify", "--drive", "--yes", "--seconds", "5"),
+        ("identify", "--drive", "--yes", "--seconds", "5", "--longest", "5"),
         ("calibrate", "p_S", "--points", "points.csv", "--yes"),
     ],
     ids=lambda command: command[0],
