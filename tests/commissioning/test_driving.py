@@ -92,7 +92,9 @@ def test_a_rig_that_trips_while_its_valves_are_moved_names_the_log_and_what_help
     """In real time, it depends on a few milliseconds how large the commands are before the trip."""
     limits = {**rig.sources["rig"]["limits"], "p_A_high": {"channel": "p_A", "max": "70 bar", "action": "trip"}}
     sources = {**rig.sources, "rig": {**rig.sources["rig"], "limits": limits}}
-    advice = r"(Use smaller commands: --largest 0\.\d+|Smaller commands will not help) \(so far they were up to 0\.\d+\)"
+    advice = (
+        r"(Use smaller commands: --largest 0\.\d+|Smaller commands will not help) \(so far they were up to 0\.\d+\)"
+    )
     said = rf"\(action trip\)\. Recorded so far: \S+\.arrow\. {advice}"
     with pytest.raises(HilserverError, match=said):
         asyncio.run(record_by_hand(assemble(sources, rig.file, rig.library), ["main"], 10.0, 0.4))
