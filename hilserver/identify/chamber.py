@@ -224,6 +224,7 @@ class Chamber:
         """Properties of the oil and its surroundings at this port, and the restriction at the other one."""
         ports = [port for port in (self.port, self._other_port) if port is not None]
         transition = log10(self.stated_transition or USUAL_TRANSITION)
+        lower, upper = min(TRANSITIONS[0], transition), max(TRANSITIONS[1], transition)
         return {
             f"elasticity {self.port}": Parameter(1.0, 0.1, 10.0, 1.0, np.inf, uniform(ELASTICITY)),
             f"dead volume {self.port}": influence(DEAD_VOLUME),
@@ -231,7 +232,7 @@ class Chamber:
             f"air {self.port}": influence(AIR),
             f"line {self.port}": influence(LINE),
             **{f"restriction {port}": influence(RESTRICTION) for port in ports},
-            f"transition {self.port}": Parameter(transition, *TRANSITIONS, 0.3, inf, uniform(TRANSITION)),
+            f"transition {self.port}": Parameter(transition, lower, upper, 0.3, inf, uniform(TRANSITION)),
         }
 
     def piston_leakage(self) -> Parameter:

@@ -42,7 +42,7 @@ ROD_SPEED = 0.2
 """m/s."""
 USUAL_TRANSITION, TRANSITION, TRANSITIONS = 1e4, 1.0, (2.0, 6.0)
 """Drop below which it is laminar, Pa, where the rig file does not state it: 0.01 bar (holes with a sharp edge) to 1 bar
-(hoses, long passages); tolerance of its common logarithm, and the bounds of this.
+(hoses, long passages); tolerance of its common logarithm, and the bounds of this, unless a value beyond them is stated.
 """
 ELASTICITY, DEAD_VOLUME = 0.3, 0.25
 """Tolerance of the compliance of the oil, and of the dead volume, as fractions of the stated ones."""

@@ -113,7 +113,8 @@ class IdentifiedChamber:
     def changes_of_pressure(self) -> dict[str, Floats]:
         """By how much the pressure at the piston changes with a standard deviation of what it depends on, at the ticks.
 
-        Those are the restriction and the gain of the sensor. Its zero acts on the load, its delay hardly on friction.
+        Those are the restriction, its transition, and the gain of the sensor. The sensor's zero acts on the load, its
+        delay hardly on friction.
         """
         found, now = self.found, self.pressure_at_piston()
         port = self.chamber.port

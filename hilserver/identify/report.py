@@ -60,7 +60,8 @@ ABOUT_MACHINE = (
 COLUMNS = ("", "identified", "standard deviation", "rig file")
 
 ENTER_SLEW = (
-    "# The spool seems to be of limited speed: enter its slew, and identify again. Until then, nothing is merged."
+    "# The spool seems to be of limited speed: enter its slew, and identify again. Until then, none of its values is "
+    "merged."
 )
 """Advice instead of the values of a valve and its cylinder, which depend on the limit."""
 
@@ -78,17 +79,22 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
         for valve, curve in curves.items():
             lines += ["", f"[valves.{valve}]", *_curve_lines(curve)]
         return "\n".join(lines) + "\n"
-    limited = {found.experiment.valve for found in results if (lag := lag_by_speed(found.best)) and lag.is_limited}
+    limited = {found.experiment.valve for found in results if _is_limited(found)}
     for found in results:
         servo = tuned_servo(found, recording)
         of_valve = [*_valve_lines(found), *servo_lines(found, servo), *_feedback_lines(found, servo is not None)]
-        is_limited = found.experiment.valve in limited
-        lines += ["", f"[valves.{found.experiment.valve}]"]
-        lines += [ENTER_SLEW, *_as_comments(of_valve)] if is_limited else of_valve
+        valve = found.experiment.valve
+        lines += ["", f"[valves.{valve}]", *([ENTER_SLEW, *_as_comments(of_valve)] if valve in limited else of_valve)]
     for table, values in machine_findings(results, recording).items():
         of_table = [_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values]
         lines += ["", f"[{table}]", *(_as_comments(of_table) if limited else of_table)]
     return "\n".join(lines) + "\n"
+
+
+def _is_limited(found: Identified) -> bool:
+    """Whether the spool seems to be of limited speed: its values, and those of its cylinder, are then wrong."""
+    lag = lag_by_speed(found.best)
+    return lag is not None and lag.is_limited
 
 
 def _as_comments(lines: Sequence[str]) -> list[str]:
@@ -157,7 +163,7 @@ def obsolete(results: Sequence[Identified]) -> dict[str, tuple[str, ...]]:
     """By valve, the keys of the rig file that the fragment replaces by others."""
     if curves := suggested_curves(results):
         return dict.fromkeys(curves, ("overlap",))
-    return {found.experiment.valve: _of_other_order(found) for found in results}
+    return {found.experiment.valve: _of_other_order(found) for found in results if not _is_limited(found)}
 
 
 def _of_other_order(found: Identified) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ STAIRS, STAIR_TIME = tuple(sign * share for share in (0.25, 0.5, 0.75, 1.0) for 
 SLOWING_DOWN, SLOW_STEP = (0.6, 0.35, 0.2, 0.1), 0.04
 """Shares of the last command with which the piston is slowed down, and the duration of each, s."""
 SMALLEST = 0.05
-"""Smallest limit of the commands with which a sequence is worth while."""
+"""Smallest limit of the commands with which a sequence is worthwhile."""
 NEAR_MIDDLE = 0.2
 """Fraction of half the range within which the piston is centred."""
 FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
@@ -421,6 +421,8 @@ def run_sequences(
             smaller, so_far = f"{REDUCTION * excitation.most:.1g}", f"so far they were up to {excitation.most:.2g}"
             more = f"Use smaller commands: --largest {smaller} ({so_far})."
             if float(smaller) < SMALLEST:
-                more = f"Smaller commands will not help ({so_far}): compare load, supply and start with the limit."
+                more = (
+                    f"Smaller commands will not help ({so_far}): compare the limit with the load and the initial state."
+                )
             raise RunEnded(f"{error} {more}", float(smaller)) from error
     return ""

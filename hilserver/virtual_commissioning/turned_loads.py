@@ -49,7 +49,8 @@ def moved_cylinders(subject: Subject, case: Case) -> list[str]:
 
 
 def _inputs(case: Case) -> Mapping[str, Mapping[str, list[tuple[str, float]]]]:
-    return case.cycle["inputs"]  # type: ignore[no-any-return]
+    inputs: Mapping[str, Mapping[str, list[tuple[str, float]]]] = case.cycle["inputs"]
+    return inputs
 
 
 def _level(entry: Mapping[str, list[tuple[str, float]]], rest: float) -> float:

@@ -162,3 +162,18 @@ def test_oil_behind_a_restriction_and_after_a_hose(before: str, level: float, fr
     )
     assert port.min() > 1e5
     assert float(np.max(np.abs(wrong[inner]))) < 0.03 * float(np.ptp(whole[inner]))
+
+
+@pytest.mark.parametrize(("stated", "expected"), [(None, 1e4), ("0.2 bar", 2e4), ("50 bar", 5e6), ("1 Pa", 1.0)])
+def test_a_fit_begins_with_the_stated_transition_of_a_restriction(stated: str | None, expected: float) -> None:
+    """Also where it is beyond what is usual: the start lies within the bounds."""
+    rig = changed_rig("lift", 1, [])
+    sources = copied(rig.sources)
+    if stated is not None:
+        point = {"flow": "10 l/min", "drop": "2 bar", "transition_pressure": stated}
+        sources["rig"]["cylinders"]["lift"]["restriction_A"] = point
+    rig = assemble(sources, rig.file, rig.library)
+    chamber = Chamber(rig, rig.settings.valves["A"], "A", 1.0, 0, DT)
+    transition = chamber.parameters()["transition A"]
+    assert 10.0**transition.start == pytest.approx(expected)
+    assert transition.lower <= transition.start <= transition.upper

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lift_bench import both, lift, of_valves, true_valves
 
-from hilserver.identify import identification
+from hilserver.identify import identification, report
 from hilserver.identify.identification import Identified, curve_to_enter, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment
@@ -49,7 +49,7 @@ def test_a_spool_without_limit_is_as_late_in_fast_movements(monkeypatch: pytest.
 def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit, the largest steps would be made at up to 100 full strokes per second.
 
-    Until then, no value is merged, and no flow-signal curve: the mean flows at an opening are also those on the way.
+    Until then, nothing is merged or removed, and no flow-signal curve: the mean flows are also those on the way.
     """
     limited = true_valves(opening_rate="70 1/s")
     recording, found = recorded_and_identified(limited)
@@ -61,4 +61,6 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated(monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(identification, "suggested_curve", lambda *_: CURVE)
         assert not curve_to_enter(found.best)
+        patched.setattr(report, "_of_other_order", lambda _: ("f45",))
+        assert report.obsolete([found]) == {}
     assert not suspected(identified(limited, of_valves(slew="70 1/s")))
