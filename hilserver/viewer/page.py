@@ -91,7 +91,10 @@ class ViewerPage:
             heading("Signals")
             self._words = ui.input(placeholder="Search", on_change=self._list).props("outlined dense clearable")
             self._words.classes("w-full search")
-            self._signals = ui.column().classes("w-full gap-0 signals no-wrap")
+            with ui.column().classes("w-full gap-0 signals no-wrap"):
+                self._signals = ui.column().classes("w-full gap-0 no-wrap")
+                self._left = ui.label().classes("text-xs text-slate-500")
+            self._boxes: dict[str, ui.checkbox] = {}
 
     def _tools(self) -> None:
         with ui.row().classes("w-full items-center gap-3"):
@@ -296,17 +299,27 @@ class ViewerPage:
         known = self.overlay.available()
         chosen = self.overlay.signals
         found = [name for name in known if name not in chosen and all(word in name.lower() for word in words)]
-        self._signals.clear()
-        with self._signals:
-            for name in [*chosen, *found[:LISTED]]:
-                unit = self.overlay.unit(self.overlay.tabs.selected, known.get(name, "")).unit
-                text = f"{name}  [{unit}]" if unit else name
-                box = ui.checkbox(text if name in known else f"{name}  (in no log)", value=name in chosen)
-                box.props("dense size=sm").on_value_change(lambda event, name=name: self._choose(name, event.value))
-            if len(found) > LISTED:
-                ui.label(f"{len(found) - LISTED} more: search for them.").classes("text-xs text-slate-500")
-            if words and not found:
-                ui.label("No other matching signal.").classes("text-xs text-slate-500")
+        rows: dict[str, str] = {}
+        for name in [*chosen, *found[:LISTED]]:
+            unit = self.overlay.unit(self.overlay.tabs.selected, known.get(name, "")).unit
+            rows[name] = (f"{name}  [{unit}]" if unit else name) if name in known else f"{name}  (in no log)"
+        self._show_boxes(rows)
+        more = f"{len(found) - LISTED} more: search for them." if len(found) > LISTED else ""
+        self._left.set_text("No other matching signal." if words and not found else more)
+
+    def _show_boxes(self, rows: dict[str, str]) -> None:
+        """One box for each signal. Boxes that stay are kept: a click on a box that was replaced meanwhile is lost."""
+        chosen = self.overlay.signals
+        for name, box in list(self._boxes.items()):
+            if (box.text, box.value) != (rows.get(name), name in chosen):
+                self._boxes.pop(name).delete()
+        for place, (name, text) in enumerate(rows.items()):
+            if name not in self._boxes:
+                with self._signals:
+                    self._boxes[name] = box = ui.checkbox(text, value=name in chosen).props("dense size=sm")
+                box.on_value_change(lambda event, name=name: self._choose(name, event.value))
+            if self._signals.default_slot.children[place] is not self._boxes[name]:
+                self._boxes[name].move(target_index=place)
 
     def _choose(self, name: str, wanted: bool) -> None:
         try:

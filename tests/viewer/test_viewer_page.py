@@ -200,6 +200,25 @@ def test_signals_are_found_by_words_and_drawn_on_the_axis_of_their_unit(page: Pa
     expect(page.locator(".signals")).to_contain_text("No other matching signal")
 
 
+def test_a_click_on_a_listed_signal_while_the_search_is_answered_is_not_lost(page: Page) -> None:
+    """Both reach the server before the page is given the list of what was found."""
+    box = page.locator(".signals .q-checkbox", has_text="circuit.supply.p")
+    expect(box).to_have_attribute("aria-checked", "false")
+    page.locator(".search input").evaluate(
+        """async (field, box) => {
+            field.value = "supply";
+            field.dispatchEvent(new Event("input", {bubbles: true}));
+            await new Promise((sent) => setTimeout(sent));
+            box.click();
+        }""",
+        box.element_handle(),
+    )
+    others = page.locator('.signals .q-checkbox[aria-checked="false"]', has_not_text="supply")
+    expect(others).to_have_count(0)
+    expect(box).to_have_attribute("aria-checked", "true")
+    eventually(lambda: len(drawn(page, 4)) > 100, 20)
+
+
 def test_the_span_is_exported_and_the_plot_saved(page: Page, runs: tuple[Run, Run], tmp_path: Path) -> None:
     """Of the long log only: the other is closed first."""
     page.get_by_role("button", name="Close log 2").click()
