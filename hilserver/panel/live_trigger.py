@@ -17,6 +17,7 @@ from hilserver.panel.window_view import WindowView
 from hilserver.protocol.commands import ArmTrigger, EndTrigger
 from hilserver.protocol.published import Description, TriggerStatus
 from hilserver.record.crossings import EDGES
+from hilserver.units import CIRCUIT
 from hilserver.viewer.trigger import level_text
 from hilserver.web.display import label
 from hilserver.web.style import heading
@@ -24,8 +25,6 @@ from hilserver.web.style import heading
 KINDS = {"when": "Level", "mode": "Mode", "event": "Event"}
 MODES = ("ARMED", "RUNNING", "FAULT", "SAFE")
 EVENTS = {"switch": "circuit switch", "reaction": "reaction", "missed": "missed ticks", "limit": "limit"}
-CIRCUIT = "circuit."
-"""Beginning of the names of the circuit's values."""
 WATCHED = ("measured", "configured", "command", "bridge")
 """Kinds of the channels that a trigger can wait for, beside the values of the circuit."""
 NOT_WATCHED = (".saturation", ".strategy")

@@ -19,7 +19,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.crossings import Crossings, Edge
-from hilserver.record.format import CIRCUIT, Event, LogHeader, RecordError, is_circuit
+from hilserver.record.format import CIRCUIT_EVENT, Event, LogHeader, RecordError, is_circuit
 from hilserver.record.row_events import REACTION
 from hilserver.record.writer import LogWriter
 from hilserver.tick.row import header, headers
@@ -330,7 +330,7 @@ class _Finder:
 
     def _find(self, part: _Rows) -> list[int]:
         if self.trigger.event in (REACTION, "switch"):
-            kind = CIRCUIT if self.trigger.event == "switch" else REACTION
+            kind = CIRCUIT_EVENT if self.trigger.event == "switch" else REACTION
             return [row for row, events in sorted(part.events.items()) if any(e.get("kind") == kind for e in events)]
         if self.trigger.column:
             crossed: list[int] = self._crossings.take(self._values(part)).tolist()

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hilserver.record.format import CIRCUIT
 from hilserver.record.selection import is_recorded
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
+from hilserver.units import CIRCUIT
 
 TYPICAL_SHARE: Final = {"none": 1.0, "lz4": 0.6, "zstd": 0.42}
 """Compressions -> size of a log of the demo rig, recorded in real time, as a fraction of `log_rate`; that of another
@@ -27,7 +27,7 @@ def log_folder(settings: RecordingSettings) -> Path:
 def log_rate(rig: Rig) -> float:
     """Bytes per second of the rig's full-rate log without compression, the most that it can take; the frames of its
     batches, some per cent at most, are left out."""
-    names = [*rig.layout.names, *(f"{CIRCUIT}.{name}" for name in rig.packed.names)]
+    names = [*rig.layout.names, *(f"{CIRCUIT}{name}" for name in rig.packed.names)]
     columns = sum(is_recorded(name, rig.settings.recording.signals) for name in names)
     return 8.0 * columns * rig.settings.loop.rate
 

@@ -30,8 +30,9 @@ NUMBER_KEY = b"number"
 """In the metadata of a log: the number of its recording, readable without the header."""
 ROW_KEY, CIRCUIT_KEY = b"row", b"circuit"
 """In the metadata of a batch: its first row's number in the run, and the number of the run's circuit, both from 0."""
-CIRCUIT = "circuit"
-EVENTS = "events"
+CIRCUIT_COLUMN, EVENTS = "circuit", "events"
+CIRCUIT_EVENT = "circuit"
+"""Kind of the events with a new circuit."""
 SNAPSHOT = "snapshot"
 """Kind of the events with a whole row, ``row``, in logs from which columns are left out."""
 
@@ -123,15 +124,15 @@ class LogHeader(BaseModel):
     @field_validator("columns")
     @classmethod
     def _names_are_distinct(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
-        twice = sorted({name for name in columns if columns.count(name) > 1} | ({CIRCUIT, EVENTS} & set(columns)))
-        if twice:
-            raise ValueError(f"names of columns must be distinct, and not {CIRCUIT} or {EVENTS}: {', '.join(twice)}.")
+        reserved = (CIRCUIT_COLUMN, EVENTS)
+        if wrong := sorted({name for name in columns if columns.count(name) > 1 or name in reserved}):
+            raise ValueError(f"names of columns must be distinct, and not {' or '.join(reserved)}: {', '.join(wrong)}.")
         return columns
 
 
 def circuit_event(names: Sequence[str], packed: Mapping[str, Any]) -> Event:
     """The event that belongs to the first row of a new circuit: the names of its values, its packed arrays."""
-    return {"kind": CIRCUIT, "names": list(names), "packed": dict(packed)}
+    return {"kind": CIRCUIT_EVENT, "names": list(names), "packed": dict(packed)}
 
 
 def present_name(column: str) -> str:
@@ -146,7 +147,7 @@ def present_name(column: str) -> str:
 
 def is_circuit(event: Event) -> bool:
     """Whether the circuit changes at this event's row."""
-    return event.get("kind") == CIRCUIT
+    return event.get("kind") == CIRCUIT_EVENT
 
 
 def encode(value: object) -> str:
@@ -190,7 +191,7 @@ def schema_of(header: LogHeader) -> pa.Schema:
     whole = set(header.whole)
     kinds = [pa.int64() if name in whole else pa.float64() for name in header.columns]
     fixed = [pa.field(name, kind, nullable=False) for name, kind in zip(header.columns, kinds, strict=True)]
-    circuit = pa.field(CIRCUIT, pa.list_(pa.field("item", pa.float64(), nullable=False)), nullable=False)
+    circuit = pa.field(CIRCUIT_COLUMN, pa.list_(pa.field("item", pa.float64(), nullable=False)), nullable=False)
     events = pa.field(EVENTS, pa.list_(pa.string()))
     text = encode(header.model_dump()).encode()
     metadata = {METADATA_KEY: text, CHECKSUM_KEY: str(zlib.crc32(text)), NUMBER_KEY: str(header.number)}

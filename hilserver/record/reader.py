@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hilserver.errors import HilserverError
 from hilserver.record.format import (
     CHECKSUM_KEY,
-    CIRCUIT,
+    CIRCUIT_COLUMN,
     CIRCUIT_KEY,
     ROW_KEY,
     SNAPSHOT,
@@ -78,7 +78,7 @@ class Batch:
 
     def circuit_values(self) -> NDArray[np.float64]:
         """The circuit's values, float64[n, len(circuit.names)]; not copied, hence not writable."""
-        return numbers(self.arrow.column(CIRCUIT).values).reshape(len(self), len(self.circuit.names))
+        return numbers(self.arrow.column(CIRCUIT_COLUMN).values).reshape(len(self), len(self.circuit.names))
 
     def rows(self) -> NDArray[np.float64]:
         """The rows as they were appended, float64[n, columns + circuit values], whole numbers as int64 in them."""
@@ -297,7 +297,7 @@ class _Reading:
             self._version = CircuitVersion(row, tuple(event["names"]), event["packed"])
         self._circuit, self._is_sure = whole.circuit, True
         assert self._version is not None
-        if len(whole.arrow.column(CIRCUIT).values) != len(whole.arrow) * len(self._version.names):
+        if len(whole.arrow.column(CIRCUIT_COLUMN).values) != len(whole.arrow) * len(self._version.names):
             raise RecordError(path, f"row {self._start}: the circuit's values don't match its names.")
         self.end_hole(whole.row)
         if whole.has_bad_copy:

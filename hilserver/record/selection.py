@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.record.format import CIRCUIT, FORMAT, SNAPSHOT, Event, LogHeader, circuit_event, is_circuit
+from hilserver.record.format import FORMAT, SNAPSHOT, Event, LogHeader, circuit_event, is_circuit
+from hilserver.units import CIRCUIT
 
 ALWAYS = (
     *("raw.*", "age.*", "errors.*", "confirmed.*", "confirmed_age.*"),
@@ -86,7 +87,7 @@ class ChosenColumns:
         return circuit_event(self._kept(names), event["packed"])
 
     def _kept(self, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if is_recorded(f"{CIRCUIT}.{name}", self._signals))
+        return tuple(name for name in names if is_recorded(f"{CIRCUIT}{name}", self._signals))
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], int]:
         """The places of the chosen values of a circuit in the row, and the width of the row."""

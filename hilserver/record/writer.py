@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hilserver.record.format import (
     BLOCK_ROWS,
-    CIRCUIT,
+    CIRCUIT_COLUMN,
     EVENTS,
     Event,
     LogHeader,
@@ -353,7 +353,7 @@ def _record_batch(schema: pa.Schema, rows: NDArray[np.float64], events: Mapping[
     ]
     offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(width))
     items = pa.Array.from_buffers(pa.float64(), count * width, [None, values], null_count=0)
-    circuit, texts = schema.field(CIRCUIT).type, schema.field(EVENTS).type
+    circuit, texts = schema.field(CIRCUIT_COLUMN).type, schema.field(EVENTS).type
     arrays.append(pa.Array.from_buffers(circuit, count, [None, offsets], null_count=0, children=[items]))
     arrays.append(_lists(events, count, texts) if events else pa.nulls(count, texts))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

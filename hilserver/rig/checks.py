@@ -18,10 +18,8 @@ from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.references import ChannelKind, subtables, unresolved
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import too_long_before, unknown_signals
-from hilserver.units import usual_unit
+from hilserver.units import CIRCUIT, usual_unit
 
-CIRCUIT = "circuit."
-"""In front of the names of the circuit's values."""
 TICKS_PER_PERIOD = 10
 """Minimum number of ticks per period of the fastest sine of a sweep."""
 

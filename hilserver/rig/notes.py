@@ -10,9 +10,9 @@ from hilserver.circuit.model import RIG, Circuit
 from hilserver.driver import Pace
 from hilserver.errors import did_you_mean, shown
 from hilserver.rig.build import Rig
-from hilserver.rig.checks import CIRCUIT
 from hilserver.rig.plausibility import implausible
 from hilserver.tick.codes import Watched
+from hilserver.units import CIRCUIT
 
 MIN_PERIODS = 3.0
 """Periods of a slow device that the age limit of its samples must allow: reading, answer, another clock."""

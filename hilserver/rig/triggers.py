@@ -13,13 +13,11 @@ from hilserver.rig.conditions import condition
 from hilserver.rig.references import ChannelKind, Text, subtables
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import ValveState, is_whole, unit_of_column
-from hilserver.units import AnyDifference, Time
+from hilserver.units import CIRCUIT, AnyDifference, Time
 
 if TYPE_CHECKING:
     from hilserver.rig.settings import RigSettings
 
-CIRCUIT = "circuit."
-"""Beginning of the names of the circuit's values."""
 MOST_ROWS = 60_000
 """Ticks before a trigger that the recorder can keep: some 100 MB."""
 MODES = tuple(mode.name for mode in Mode)

@@ -22,8 +22,7 @@ from hilserver.service.reactions import ENDING
 from hilserver.service.telemetry_samples import VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import as_whole, header, is_whole
-
-CIRCUIT = "circuit."
+from hilserver.units import CIRCUIT
 
 
 class Collector:

@@ -8,9 +8,9 @@ from typing import Any
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean
 from hilserver.rig.build import Rig
-from hilserver.rig.triggers import CIRCUIT, signal_unit
+from hilserver.rig.triggers import signal_unit
 from hilserver.service.loop_commands import invalid
-from hilserver.units import Quantity, unit_of_value
+from hilserver.units import CIRCUIT, Quantity, unit_of_value
 
 
 def signal_column(rig: Rig, channels: Mapping[str, str], name: str, packed: PackedCircuit) -> tuple[int, str | None]:

@@ -167,9 +167,7 @@ class TelemetryReader:
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
             if row[column] > 0 and name not in self._outputs:
-                without = without_sample(self.rig, row, name)
-                why = f"can't be checked: channel {without} has no valid sample" if without else "is violated"
-                yield f"limit {name} {why}"
+                yield limit_text(self.rig, name, row)
         yield from invalid_samples(self.rig, row)
         if not is_enabled(self.rig.plan, row):
             yield "the local enable is off: the rig can't be armed or started"
@@ -229,7 +227,6 @@ class TelemetryReader:
         if len(rows) == 0:
             return []
         limits = self.rig.layout.section("limit")
-        texts = {name: limit_text(self.rig, name) for name in limits}
         now = np.column_stack(
             [headers(rows)["mode"], headers(rows)["circuit_version"], self._enabled(rows), rows[:, [*limits.values()]]]
         )
@@ -245,7 +242,8 @@ class TelemetryReader:
         for number, name in enumerate(limits, 3):
             violated = rows[change[:, number] > 0]
             if len(violated):
-                found.append(_event("warning", texts[name], violated[0], ticks=_ticks(violated)))
+                text = limit_text(self.rig, name, violated[0])
+                found.append(_event("warning", text, violated[0], ticks=_ticks(violated)))
         missed = rows[headers(rows)["missed"] > 0]
         if len(missed):
             text = f"{number_of_ticks(headers(missed)['missed'].sum())} missed and compensated"
@@ -295,15 +293,24 @@ class TelemetryReader:
 def fault_reason(rig: Rig, fault: int) -> str:
     """The reason of a fault, as a text; empty if there is none."""
     if fault >= FIRST_LIMIT_FAULT:
-        return f"{limit_text(rig, rig.layout.limits[fault - FIRST_LIMIT_FAULT], 'was')} (action trip)"
+        limit = rig.layout.limits[fault - FIRST_LIMIT_FAULT]
+        return f"{_not_confirmed(rig, limit) or f'limit {limit} was violated'} (action trip)"
     return fault_text(fault, rig.layout.limits)
 
 
-def limit_text(rig: Rig, name: str, verb: str = "is") -> str:
-    """That a limit is violated, as a text."""
-    output = next((o for o in rig.layout.outputs if o.limit == name), None)
+def limit_text(rig: Rig, name: str, row: Floats) -> str:
+    """That a limit is violated in this row, or can't be checked in it, as a text."""
+    if text := _not_confirmed(rig, name):
+        return text
+    without = without_sample(rig, row, name)
+    return f"limit {name} " + (f"can't be checked: channel {without} has no valid sample" if without else "is violated")
+
+
+def _not_confirmed(rig: Rig, limit: str) -> str:
+    """What it means that a limit on the confirmation of an output is violated; empty for all other limits."""
+    output = next((o for o in rig.layout.outputs if o.limit == limit), None)
     if output is None:
-        return f"limit {name} {verb} violated"
+        return ""
     return f"device {output.device} does not confirm the command of {output.name.replace('.', ' ')}"
 
 

@@ -18,9 +18,9 @@ from hilserver.record.run import units_of
 from hilserver.report.document import Block, Document, Facts, Grid, Picture
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.studies.replay_runs import ReplayRuns, RunsOfLog
-from hilserver.studies.replayed_log import CIRCUIT, is_result
+from hilserver.studies.replayed_log import is_result
 from hilserver.tick.row import as_whole, is_whole
-from hilserver.units import unit_of_value
+from hilserver.units import CIRCUIT, unit_of_value
 
 
 def write_replay(

@@ -23,13 +23,14 @@ from hilserver.simulation.lockstep import ANY_MODE
 from hilserver.simulation.packed_run import initial_values
 from hilserver.simulation.step_error import HALVINGS
 from hilserver.studies.figures import Figure
-from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, given_columns
+from hilserver.studies.replayed_log import ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
 from hilserver.tick.codes import fault_text
 from hilserver.tick.lockstep import GOES_ON
 from hilserver.tick.program import commands_at, work_array
 from hilserver.tick.row import as_whole, is_whole
+from hilserver.units import CIRCUIT
 
 BLOCK = 2000
 """Ticks from one look at the clock and at faults to the next."""

@@ -22,15 +22,13 @@ from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.record.format import CIRCUIT as CIRCUIT_COLUMN
-from hilserver.record.format import EVENTS
+from hilserver.record.format import CIRCUIT_COLUMN, EVENTS
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, at_speed
 from hilserver.simulation.replay import ComputedRows, Replayed, replay_log
 from hilserver.tick.row import header, input_columns
+from hilserver.units import CIRCUIT
 
-CIRCUIT = "circuit."
-"""Beginning of the names of the virtual circuit's values."""
 ROUNDING = 1e-9
 """s, by which a time may differ from that of a tick."""
 LARGEST = 1e9

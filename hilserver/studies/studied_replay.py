@@ -26,13 +26,13 @@ from hilserver.studies.figures import RECORDED, Figure
 from hilserver.studies.quantities import Changeable, changeable, expanded, known_key, short, toleranced_values
 from hilserver.studies.replay_report import write_replay
 from hilserver.studies.replay_runs import FigureOfLog, ReplaySubject
-from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, is_result, read_replayed
+from hilserver.studies.replayed_log import ReplayedLog, is_result, read_replayed
 from hilserver.studies.studied_rig import step_error_text
 from hilserver.studies.subject import RepeatedRun, RunsSubject, StudyRuns, VariantFailedError
 from hilserver.studies.variant_circuits import circuit_with
 from hilserver.studies.varied import VariedValue, choice_of
 from hilserver.tolerances import Tolerance
-from hilserver.units import Time, unit_of_value
+from hilserver.units import CIRCUIT, Time, unit_of_value
 
 HELD = (
     "Readings of all channels, what the bridge knows of the real valves, commands and inputs of the operator: "

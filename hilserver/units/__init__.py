@@ -337,6 +337,10 @@ _BY_LETTER = {
 }
 
 
+CIRCUIT = "circuit."
+"""Beginning of the names of the virtual circuit's values where they stand beside channels and valves."""
+
+
 def unit_of_value(name: str) -> str:
     """SI unit of a virtual circuit's value by the letter in the last part of its name; empty if it implies none.
 

@@ -26,11 +26,9 @@ from hilserver.record.format import (
 from hilserver.record.header import read_header
 from hilserver.record.reader import LogReader, ends_whole, not_recorded
 from hilserver.record.writer import is_being_written
+from hilserver.units import CIRCUIT
 from hilserver.viewer.measurement import Measurement
 from hilserver.viewer.moments import MomentList
-
-PREFIX = "circuit."
-"""In front of the names of the circuit's values, as in exports."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class ArrowLog(Measurement):
         self._times = np.concatenate(times)
         values = dict.fromkeys(name for stretch in self._stretches for name in stretch.places)
         self.units = {name: self._units.get(name, "") for name in self._columns}
-        self.units |= {PREFIX + name: self._units.get(name, "") for name in values}
+        self.units |= {CIRCUIT + name: self._units.get(name, "") for name in values}
         started = datetime.fromisoformat(reader.header.started).timestamp() - float(self._times[0])
         self.started = self._utc - float(self._times[0]) if np.isfinite(self._utc) else started
         self.moments, self.notes = self._moments.in_order(), notes
@@ -120,7 +118,7 @@ class ArrowLog(Measurement):
             found: Floats = numbers(column)
             return found
         stretch = next(stretch for stretch in reversed(self._stretches) if stretch.start <= row)
-        place = stretch.places.get(signal.removeprefix(PREFIX))
+        place = stretch.places.get(signal.removeprefix(CIRCUIT))
         if place is None:  # this circuit has no such value
             return np.full(len(batch), np.nan)
         values: Floats = numbers(column.values).reshape(len(batch), len(stretch.places))[:, place]
@@ -211,7 +209,7 @@ class ArrowLog(Measurement):
 
 def _values_of(packed: Mapping[str, Any]) -> Iterator[str]:
     """The names of all values of a circuit, recorded or not."""
-    return (PREFIX + name for key in ("values", "recorded") for name in packed.get(key, ()))
+    return (CIRCUIT + name for key in ("values", "recorded") for name in packed.get(key, ()))
 
 
 @contextmanager

@@ -25,12 +25,13 @@ from hilserver.rig.build import load_rig
 from hilserver.simulation.third_party_log import replay_samples
 from hilserver.studies.quantities import changeable, changed
 from hilserver.studies.replay_runs import RunsOfLog
-from hilserver.studies.replayed_log import CIRCUIT, ReplayedLog, read_replayed
+from hilserver.studies.replayed_log import ReplayedLog, read_replayed
 from hilserver.studies.report import write_study
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, repeat, run_study
 from hilserver.studies.worst import worst_case
 from hilserver.tick.row import as_whole, is_whole
+from hilserver.units import CIRCUIT
 
 TESTS = Path(__file__).parents[1]
 CONFIG = TESTS.parent / "config"
