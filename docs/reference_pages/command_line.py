@@ -83,7 +83,7 @@ ENVIRONMENT = (
     (
         "`HILSERVER_CIRCUIT_CODE`, `HILSERVER_CPU_LEVEL`",
         "`off`: runs without a clock use no [code compiled for a "
-        "circuit](../real-time.md#a-circuit-compiled-for-itself); the level "
+        "circuit](../real-time.md#code-for-one-circuit-alone); the level "
         "of the processor whose program is used, such as `x86-64-v2`; both for comparisons",
     ),
     (
