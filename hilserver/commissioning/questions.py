@@ -54,7 +54,7 @@ COMMANDS = {
 """Command signals of servo valves."""
 CURRENT = (0.004, 0.020)
 """Live zero: output at command -1 and +1, A."""
-PER = {"edge": "over one edge, P to A", "loop": "over both, P to A and B to T, with A connected to B"}
+PER = {"edge": "across one edge, P to A", "loop": "across both, P to A and B to T, with A connected to B"}
 
 
 class OwnAnswers(Datasheet):

@@ -1,4 +1,4 @@
-"""Identified properties as in datasheet and rig file, with standard deviations; those of a valve."""
+"""Identified properties of a valve, as datasheets and rig files state them, with standard deviations."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ as far as residuals show them. Prior knowledge of parameters enters as further r
 are larger on average than they should be, the model and the tolerances contradict each other: the part of the
 deviations that comes from the data is multiplied by this factor (Birge ratio), the part from prior knowledge is not.
 
-What a model makes of measured signals has their noise, the more of it, the larger the parameters are with which they
-are multiplied. Plain least squares would reduce those parameters to get rid of it. Where the spectrum
-:math:`\Phi(\theta)` of this noise is known (`Signal.noise`), the residuals are divided by
+What a model calculates from measured signals contains their noise, multiplied by the same parameters as the signals.
+Plain least squares would reduce those parameters to get rid of it. Where the spectrum :math:`\Phi(\theta)` of this
+noise is known (`Signal.noise`), the residuals are divided by
 
 .. math:: s^2 = 1 + \int \frac{\Phi(\theta) - \Phi(\theta_0)}{P}\,df
 

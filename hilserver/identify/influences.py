@@ -1,10 +1,10 @@
 r"""Influence quantities: quantities that a recording does not show, but on which the identified values depend.
 
 Every sensor is allowed an error of its zero and gain, and a delay in addition to the stated one; the oil between valve
-and piston air, a hose, another dead volume and a restriction. They are parameters of the fit with prior knowledge: each
-has the mean 0 and the standard deviation of its usual tolerance (type B evaluation), so that they increase the standard
-deviations of all values by the part that can't be distinguished, and no more. A tolerance :math:`\pm a` without further
-knowledge is a uniform distribution of the standard deviation :math:`a/\sqrt{3}`.
+and piston is allowed air, a hose, another dead volume and a restriction. They are parameters of the fit with prior
+knowledge: each has the mean 0 and the standard deviation of its usual tolerance (type B evaluation), so that they
+increase the standard deviations of all values by the part that can't be distinguished, and no more. A tolerance
+:math:`\pm a` without further knowledge is a uniform distribution of the standard deviation :math:`a/\sqrt{3}`.
 Sources: JCGM 100:2008 (GUM), 4.3.7 and F.2; Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, ch. 14.8 (prior
 information as additional data).
 """

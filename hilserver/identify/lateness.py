@@ -1,4 +1,4 @@
-r"""Delays that no recording tells apart: of a valve, and one that all sensors have in common.
+r"""Delays that no recording can tell apart: that of a valve, and one that all sensors have in common.
 
 A recording shows their sum. Where rig file and recording differ by :math:`e_i` at valve i, either is possible, each
 within its usual tolerance: the sensors are later by c in common (standard deviation :math:`\sigma_c`), or the valve is

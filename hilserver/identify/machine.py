@@ -6,10 +6,10 @@ The bridge's model of a chamber has the compliance
 
 with the oil's bulk modulus B, its share of free air :math:`\alpha` (:math:`a(p)`: compliance of air), which both
 chambers have in common, the dead volume :math:`V_0` and its part in hoses :math:`V_h`. The fit distinguishes softer
-oil, air, hoses and another dead volume; what they make of the compliance together is known far better than each of
-them. So B, :math:`\alpha` and :math:`V_0` are those with which the model comes closest to the identified compliance
-over the positions and pressures of the recording, beside the hoses where the recording shows any. Where there is a
-restriction, the same holds for the oil behind it: the rest is the line before it.
+oil, air, hoses and another dead volume; their combined effect on the compliance is known far better than each of them.
+So B, :math:`\alpha` and :math:`V_0` are those with which the model comes closest to the identified compliance over the
+positions and pressures of the recording, beside the hoses where the recording shows any. Where there is a restriction,
+the same holds for the oil behind it: the rest is the line before it.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 r"""The mass that a cylinder moves and the friction curve, from the recording that identifies its valves.
 
 What the pressures exert on the rod accelerates it, with friction R(v), weight and springs (linear in x) against it. If
-the rod moves a load by a spring of stiffness k, such as a frame that yields, its acceleration is
+the rod moves a load through a spring of stiffness k, such as an elastic frame, its acceleration is
 
 .. math:: a = \frac{F - R(|v|)\,\mathrm{sgn}\,v - F_0 - F_x\,x}{m} + c\,\dot F + C_S\,\ddot F, \qquad
    C_S = \Bigl(1 - \frac{m_R}{m}\Bigr)^2\,\frac{1}{k}
 
 while friction is constant, hence away from reversals; :math:`m_R` is the part of the mass before the spring. c contains
-the damping of the spring, and what the sensors of the pressures are late. All terms are smoothed by the same Gaussian,
-and derivatives are those of the Gaussian: nothing is differentiated. The acceleration, which has the noise of the
-position, is what is explained; the force is known far better, so that its noise hardly biases 1/m. Standard deviations
-are by the jackknife over parts of the recording.
+the damping of the spring, and the delay of the pressure sensors. All terms are smoothed by the same Gaussian, and
+derivatives are those of the Gaussian: nothing is differentiated. The acceleration, which has the noise of the position,
+is what is explained; the force is known far better, so that its noise hardly biases 1/m. Standard deviations are by the
+jackknife over parts of the recording.
 Source: Preisig & Rippin, Computers chem. Engng 17 (1993) 1 (modulating functions); Efron, The Jackknife, 1982.
 """
 

@@ -160,7 +160,8 @@ def servo_figure(servo: ServoTuning) -> Figure:
             (open_size, open_phase, loop.open(omega)),
             (closed_size, closed_phase, loop.closed(omega)),
         ):
-            size.plot(f, 20.0 * np.log10(np.abs(response)), lw=0.9, label=f"{shown_value(drop, 'Pa', 3)} over one edge")
+            label = f"{shown_value(drop, 'Pa', 3)} across one edge"
+            size.plot(f, 20.0 * np.log10(np.abs(response)), lw=0.9, label=label)
             phase.plot(f, np.degrees(np.unwrap(np.angle(response))), lw=0.9)
     m = servo.loops[servo.drop].margins()
     open_size.plot([m.gain_at] * 2, [0.0, -20.0 * np.log10(m.gain)], "ks-", ms=4, label=f"gain margin {m.gain:.3g}")

@@ -44,8 +44,8 @@ ABOUT_RESIDUALS = (
     "values of white noise."
 )
 ABOUT_SUSPICIONS = (
-    "What the recording shows that the model describes otherwise, or not at all. The standard deviations of the "
-    "identified values include it as far as the residuals show it; the experiments would confirm it."
+    "Effects in the recording that the model describes differently, or not at all. The standard deviations of the "
+    "identified values include them as far as the residuals show them; the experiments would confirm them."
 )
 ABOUT_SERVO = (
     "Flow servo with these settings: open loop with the margins at the largest pressure drop, and closed loop from "
@@ -54,13 +54,13 @@ ABOUT_SERVO = (
 
 ABOUT_MACHINE = (
     "Properties of the machine and its sensors that the same recording shows. A dead volume contains its hoses, and "
-    "whatever else makes the chamber softer than oil and air do; the line is its part before a restriction. Noise is "
-    "that of successive samples."
+    "whatever else makes the chamber softer than oil and air alone would; the line is its part before a restriction. "
+    "Noise is that of successive samples."
 )
 COLUMNS = ("", "identified", "standard deviation", "rig file")
 
 ENTER_SLEW = (
-    "# The spool seems to be of limited speed: enter its slew, and identify again. Until then, none of its values is "
+    "# The spool seems to be speed-limited: enter its slew, and identify again. Until then, none of its values is "
     "merged."
 )
 """Advice instead of the values of a valve and its cylinder, which depend on the limit."""
@@ -110,7 +110,7 @@ def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
     points = ", ".join(f'[{signal:.3g}, "{shown_value(flow, "m^3/s", 3)}"]' for signal, flow in curve)
     return [
         "# The flow is not proportional to the opening. Identify again with this curve: all other values depend on it.",
-        f"flow_signal = [{points}] # by the mean flows",
+        f"flow_signal = [{points}] # from the mean flows",
         "# remove from the rig file: overlap",
     ]
 
@@ -258,7 +258,7 @@ def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
     heading = Heading(f"Flow servo of valve {name}")
     if servo is None:
         return [heading, NO_SENSOR.format(name)]
-    settings = f"Tuned for the highest recorded supply pressure over one edge: {in_words(servo.pid)}."
+    settings = f"Tuned for the highest recorded supply pressure across one edge: {in_words(servo.pid)}."
     return [heading, settings, servo_table(servo), Picture(f"{name}-servo", servo_figure(servo), ABOUT_SERVO)]
 
 
@@ -284,7 +284,8 @@ def notes(found: Identified) -> list[str]:
         lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
-            f"{lag.text()} ± {lag.deviation_text()}. The spool is taken from the rig file; the remainder is delay."
+            f"{lag.text()} ± {lag.deviation_text()}. The lag of the spool is taken from the rig file; the "
+            "remainder is delay."
         )
     if found.suggested_curve:
         lines.append(

@@ -82,13 +82,13 @@ def servo_lines(found: Identified, servo: ServoTuning | None) -> list[str]:
         return [f"# {NO_SENSOR.format(name)}"]
     margins = [f"# {key}: {value}" for key, value in margins_in_words(servo.loops[servo.drop]).items()]
     settings = [f"{key} = {value}" for key, value in in_rig_file(servo.pid).items()]
-    tuned_for = f"# Strategy flow_servo, tuned for {shown_value(servo.drop, 'Pa', 3)} over one edge:"
+    tuned_for = f"# Strategy flow_servo, tuned for {shown_value(servo.drop, 'Pa', 3)} across one edge:"
     return ["", tuned_for, *margins, f"[valves.{name}.bridge]", *settings]
 
 
 def servo_table(servo: ServoTuning) -> Grid:
     """Margins at each pressure drop."""
     columns = [margins_in_words(loop) for loop in servo.loops.values()]
-    heads = [f"{shown_value(drop, 'Pa', 3)} over one edge" for drop in servo.loops]
+    heads = [f"{shown_value(drop, 'Pa', 3)} across one edge" for drop in servo.loops]
     rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
     return Grid(("", *heads), tuple(rows))

@@ -1,4 +1,4 @@
-r"""Whether a spool is as late in fast movements as in slow ones: one of limited speed is later in fast ones.
+r"""Whether a spool lags as much in fast movements as in slow ones: a speed-limited spool lags more in fast ones.
 
 The model of the valve has one motion of the spool for all movements: lag, frequency, damping ratio. Near the best fit,
 the values θ that the ticks of a group G alone would have follow from the white residuals r and their derivatives J
@@ -6,8 +6,8 @@ the values θ that the ticks of a group G alone would have follow from the white
 .. math:: \theta_G = \theta + N^{-1} \sum_G J^T r, \qquad N = \sum_G J^T J
 
 with a covariance that allows for residuals that are not white (`newey_west`). The lags of two groups are compared: of
-the ticks up to `AFTER` seconds after a spool speed above half of the highest, and of all others. (To free the lag alone
-does not suffice: the fit makes up for a speed limit by frequency and damping.) Source of the idea: the test for equal
+the ticks up to `AFTER` seconds after a spool speed above half of the highest, and of all others. (Freeing the lag alone
+does not suffice: the fit makes up for a speed limit with frequency and damping.) Source of the idea: the test for equal
 parameters in two groups, Chow, Econometrica 28 (1960) 591.
 """
 

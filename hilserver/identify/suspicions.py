@@ -25,7 +25,9 @@ LONGEST_LAG = 50
 """Ticks after a change of the command within which its residuals are examined."""
 FALSE_ALARM_RATE = 1e-3
 """Probability that white residuals exceed the limit at any of these lags."""
-BESIDE_CLOCK = "record the command at an input of the card: its lag is that of the card; a spool position sensor"
+BESIDE_CLOCK = (
+    "record the command at an input of the card (its lag is then that of the card), or use a spool position sensor"
+)
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,9 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
         more = shown_value(lag.fast - lag.slow, "s", 3)
         yield Suspicion(
             "speed-limited spool: the other values are then wrong",
-            f"in fast movements later by {more} ± {shown_value(lag.deviation, 's', 2)}",
+            f"additional lag in fast movements: {more} ± {shown_value(lag.deviation, 's', 2)}",
             f"at most {shown_value(lag.usual, 's', 2)}",
-            "steps of several sizes; enter slew, full strokes per second, and identify again",
+            "steps of several sizes; enter slew (full strokes per second), and identify again",
         )
 
 
@@ -127,7 +129,7 @@ def _correlated(found: Identified) -> Iterator[Suspicion]:
         lag, largest, limit = largest_correlation(r, change[: len(r)])
         if abs(largest) > limit:
             yield Suspicion(
-                f"{signal.name}: dynamics that the model does not contain",
+                f"{signal.name}: unmodelled dynamics",
                 f"residuals correlate with the command: {largest:.3f}, {lag} ticks after it",
                 f"at most {limit:.3f} by chance",
                 "step responses of several sizes, with a spool position sensor",
@@ -169,8 +171,8 @@ def about_the_delay(found: Identified) -> str:
     if found.lateness is None:
         unseen = shown_value(unseen_delay(found.experiment.dt), "s", 2)
         return (
-            f"{unseen} of the delay's deviation are the delay that the sensors may have in addition to the stated one "
-            f"({tolerances}): the recording cannot distinguish it from that of the valve. {advice}"
+            f"{unseen} of the delay's standard deviation is the delay that the sensors may have in addition to the "
+            f"stated one ({tolerances}): the recording cannot distinguish it from that of the valve. {advice}"
         )
     return (
         "The recording shows the delays of valve and sensors together. Of the excess over the stated ones, "

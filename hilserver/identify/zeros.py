@@ -96,8 +96,8 @@ def _notes(rig: Rig, found: Sequence[PortAtRest], blocked: Sequence[PortAtRest])
     for port, line in dict.fromkeys((c.port, c.line) for c in blocked):
         most = max((c.difference for c in blocked if (c.port, c.line) == (port, line)), key=abs)
         yield (
-            f"At the end of the stroke, with the valve open, {port} was off {line} by {shown_value(most, 'Pa', 3)}, "
-            "more than an error of sensors: is a line blocked, or a sensor wrong?"
+            f"At the end of the stroke, with the valve open, {port} differed from {line} by "
+            f"{shown_value(most, 'Pa', 3)}, more than sensor errors can explain: is a line blocked, or a sensor faulty?"
         )
 
 

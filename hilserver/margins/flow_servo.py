@@ -50,7 +50,7 @@ class ServoMargins:
     @property
     def at(self) -> str:
         """The operating point, in words."""
-        return f"{'an assumed ' if self.assumed else ''}{shown_value(self.drop, 'Pa', 3)} over one edge"
+        return f"{'an assumed ' if self.assumed else ''}{shown_value(self.drop, 'Pa', 3)} across one edge"
 
     @property
     def sufficient(self) -> bool:

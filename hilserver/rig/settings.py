@@ -93,7 +93,7 @@ class LoopSettings(Datasheet):
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
     rehearsal: StrictBool = Field(default=True, description="rehearse each tick before it is due, on a fifth of a CPU")
     compiled_circuit: StrictBool = Field(
-        default=True, description="compile a circuit for itself after 20 s (needs LLVM): its ticks take less time"
+        default=True, description="compile code for the circuit alone after 20 s (needs LLVM): its ticks take less time"
     )
 
 
@@ -239,7 +239,7 @@ class ValveSettings(Datasheet):
             point = getattr(self, key)
             if point is not None and point.edge_drop() < self.transition_pressure:
                 raise ValueError(
-                    f"{key}.drop is {shown_value(point.edge_drop(), 'Pa')} over one edge, below the "
+                    f"{key}.drop is {shown_value(point.edge_drop(), 'Pa')} across one edge, below the "
                     f"transition_pressure of {shown_value(self.transition_pressure, 'Pa')}: give a point above it, "
                     "or a lower transition_pressure"
                 )

@@ -78,7 +78,7 @@ def judged(sequence: Sequence, recorded: RecordedChannels, effects: Mapping[str,
     for number, expectation in enumerate(sequence.settings.expect, 1):
         title, after = title_of(expectation, number), expectation.after
         if after in reactions and after not in effects:
-            verdicts.append(Verdict(title, FAILED, f"the reaction {after} has not fired, or the playout not ended."))
+            verdicts.append(Verdict(title, FAILED, f"the reaction {after} did not fire, or the playout did not end."))
         else:
             verdicts.append(_judged(title, expectation, recorded, effects))
     return verdicts

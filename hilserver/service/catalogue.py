@@ -1,4 +1,4 @@
-"""The component types of a library as they are published: a client knows what a circuit of this server may use."""
+"""The component types of a library as published, so that a client knows what a circuit of this server may use."""
 
 from __future__ import annotations
 

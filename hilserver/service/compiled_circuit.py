@@ -1,8 +1,8 @@
 """Compiles the circuit that the loop runs, once it has run for a while, and lets the loop take over the code.
 
-The loop runs every circuit at once, by the code that all circuits share. That of a circuit alone takes less time in
-every tick, for the same results; a process of the lowest priority makes it meanwhile, unless it is in the cache. A
-switch ends its use.
+The loop runs every circuit at once, with the code that all circuits share. Code for one circuit alone takes less time
+in every tick, with the same results; meanwhile, a process of the lowest priority compiles it, unless it is in the
+cache. A switch ends its use.
 """
 
 from __future__ import annotations

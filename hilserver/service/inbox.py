@@ -346,10 +346,10 @@ def _overtaken(name: str) -> str:
 
 
 _RETAINED = (
-    "retained commands are refused: this one would be delivered at each connection. "
+    "retained commands are refused: this one would be delivered each time the server connects. "
     "Remove it with: mosquitto_pub -r -n -t {topic}"
 )
 _RETAINED_STOP = (
-    "this command is retained by the broker, which will deliver it at each connection of the server. "
+    "this command is retained by the broker, which will deliver it each time the server connects. "
     "Remove it with: mosquitto_pub -r -n -t {topic}"
 )

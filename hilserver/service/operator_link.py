@@ -144,5 +144,5 @@ class OperatorLink:
         text = f"operator lost: {reason}"
         self._refuse_waiting(f"the link to the operator was lost: {reason}.")
         if done := await self._stop.stop(self._settings.action, text):
-            text = f"{text}; {done} when the link exists"
+            text = f"{text}; {done} once the link is restored"
             tell(SOURCE, text, text)

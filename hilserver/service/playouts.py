@@ -1,4 +1,4 @@
-"""Playouts of a rig: what a command says of them -> records for the loop, and their state."""
+"""Playouts of a rig: their commands, converted into records for the loop, and their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reactions of a rig: what a command says of them -> records for the loop, which knows them by their numbers only."""
+"""Reactions of a rig: their commands, converted into records for the loop, which knows them only by their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands say of the row's signals: their columns and units, and quantities in these units."""
+"""The row's signals as commands name them: their columns and units, and quantities in these units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor: starts and monitors the processes of a run, gives the heartbeat, serves MQTT; asyncio."""
+"""The supervisor: starts and monitors the processes of a run, sends the heartbeat, serves MQTT; asyncio."""
 
 from __future__ import annotations
 

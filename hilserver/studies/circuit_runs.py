@@ -155,7 +155,7 @@ class CircuitRuns:
                 raise VariantFailedError(_diverged(packed, block, self.time[part]))
             if self.computed - begun > limit:
                 at = float(self.time[part.stop - 1])
-                raise VariantFailedError(f"aborted: {limit:g} s of computing time had reached {at:.3g} s")
+                raise VariantFailedError(f"aborted after {limit:g} s of computing time, at {at:.3g} s")
         return kept
 
     def _packed(self, circuit: Circuit, *, like: PackedCircuit | None = None) -> PackedCircuit:

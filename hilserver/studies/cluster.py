@@ -1,7 +1,7 @@
 """Evaluates the variants of a study on the workers of a Dask cluster: on many machines, or on this one.
 
-A variant is computed by the same program from the same numbers, whoever does it; each worker proves that it has it.
-One that disappears loses nothing: its task is computed again by another one.
+A variant is computed by the same program from the same numbers, whichever worker does it; each worker proves that it
+has this program. If a worker disappears, nothing is lost: another one computes its task again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A component of a circuit replaced by others: its connections stay, and of its datasheet those values that remain."""
+"""A component of a circuit replaced by others: its connections stay, and the datasheet values that they share."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _blocks(result: FitOfCircuit) -> Iterator[Block]:
             (name, unit_of_value(name), {"measured": measured, "reference": result.predicted[k][name]})
             for name, measured in log.quantities.items()
         ]
-        held = f"from {log.time[result.fitted[k]]:.4g} s on held out" if result.fitted[k] < len(log.time) else ""
+        held = f"not fitted from {log.time[result.fitted[k]]:.4g} s on" if result.fitted[k] < len(log.time) else ""
         caption = f"Measured, and (dashed) predicted with the values found; {held}.".replace("; .", ".")
         yield Picture(f"log{k + 1}", panels_figure(log.time, panels, log.name), caption)
 

@@ -1,4 +1,4 @@
-"""Python of the user's components that does not end while a study is prepared: ended after a stated time, and named.
+"""Calls of the user's Python code that do not return while a study is prepared: ended after a stated time, and named.
 
 The runs themselves have a time limit; what a component does in Python (its module, ``parameters()``, a validator) is
 called before them, in the process that would wait for it.
@@ -64,7 +64,7 @@ class _Watch:
         if call is not self._call:
             self._call, self._since = call, monotonic()
         elif call is not None and monotonic() - self._since > self.limit:
-            raise _NoReturnError(f"{_described(call)} has not ended after {self.limit:g} s.")
+            raise _NoReturnError(f"{_described(call)} has not returned after {self.limit:g} s.")
 
 
 def _own_call(frame: FrameType | None) -> FrameType | None:

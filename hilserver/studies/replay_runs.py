@@ -98,7 +98,7 @@ class RunsOfLog:
             self._require_no_trip(block, part)
             if clock.thread_time() - begun > limit:
                 at = float(log.time[part.stop - 1])
-                raise VariantFailedError(f"aborted: {limit:g} s of computing time had reached {at:.6g} s")
+                raise VariantFailedError(f"aborted after {limit:g} s of computing time, at {at:.6g} s")
             yield part, block
 
     def series(self, packed: PackedCircuit, names: Sequence[str], limit: float = np.inf) -> dict[str, Floats]:

@@ -1,4 +1,4 @@
-"""A log of a rig as it is run again with other circuits: what a tick is given.
+"""A log of a rig as it is run again with other circuits: what each tick receives.
 
 Everything that came from outside is as recorded: readings of all channels (pressures, flows, positions) with their
 ages, missed ticks, commands and new values of inputs. So is what the bridge knows of the real valves before each tick:

@@ -57,7 +57,7 @@ def _blocks(result: StudyResult) -> Iterator[Block]:
             yield choices_grid(result, each)
     yield Heading("Worst runs")
     yield worst_grid(result)
-    yield "Each of them is repeated, with a report of its own, by the command with its number:"
+    yield "To repeat one of them, with a report of its own, enter this command with its number:"
     yield Code(result.command(result.worst(result.study.figures[0], 1)[0]) if len(_finite(result)) else "")
     if (failed := failures_grid(result)) is not None:
         yield Heading("Failed runs")
@@ -215,7 +215,7 @@ def failures_grid(result: StudyResult) -> Grid | None:
 
 def ends_grid(result: StudyResult) -> Grid | None:
     """The same for runs that ended early; None without any."""
-    return _reasons_grid(result.ends(), "They have figures, also of what the rig did afterwards. ")
+    return _reasons_grid(result.ends(), "Their figures also include what the rig did afterwards. ")
 
 
 def _reasons_grid(reasons: Mapping[int, str], caption: str) -> Grid | None:
@@ -225,7 +225,7 @@ def _reasons_grid(reasons: Mapping[int, str], caption: str) -> Grid | None:
     first = {kind: number for number, kind in reversed(alike.items())}
     rows = tuple((reasons[first[kind]], str(n), str(first[kind])) for kind, n in count.most_common(MOST_REASONS))
     rest = len(count) - len(rows)
-    caption += f"And {rest} other reasons, see the table." if rest else "Their numbers are in the table."
+    caption += f"For {rest} other reasons, see the table." if rest else "Their numbers are in the table."
     return Grid(("the run", "runs", "the first"), rows, caption) if rows else None
 
 

@@ -154,7 +154,7 @@ def within(limit: float) -> Unpaced:
 
     def look(ticks: int, values: Floats) -> None:
         if clock.thread_time() - begun > limit:
-            raise VariantFailedError(f"aborted: {limit:g} s of computing time had reached tick {ticks}")
+            raise VariantFailedError(f"aborted after {limit:g} s of computing time, at tick {ticks}")
 
     return Unpaced(BLOCK, look)
 

@@ -140,7 +140,7 @@ def in_turns(runs: Sequence[Steps[R]], limit: float, alive: Callable[[], None] =
                 if spent[k] <= limit:
                     continue
                 runs[k].close()
-                found[k] = VariantFailedError(f"aborted: {limit:g} s of computing time had reached tick {tick}")
+                found[k] = VariantFailedError(f"aborted after {limit:g} s of computing time, at tick {tick}")
             except StopIteration as end:
                 found[k] = end.value
             except Exception as error:

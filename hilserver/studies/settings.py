@@ -56,8 +56,8 @@ class StudySettings(Datasheet):
     sequence: str | None = Field(default=None, description="test sequence that is run on a simulated rig")
     replay: Annotated[tuple[ReplaySettings, ...], BeforeValidator(_logs)] = Field(
         default=(),
-        description="log of a rig, or a list of logs: their virtual circuit is run with what they have recorded. A log "
-        "is named, relative to the study file, or is a table with its name and the part that is used",
+        description="log of a rig, or a list of logs: their virtual circuit is run with what was recorded. Each is "
+        "given by its file name, relative to the study file, or by a table with this name and the part that is used",
         examples=["logs/monday.arrow", [{"log": "logs/monday.arrow", "end": "20 s"}]],
     )
     cycle: str | None = Field(

@@ -1,4 +1,4 @@
-"""A study of recorded runs: their virtual circuit with other values, on what was measured and commanded then."""
+"""A study of recorded runs: their virtual circuit with other values, driven by what was measured and commanded then."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def load_replay(file: Path, logs: Sequence[ReplaySettings], circuit: str | None,
     read = tuple(_read_log(file, each, trust) for each in logs)
     names = [log.name for log in read]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        text = f"two logs are called {twice[0]}, by which their figures are named: rename one, or study one of them."
+        text = f"two logs are called {twice[0]}, and their figures are named after them: rename or omit one."
         raise ConfigurationError([Problem(text, "replay", str(file))])
     if circuit is not None:
         return _with_circuit_file(file, circuit, read)

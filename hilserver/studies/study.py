@@ -1,4 +1,4 @@
-"""A study is run: its variants by the plan, the nominal run, and what can be said of the figures."""
+"""Runs a study: its variants according to the plan, the nominal run, and the evaluation of the figures."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def complete_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         except (pa.ArrowInvalid, OSError):
             return  # not even its schema is complete
         if not reader.schema.equals(schema, check_metadata=True):
-            text = "is of another study, or of another version of it. Leave out --resume to start again."
+            text = "belongs to another study, or to another version of it. Leave out --resume to start again."
             raise HilserverError(f"{file.with_suffix('.arrows')}: {text}")
         while True:
             try:

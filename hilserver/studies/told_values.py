@@ -1,6 +1,6 @@
-"""What a rig file tells the bridge of the real valves, cylinders and sensors, as quantities of a study.
+"""What a rig file tells the bridge about the real valves, cylinders and sensors, as quantities of a study.
 
-The simulated device stays as it is: the bridge is told something wrong of it.
+The simulated device stays as it is: the bridge is told something wrong about it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Unknowns of a simulated rig as quantities of a study: what a real machine has, and neither file nor bridge know.
+"""Unknowns of a simulated rig as quantities of a study: what a real machine has, but neither file nor bridge knows.
 
 They are those of ``hilserver fidelity --vary`` (`hilserver.fidelity.unknowns`), here by name. A rig as described has
-none of them; a variant has those that it is given a value of, at all cylinders, valves or sensors alike.
+none of them; a variant has those for which it is given a value, at all cylinders, valves or sensors alike.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def choice_of_unknown(known: Mapping[str, object], key: str, entries: Sequence[A
     if key not in wholes:
         raise ValueError(f"{key} is not an unknown of this rig.{did_you_mean(key, wholes)}")
     if sorted(map(str, entries)) != [ABSENT, PRESENT]:
-        raise ValueError(f'{shown(entries)} is not a choice of an unknown: write ["{ABSENT}", "{PRESENT}"]')
+        raise ValueError(f'{shown(entries)} is not a choice for an unknown: write ["{ABSENT}", "{PRESENT}"]')
     return choice_of(key, entries, ABSENT)
 
 

@@ -352,7 +352,7 @@ def test_incomplete_or_impossible_valves_are_refused() -> None:
     wrong = {**datasheet("valve"), "f45": "30 Hz"}
     assert "\"valve\" is not one of 'edge' or 'loop'" in refusal(ProportionalValve43, **wrong)
     low = {**datasheet(), "f45": "30 Hz", "transition_pressure": "50 bar"}
-    assert "nominal_flow.drop is 35 bar over one edge, below the transition_pressure of 50 bar" in refusal(
+    assert "nominal_flow.drop is 35 bar across one edge, below the transition_pressure of 50 bar" in refusal(
         ProportionalValve43, **low
     )
     assert "must be > 0" in refusal(ProportionalValve43, **datasheet(), f45="0 Hz")

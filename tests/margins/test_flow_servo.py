@@ -105,7 +105,7 @@ def test_an_unknown_supply_is_assumed() -> None:
     (servo,) = servo_margins(rig, {"main": 70 * BAR})
     assert (servo.drop, servo.assumed) == (70 * BAR, True)
     (note,) = flow_servo.warnings((servo,))
-    assert "with an assumed 70 bar over one edge" in note
+    assert "with an assumed 70 bar across one edge" in note
 
 
 def test_a_supply_that_is_off_gives_no_verdict() -> None:
@@ -129,7 +129,7 @@ def test_insufficient_margins_are_a_note_with_a_remedy(gain: float, state: str |
         assert notes == []
         return
     (note,) = notes
-    assert note.startswith(f"valves.main.bridge: the flow servo is {state}: with 140 bar over one edge")
+    assert note.startswith(f"valves.main.bridge: the flow servo is {state}: with 140 bar across one edge")
     assert f"gain margin is {servo.margins.gain:.2g}" in note
     remedy = dict(part.split(" = ") for part in note.split("set ")[1].split(";")[0].split(", "))
     better = rig_of({key: value.strip('"') for key, value in remedy.items()})

@@ -180,7 +180,7 @@ def test_retained_command_is_refused_at_once_and_at_each_connection() -> None:
             await user.send("start", {"id": "7"}, retain=True)
             answer = await user.answer("7")
             assert answer["reason"] == (
-                "retained commands are refused: this one would be delivered at each connection. "
+                "retained commands are refused: this one would be delivered each time the server connects. "
                 "Remove it with: mosquitto_pub -r -n -t hil/lab/command/start"
             )
             async with serving(MqttService(lab.address, "lab", lab.commands)):

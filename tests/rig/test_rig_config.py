@@ -149,7 +149,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"f45": None}}}, "spool dynamics: give f45 (first order) or f90"),
         ({"valves": {"main": {"bridge": {"strategy": "magic"}}}}, "valves.main.bridge.strategy"),
         ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo requires the flow"),
-        ({"valves": {"main": {"transition_pressure": "40 bar"}}}, "nominal_flow.drop is 35 bar over one edge, below"),
+        ({"valves": {"main": {"transition_pressure": "40 bar"}}}, "nominal_flow.drop is 35 bar across one edge, below"),
         ({"valves": {"main": {"supply": "p_s"}}}, 'valves.main.supply: "p_s" is not a channel. Did you mean p_S?'),
         ({"valves": {"main": {"supply": "Q_A"}}}, 'has the unit l/min; a channel with the unit bar is required'),
         ({"valves": {"main": {"flow": "p_A"}}}, 'has the unit bar; a channel with the unit l/min is required'),

@@ -108,7 +108,7 @@ def check_rows(log: LogTable) -> None:
 def test_a_reaction_that_never_fires_fails_what_is_expected_after_it(up_and_down: SequenceOf, reacting: Rig) -> None:
     done = simulate_sequence(up_and_down("0.6 s", late=""), reacting)
     late = [verdict for verdict in done.verdicts if verdict.outcome == FAILED]
-    assert any("the reaction turn has not fired" in verdict.found for verdict in late), done.verdicts
+    assert any("the reaction turn did not fire" in verdict.found for verdict in late), done.verdicts
 
 
 OTHER = (

@@ -53,7 +53,8 @@ def test_parameters_that_hang_when_a_study_is_read_are_named(hang: str, tmp_path
     file = files(tmp_path, hanging(hang), CIRCUIT.replace("odd = 2.0", "odd = 3.0"))
     imported(tmp_path)
     said = (
-        r"own\.py, line 14: Leak\.parameters\(\) of a component of type leak with odd = 3\.0 has not ended after 0\.5 s"
+        r"own\.py, line 14: Leak\.parameters\(\) of a component of type leak with odd = 3\.0 has not returned "
+        r"after 0\.5 s"
     )
     with pytest.raises(HilserverError, match=said):
         load_study(file)
@@ -64,12 +65,12 @@ def test_parameters_that_hang_with_other_values_when_a_study_is_prepared_are_nam
     file = files(tmp_path, hanging(SLEEPS), study=study)
     imported(tmp_path)
     loaded = load_study(file)
-    with pytest.raises(HilserverError, match=r"own\.py, line 14: .* with odd = 3\.0 has not ended"):
+    with pytest.raises(HilserverError, match=r"own\.py, line 14: .* with odd = 3\.0 has not returned"):
         prepared(loaded)
 
 
 def test_a_file_that_hangs_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HilserverError, match=r"own\.py, line 2: the file has not ended after 0\.5 s\."):
+    with pytest.raises(HilserverError, match=r"own\.py, line 2: the file has not returned after 0\.5 s\."):
         load_study(files(tmp_path, "import time\ntime.sleep(100.0)\n"))
 
 
@@ -86,7 +87,7 @@ def test_many_calls_are_not_one_long_call(tmp_path: Path, monkeypatch: pytest.Mo
     watch = _Watch(limit=0.5)
     for call in (first, second, None, second, second):
         watch.look(0, call)
-    with pytest.raises(_NoReturnError, match=r"odd = 4\.0 has not ended"):
+    with pytest.raises(_NoReturnError, match=r"odd = 4\.0 has not returned"):
         watch.look(0, second)
 
 

@@ -453,7 +453,7 @@ def test_a_run_in_turns_has_its_own_limit() -> None:
         return "done"
 
     slow, *others = in_turns([run(0.3), *(run(0.05) for _ in range(6))], 0.5)
-    assert str(slow) == "aborted: 0.5 s of computing time had reached tick 2"
+    assert str(slow) == "aborted after 0.5 s of computing time, at tick 2"
     assert others == ["done"] * 6
 
 

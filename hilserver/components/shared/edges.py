@@ -19,7 +19,7 @@ class NominalFlow(Datasheet):
     flow: Flow = Field(gt=0, description="flow at full opening")
     drop: Pressure = Field(gt=0, description="pressure drop at this flow")
     per: Literal["edge", "loop"] = Field(
-        description="the drop is over one edge (P-A), or over both edges of the loop (P-A and B-T): sqrt(2) in flow"
+        description="the drop is across one edge (P-A), or across both of the loop (P-A and B-T): sqrt(2) in flow"
     )
 
     def coefficient(self) -> float:
@@ -59,7 +59,7 @@ def refuse_laminar(name: str, drop: float, p_tr: float) -> None:
     """Raise ValueError if the flow at a point of a datasheet, with its drop over one edge, is not turbulent."""
     if drop < p_tr:
         raise ValueError(
-            f"{name}.drop is {drop / BAR:g} bar over one edge, below the transition_pressure of "
+            f"{name}.drop is {drop / BAR:g} bar across one edge, below the transition_pressure of "
             f"{p_tr / BAR:g} bar: give a point above it, or a lower transition_pressure"
         )
 

@@ -1,6 +1,6 @@
 """The kinds of strategies: what computes the command, and how a strategy of the kind takes over.
 
-A kind of its own is one more function for each, and a `Kind` of them for the entry in the table
+A new kind requires one function for each of these, and a `Kind` that holds them for the entry in the table
 (`hilserver.tick.bridge.strategies`). The functions are compiled into the tick.
 """
 

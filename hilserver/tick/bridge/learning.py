@@ -11,9 +11,9 @@ leak or an old error does not count. Delay, gains, null and overlap minimise the
 older ticks counting less, plus those of their distances from the configured values; see e.g. Ljung, System
 identification (1999) ch. 7.4 and 11.2. What the movements do not tell apart, such as null and overlap while only one
 edge opens, therefore stays near the configured values. A bridge that assumes too large an overlap jumps across it, to
-and fro at rest; one that assumes too small an overlap is only late. So of a larger overlap it believes the part that is
-certain, and takes the other values as they most probably are with it. Where the valve is at rest, nothing is learned,
-and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
+and fro at rest; one that assumes too small an overlap is only late. Of a larger overlap, the bridge therefore uses only
+the part that is certain, and takes the other values that are then the most probable. Where the valve is at rest,
+nothing is learned, and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
 """
 
 from __future__ import annotations
