@@ -31,7 +31,7 @@ def channel_table(rig: Rig) -> TerminalTable:
     table = new_table("Channels", *heads, *(["calibrated"] if rig.calibrations else []))
     roles = _roles(rig)
     for name, channel in rig.settings.channels.items():
-        origin = f"{channel.device}.{channel.source}" if channel.device else "fixed"
+        origin = f"{channel.device}.{channel.source}" if channel.is_measured else "fixed"
         low_pass = f"{channel.filter * 1e3:g} ms" if channel.filter else ""
         used = ", ".join(roles.get(name, []))
         last = rig.calibrations[name][-1] if name in rig.calibrations else None
@@ -76,7 +76,7 @@ def watch_table(rig: Rig) -> TerminalTable:
     table = new_table("Implausible readings", "channel", "range", *kinds, "not checked")
     found = watches(rig.settings)
     for name, channel in rig.settings.channels.items():
-        if channel.device is None:
+        if not channel.is_measured:
             continue
         cells = {kind: found.get(f"{name}.{kind}") for kind in (*kinds, "frozen")}
         cells["stuck"] = cells["stuck"] or cells["frozen"]

@@ -47,7 +47,7 @@ def measured_channel(rig: Rig, name: str) -> ChannelSettings:
         known = did_you_mean(name, rig.settings.channels)
         raise HilserverError(f'{rig.file}: "{name}" is not a channel.{known}')
     channel = rig.settings.channels[name]
-    if channel.device is None:
+    if not channel.is_measured:
         raise HilserverError(f"{rig.file}: channels.{name} has a fixed value: there is nothing to calibrate.")
     return channel
 

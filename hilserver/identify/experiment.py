@@ -125,7 +125,7 @@ class Experiment:
         return None
 
     def _sensor(self, recording: Recording, channel: str | None) -> Sensor | None:
-        if channel is None or self.rig.settings.channels[channel].device is None:
+        if channel is None or not self.rig.settings.channels[channel].is_measured:
             return None
         delay_known = "delay" in self.rig.settings.channels[channel].model_fields_set
         return Sensor(channel, recording.channels[channel], self._known, delay_known)
@@ -164,7 +164,7 @@ class Experiment:
     def parameters(self, second_order: bool) -> dict[str, Parameter]:
         """The valve's parameters, then those of sensors and machine that affect the signals."""
         v, q = self.settings, self.settings.nominal_flow.flow
-        to_tank = (v.nominal_flow_to_tank or v.nominal_flow).coefficient() / self.C_PA
+        to_tank = v.nominal_flow_AT.coefficient() / self.C_PA
         leak = v.leakage.coefficient() / self.C_PA if v.leakage else 0.0
         gone = float(self.curve.linear_opening(v.leakage.gone_at if v.leakage else 0.1))
         f45 = corner_frequency(v)
@@ -309,7 +309,7 @@ class Experiment:
         positions = [str(chamber.cylinder.position) for chamber in self.chambers]
         sensors = [sensor.channel for sensor in (self.flow, self.spool) if sensor is not None]
         channels = self.rig.settings.channels
-        return [name for name in [*self.pressures(), *positions, *sensors] if channels[name].device is not None]
+        return [name for name in [*self.pressures(), *positions, *sensors] if channels[name].is_measured]
 
     def _supply(self) -> list[str]:
         return [self.settings.supply, self.settings.tank]

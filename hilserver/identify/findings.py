@@ -57,7 +57,7 @@ def findings(found: Identified) -> list[IdentifiedValue]:
     """The properties of a valve."""
     v, fit, C = found.experiment.settings, found.fit, found.experiment.C_PA
     values, drop = found.values, v.nominal_flow.edge_drop()
-    to_tank = v.nominal_flow_to_tank or v.nominal_flow
+    to_tank = v.nominal_flow_AT
 
     def sd(name: str, factor: float = 1.0) -> float:
         return fit.deviations[name] * factor if name in fit.deviations else inf

@@ -84,7 +84,7 @@ def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) 
     """
     found: dict[str, Parameter] = {}
     for name in dict.fromkeys(pressures):
-        if rig.settings.channels[name].device is None:
+        if not rig.settings.channels[name].is_measured:
             continue
         zero = influence(zero_tolerance(rig, name))
         if name in recording.zeros:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hilserver.components.shared.edges import NominalFlow
 from hilserver.errors import HilserverError
 from hilserver.protocol.published import LearnedValue
 from hilserver.record.format import RecordError
@@ -64,8 +63,7 @@ def check_origin(rig: Rig, learned: Learned) -> None:
 
 def configured(v: ValveSettings) -> dict[str, float]:
     """The present values of a valve that can be learned, by key, SI."""
-    to_tank = v.nominal_flow_to_tank or v.nominal_flow
-    flows = {"nominal_flow": v.nominal_flow.flow, "nominal_flow_to_tank": to_tank.flow}
+    flows = {"nominal_flow": v.nominal_flow.flow, "nominal_flow_to_tank": v.nominal_flow_AT.flow}
     return {**flows, "delay": v.delay, "overlap": v.overlap, "null": v.null}
 
 
@@ -119,5 +117,5 @@ def _toml(v: ValveSettings, key: str, value: float) -> str:
         return text
     if key == "delay":
         return f'"{text}"'
-    point: NominalFlow = v.nominal_flow if key == "nominal_flow" else v.nominal_flow_to_tank or v.nominal_flow
+    point = v.nominal_flow if key == "nominal_flow" else v.nominal_flow_AT
     return f'{{ flow = "{text}", drop = "{shown_value(point.drop, "Pa", 6)}", per = "{point.per}" }}'

@@ -152,7 +152,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
 
 
 def _measured(rig: Rig) -> list[str]:
-    return [name for name, channel in rig.settings.channels.items() if channel.device is not None]
+    return [name for name, channel in rig.settings.channels.items() if channel.is_measured]
 
 
 def _fixed(rig: Rig, ticks: int) -> dict[str, Floats]:

@@ -127,7 +127,7 @@ def _valve_lines(found: Identified) -> list[str]:
         if f.key == "nominal_flow":
             value = _point(f, v.nominal_flow)
         elif f.key == "nominal_flow_to_tank":
-            value = _point(f, v.nominal_flow_to_tank or v.nominal_flow)
+            value = _point(f, v.nominal_flow_AT)
         elif f.key == "leakage":
             value = _leakage_value(found, f, by_key["gone_at"])
         elif f.key in ("delay", "overlap"):

@@ -59,7 +59,7 @@ def tuned_servo(found: Identified, recording: Recording) -> ServoTuning | None:
 def identified_settings(found: Identified) -> ValveSettings:
     """The valve with its identified values; configured ones where the recording does not identify them."""
     v, values = found.experiment.settings, {f.key: f.value for f in findings(found)}
-    to_tank, leak = v.nominal_flow_to_tank or v.nominal_flow, leakage_point(found)
+    to_tank, leak = v.nominal_flow_AT, leakage_point(found)
     known = Leakage.model_construct(flow=values["leakage"], drop=leak.drop, per=leak.per, gone_at=values["gone_at"])
     return v.model_copy(
         update={

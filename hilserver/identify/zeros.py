@@ -151,7 +151,8 @@ def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
     """
     if not found:
         return {}
-    sensors = [n for n in dict.fromkeys(n for c in found for n in (c.port, c.line)) if _is_measured(rig, n)]
+    names = dict.fromkeys(name for c in found for name in (c.port, c.line))
+    sensors = [name for name in names if rig.settings.channels[name].is_measured]
     pairs = list(dict.fromkeys((c.port, c.line) for c in found))
     zeros = [_tolerance(rig, name) for name in sensors]
     leaks = [_leakage(rig, next(c for c in found if (c.port, c.line) == pair)) for pair in pairs]
@@ -196,14 +197,10 @@ def _leakage(rig: Rig, c: PortAtRest) -> float:
     """Standard deviation of the leakage past the piston over the flow coefficient of the open edge, sqrt(Pa)."""
     valve = rig.settings.valves[c.valve]
     supply = rig.settings.channels[valve.supply]
-    highest = supply.fixed() if supply.device is None else max(supply.measuring_range() or (0.0, 0.0))
+    highest = max(supply.measuring_range() or (0.0, 0.0)) if supply.is_measured else supply.fixed()
     return uniform(PISTON_LEAKAGE) * highest / valve.nominal_flow.coefficient()
 
 
 def _tolerance(rig: Rig, channel: str) -> float:
     """Standard deviation of the zero of a sensor, Pa."""
-    return uniform(zero_tolerance(rig, channel)) if _is_measured(rig, channel) else 0.0
-
-
-def _is_measured(rig: Rig, channel: str) -> bool:
-    return rig.settings.channels[channel].device is not None
+    return uniform(zero_tolerance(rig, channel)) if rig.settings.channels[channel].is_measured else 0.0

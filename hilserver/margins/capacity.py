@@ -272,7 +272,7 @@ def _set_values(analysis: Analysis, values: Mapping[str, float]) -> None:
 
 def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], real: tuple[float, float]) -> Capacity:
     v, sign = rig.settings.valves[name], 1.0 if direction == TO_PORT else -1.0
-    point = v.nominal_flow if direction == TO_PORT else v.nominal_flow_to_tank or v.nominal_flow
+    point = v.nominal_flow if direction == TO_PORT else v.nominal_flow_AT
     needed, margin, worst = 0.0, inf, None
     full_flow = _full_flow(rig, name, real)
     for flow in flows:

@@ -148,7 +148,7 @@ def largest_slope(v: ValveSettings) -> float:
     a pressure p between them the slope is (a - b)·sqrt(p_S - p) + b·sqrt(p - p_T) at most, and thus no larger than
     hypot(a - b, b)·sqrt(p_S - p_T).
     """
-    a = max(point.coefficient() for point in (v.nominal_flow, v.nominal_flow_to_tank or v.nominal_flow))
+    a = max(point.coefficient() for point in (v.nominal_flow, v.nominal_flow_AT))
     curve = v.curve()
     a /= 1.0 - curve.overlap
     gone_at = float(curve.linear_opening(v.leakage.gone_at if v.leakage else 1.0))

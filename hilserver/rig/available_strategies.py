@@ -26,7 +26,7 @@ def gains_nothing(settings: RigSettings, valve: ValveSettings, strategy: str) ->
     available = {
         Gains.ALWAYS: True,
         Gains.OVERLAP: valve.overlap != 0.0,
-        Gains.SUPPLY_SENSOR: settings.channels[valve.supply].device is not None,
+        Gains.SUPPLY_SENSOR: settings.channels[valve.supply].is_measured,
         Gains.DELAY_OR_CYLINDER: valve.delay != 0.0 or bool(at_port),
         Gains.FLOW_OR_POSITION: valve.flow is not None or any(s.position is not None for s in at_port),
     }

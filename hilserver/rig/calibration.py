@@ -155,7 +155,7 @@ def _entries(name: str, entries: object, file: str, problems: list[Problem]) -> 
 
 def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
     """Why a calibration can't belong to this channel; empty if it can."""
-    if channel.device is None:
+    if not channel.is_measured:
         return "the channel has a fixed value: nothing was measured."
     if entry.source != source_of(channel):
         return (

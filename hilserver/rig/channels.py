@@ -143,6 +143,11 @@ class ChannelSettings(Datasheet):
         return self.noise.value if self.noise is not None else USUAL_NOISE * self.span()
 
     @property
+    def is_measured(self) -> bool:
+        """Whether a device measures it; otherwise its value is fixed."""
+        return self.device is not None
+
+    @property
     def unit(self) -> str:
         """SI unit of the channel."""
         if self.value is not None:

@@ -30,7 +30,7 @@ def channel_kinds(source: Mapping[str, Any]) -> dict[str, ChannelKind]:
     for name, table in subtables(source, "channels").items():
         with suppress(ValidationError):
             channel = ChannelSettings.model_validate(table)
-            found[name] = ChannelKind(channel.unit, channel.device is not None)
+            found[name] = ChannelKind(channel.unit, channel.is_measured)
     return found
 
 

@@ -59,7 +59,7 @@ def why_held(row: Floats, settings: ValveSettings, b: ValveState) -> str:
 
 
 def _tracked(v: ValveSettings, b: ValveState, seen: LearningState) -> Iterator[_Tracked]:
-    to_tank, shift = v.nominal_flow_to_tank or v.nominal_flow, -v.polarity * float(b.null)
+    to_tank, shift = v.nominal_flow_AT, -v.polarity * float(b.null)
     earliest, latest, delay = max(v.delay - DELAY_RANGE, 0.0), v.delay + DELAY_RANGE, max(v.delay + float(b.delay), 0.0)
     of_delay, of_PA, of_AT, of_null, of_overlap = are_known(seen)
     yield _Tracked("nominal_flow", "m^3/s", *_scaled(v.nominal_flow.flow, float(b.gain_PA)), of_PA)

@@ -356,7 +356,7 @@ def _channel_lines(
 
 
 def _curve_lines(settings: RigSettings) -> list[Line]:
-    measured = [s for s in settings.channels.values() if s.device is not None and s.source is not None]
+    measured = [s for s in settings.channels.values() if s.is_measured]
     return [{"x": x, "y": y} for s in measured for x, y in _points_of(s.curve())]
 
 
@@ -374,8 +374,8 @@ def _limit_lines(settings: RigSettings, channels: list[str], outputs: tuple[Driv
         for suffix, bounds in _bounds(limit, zero):
             found[name + suffix] = {"channel": place, **bounds, "action": LIMIT_ACTIONS[limit.action]}
     watched = {limit.channel for limit in settings.limits.values() if limit.max_age is not None}
-    for place, (name, measured) in enumerate(settings.channels.items()):
-        if measured.device is not None and name not in watched:
+    for place, (name, s) in enumerate(settings.channels.items()):
+        if s.is_measured and name not in watched:
             bounds = _range(Watched.AGE, -np.inf, settings.loop.max_age)
             found[f"{name}.age"] = {"channel": place, **bounds, "action": Action.TRIP}
     for place, output in enumerate(outputs):

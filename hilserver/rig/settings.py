@@ -245,6 +245,11 @@ class ValveSettings(Datasheet):
                 )
         return self
 
+    @property
+    def nominal_flow_AT(self) -> NominalFlow:
+        """Datasheet flow over the A-T edge at full command: that of the P-A edge, unless another one is stated."""
+        return self.nominal_flow_to_tank or self.nominal_flow
+
     def curve(self) -> FlowSignal:
         """Its flow-signal curve. Raises ValueError."""
         return FlowSignal.of(self.flow_signal) if self.flow_signal is not None else linear_valve(self.overlap)

@@ -74,7 +74,7 @@ def _characteristic(v: ValveSettings) -> dict[str, Any]:
     curve = v.curve()
     return {
         "C_PA": v.nominal_flow.coefficient(),
-        "C_AT": (v.nominal_flow_to_tank or v.nominal_flow).coefficient(),
+        "C_AT": v.nominal_flow_AT.coefficient(),
         "Q_nominal": v.nominal_flow.flow,
         "p_tr": v.transition_pressure,
         "overlap": curve.overlap,

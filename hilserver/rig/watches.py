@@ -174,7 +174,7 @@ def motions(settings: RigSettings) -> dict[str, ExpectedMotion]:
         sensors["pressure"] = [settings.ports.get(port or "") for port in (cylinder.port_A, cylinder.port_B)]
         for kind, channels in sensors.items():
             for channel in channels:
-                if channel in settings.channels and settings.channels[channel].device is not None:
+                if channel in settings.channels and settings.channels[channel].is_measured:
                     fastest = speed if kind == "position" else inf
                     found[channel] = ExpectedMotion(valve, MOVED[kind] * area * cylinder.stroke, fastest)
     return found
@@ -185,10 +185,10 @@ def highest_flow(valve: ValveSettings, settings: RigSettings) -> float:
     supply = settings.channels.get(valve.supply)
     if supply is None:
         return inf
-    known = supply.measuring_range() if supply.device is not None else (0.0, supply.fixed())
+    known = supply.measuring_range() if supply.is_measured else (0.0, supply.fixed())
     if known is None:
         return inf
-    edges = (valve.nominal_flow, valve.nominal_flow_to_tank or valve.nominal_flow)
+    edges = (valve.nominal_flow, valve.nominal_flow_AT)
     return max(edge.coefficient() for edge in edges) * sqrt(max(known[1], 0.0))
 
 
@@ -208,7 +208,7 @@ def _supplies(settings: RigSettings) -> set[str]:
 def _of_channel(
     name: str, channel: ChannelSettings, settings: RigSettings, moving: Mapping[str, ExpectedMotion]
 ) -> Iterator[Watch]:
-    if channel.device is None:
+    if not channel.is_measured:
         return
     watch, known = channel.watch, channel.measuring_range()
     change, rate = possible_change(channel, moving.get(name))

@@ -55,7 +55,7 @@ def saturated(columns: Mapping[str, Floats], rows: slice, settings: RigSettings)
     found = []
     for valve in settings.valves.values():
         for name, ends in ((valve.supply, (1,)), (valve.flow, (-1, 1))):
-            if name is not None and settings.channels[name].device is not None:
+            if name is not None and settings.channels[name].is_measured:
                 if np.isin(columns[f"channel_end.{name}"][rows], ends).mean() > SHARE:
                     found.append(name)
     return tuple(dict.fromkeys(found))

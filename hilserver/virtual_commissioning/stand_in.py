@@ -221,7 +221,7 @@ def _sensors(rig: Rig) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, cylinder in settings.cylinders.items():
         places |= {cylinder.position: f"{rod_of(name)}.x"} if cylinder.position is not None else {}
     for name, channel in settings.channels.items():
-        if channel.device is not None and name in places:
+        if channel.is_measured and name in places:
             yield name, _sensor(channel, places[name])
 
 
