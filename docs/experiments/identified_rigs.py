@@ -37,11 +37,11 @@ from hilserver.fidelity.sweeps import alone, default_input, sweep_of
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.lateness import with_lateness
-from hilserver.identify.merge import merged
 from hilserver.identify.report import fragment, obsolete
 from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.merge import merged
 from hilserver.studies.figures import AMPLITUDE_ERROR, PHASE_ERROR
 from hilserver.studies.sweep_figures import figure_over_frequency
 

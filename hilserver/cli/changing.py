@@ -20,7 +20,7 @@ def change_file(
     ``load`` reads the new file, and raises HilserverError if it has problems: then the file stays as it is. ``how``:
     the values were found, for the heading of the difference. ``yes``: don't ask.
     """
-    from hilserver.identify.merge import difference, replace_file
+    from hilserver.rig.merge import difference, replace_keeping_copy
 
     if after == before:
         say(f"Nothing to change: {file} contains these values already.")
@@ -29,5 +29,5 @@ def change_file(
     if not yes:
         with asking():
             typer.confirm(f"Change {file}?", abort=True)
-    copy = replace_file(file, after, now, load)
+    copy = replace_keeping_copy(file, after, now, load)
     say(f"Changed: {file} (previous version: {copy})")

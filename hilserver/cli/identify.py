@@ -149,8 +149,8 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     """Show the difference, ask, and merge the fragment into the rig file."""
     from datetime import datetime
 
-    from hilserver.identify.merge import merged
     from hilserver.rig.build import load_rig
+    from hilserver.rig.merge import merged
 
     before, now = file.read_text(), datetime.now().astimezone()
     change_file(file, before, merged(before, fragment, obsolete, now.date()), now, load_rig, "identified", yes=yes)

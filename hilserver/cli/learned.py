@@ -13,7 +13,7 @@ from hilserver.cli.prose import say
 from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
-    from hilserver.identify.learned import Learned
+    from hilserver.commissioning.learned_settings import Learned
     from hilserver.rig.build import Rig
 
 
@@ -37,8 +37,8 @@ def learned(
     """
     from hilserver.cli.status import learned_table
     from hilserver.cli.tables import new_console
+    from hilserver.commissioning.learned_settings import check_origin, left_out
     from hilserver.errors import HilserverError
-    from hilserver.identify.learned import check_origin, left_out
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
@@ -60,7 +60,7 @@ def learned(
 
 
 def _of_log(log: Path, trust: bool) -> Learned:
-    from hilserver.identify.learned import learned_of_log
+    from hilserver.commissioning.learned_settings import learned_of_log
 
     return learned_of_log(log, trust=trust)
 
@@ -81,9 +81,9 @@ def _apply(rig: Rig, found: Learned, yes: bool) -> None:
     """Show the difference, ask, and merge the values into the rig file."""
     from datetime import datetime
 
-    from hilserver.identify.learned import learned_fragment
-    from hilserver.identify.merge import merged
+    from hilserver.commissioning.learned_settings import learned_fragment
     from hilserver.rig.build import load_rig
+    from hilserver.rig.merge import merged
 
     before, now = rig.file.read_text(), datetime.now().astimezone()
     after = merged(before, learned_fragment(rig, found), {}, now.date(), "learned")

@@ -26,8 +26,8 @@ def replicate(
 
     Example: hilserver replicate logs/run.arrow road.csv --input joystick --channel x -o config/cycles/next.toml
     """
+    from hilserver.commissioning.replication import POINTS, last_period, next_drive, read_target, write_cycle
     from hilserver.errors import HilserverError
-    from hilserver.identify.replication import POINTS, last_period, next_drive, read_target, write_cycle
     from hilserver.record.header import read_header
     from hilserver.units import to_si
 

@@ -1,1 +1,1 @@
-"""Commissioning: calibration, live values, discovery of devices, driving the rig, rates, doctor."""
+"""Commissioning: calibration, live values, discovery of devices, driving the rig, learned values, rates, doctor."""

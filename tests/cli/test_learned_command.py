@@ -15,8 +15,8 @@ from pages import only
 from rich.console import Console
 
 from hilserver.cli.status import learned_table
+from hilserver.commissioning.learned_settings import check_origin, in_file, learned_fragment, learned_of_log, left_out
 from hilserver.errors import HilserverError
-from hilserver.identify.learned import check_origin, in_file, learned_fragment, learned_of_log, left_out
 from hilserver.protocol.published import LearnedValue
 from hilserver.rig.build import load_rig
 from hilserver.rig.learned import are_known

@@ -17,13 +17,13 @@ from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.machine import channel_findings, machine_findings
-from hilserver.identify.merge import merged
 from hilserver.identify.recorded import Noise, Recording
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import BRAIDED
+from hilserver.rig.merge import merged
 from hilserver.units import ATMOSPHERE, BAR, L_MIN, difference, to_si
 
 Found = tuple[Rig, Recording, list[Identified]]

@@ -20,12 +20,12 @@ from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
 from hilserver.identify.identification import Identified, identify_valve
-from hilserver.identify.merge import merged as merged_text
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment, notes, obsolete, suggested_curves
 from hilserver.identify.simulated_sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.merge import merged as merged_text
 
 FLOW = 60.0
 """l/min at full opening, of the pair."""

@@ -13,9 +13,9 @@ from pages import only
 from service_harness import rig_text
 
 from hilserver.circuit.change import with_values
+from hilserver.commissioning.replication import last_period
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.from_log import fidelity_of_log
-from hilserver.identify.replication import last_period
 from hilserver.numerics.arrays import Floats
 from hilserver.record.cuts import CutTrigger, TriggeredCuts
 from hilserver.record.export import export

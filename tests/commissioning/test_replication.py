@@ -13,8 +13,8 @@ from command_line import Command
 from pages import only
 from service_harness import rig_text
 
+from hilserver.commissioning.replication import Period, last_period, next_drive, read_target, write_cycle
 from hilserver.errors import HilserverError
-from hilserver.identify.replication import Period, last_period, next_drive, read_target, write_cycle
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -105,7 +105,7 @@ OUT = "config/cycles/attempt2.toml"
 
 def documented() -> tuple[list[str], str]:
     """The words of the command in docs/endurance-tests.md, and what it says."""
-    line, _, said = only("tested: tests/identify/test_replication.py::documented").text.partition("\n")
+    line, _, said = only("tested: tests/commissioning/test_replication.py::documented").text.partition("\n")
     return shlex.split(line)[2:], said
 
 

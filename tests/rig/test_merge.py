@@ -15,8 +15,8 @@ from command_line import Command
 from pages import only
 
 from hilserver.errors import HilserverError
-from hilserver.identify.merge import difference, merged, replace_file
 from hilserver.rig.build import load_rig
+from hilserver.rig.merge import difference, merged, replace_keeping_copy
 
 CONFIG = Path(__file__).parents[2] / "config"
 TODAY = date(2026, 11, 23)
@@ -147,7 +147,7 @@ def test_a_merge_that_would_make_the_file_invalid_is_refused(tmp_path: Path) -> 
     rig = tmp_path / "config/rigs/lift.toml"
     before = files(rig.parent)
     with pytest.raises(HilserverError, match=r"Nothing was changed.\n.*f90"):
-        replace_file(rig, rig.read_text().replace('f90 = "80 Hz"', 'f90 = "80 bar"'), NOW, load_rig)
+        replace_keeping_copy(rig, rig.read_text().replace('f90 = "80 Hz"', 'f90 = "80 bar"'), NOW, load_rig)
     assert files(rig.parent) == before
 
 
@@ -158,7 +158,7 @@ def without_numbers(text: str) -> str:
 def test_command_shows_the_difference_asks_and_keeps_a_copy(
     tmp_path: Path, hilserver: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    block = only("tested: tests/identify/test_merge.py::test_command_shows_the_difference_asks_and_keeps_a_copy")
+    block = only("tested: tests/rig/test_merge.py::test_command_shows_the_difference_asks_and_keeps_a_copy")
     ((command, shown),) = block.commands
     shutil.copytree(CONFIG, tmp_path / "config")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Merges identified values into a file: comments and order are kept, the old file stays as a dated copy."""
+"""Merges identified or learned values into a file: comments and order are kept, the old file stays as a dated copy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def difference(before: str, after: str, name: str, how: str) -> str:
     return "\n".join(lines)
 
 
-def replace_file(file: Path, text: str, now: datetime, load: Callable[[Path], object]) -> Path:
+def replace_keeping_copy(file: Path, text: str, now: datetime, load: Callable[[Path], object]) -> Path:
     """Replace a file by this text and return the copy of the old one, ``NAME.toml.DATE.old``.
 
     Raises HilserverError if the new file can't be written, or if ``load`` refuses it; then the old one stays as it is.
