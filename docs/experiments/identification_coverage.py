@@ -21,11 +21,12 @@ import numpy as np
 
 from hilserver.components.shared.edges import Leakage
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
+from hilserver.identify.excitation import Extent
 from hilserver.identify.findings import findings, leakage_point
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.recorded import Recording
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.units import to_si
@@ -121,7 +122,7 @@ def recording_of(rig: Rig, name: str, seconds: float, kept: Path | None) -> Reco
         loaded: Recording = pickle.loads(file.read_bytes())
         return loaded
     valves = list(VALVES[rig.settings.name])
-    recording = without_zero_errors(rig, recorded_sequence(rig, valves, seconds, 0.6, longest=3.0 * seconds))
+    recording = without_zero_errors(rig, recorded_excitation(rig, valves, Extent(seconds, 0.6, longest=3.0 * seconds)))
     if file:
         file.write_bytes(pickle.dumps(recording))
     return recording

@@ -35,10 +35,11 @@ from hilserver.fidelity.measures import Deviation
 from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import alone, default_input, sweep_of
 from hilserver.fidelity.unknowns import applicable, varied
+from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment, obsolete
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.merge import merged
@@ -102,7 +103,9 @@ def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known:
     """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     unknown = [each.name for each in applicable(load_rig(CONFIG / f"{name}.toml"), "rig") if each.name not in known]
     changed = changed_rig(name, seed, unknown)
-    recording = recorded_sequence(changed, list(VALVES[name]), seconds, 0.6, longest=3.0 * seconds, end_stops=end_stops)
+    recording = recorded_excitation(
+        changed, list(VALVES[name]), Extent(seconds, 0.6, longest=3.0 * seconds, end_stops=end_stops)
+    )
     recording = without_zero_errors(changed, recording)
     recording = replace(recording, delays_known="sensor delay" in known)
     results = with_lateness([identify_valve(changed, recording, valve) for valve in VALVES[name]])

@@ -12,6 +12,7 @@ from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
+    from hilserver.identify.excitation import Extent
     from hilserver.identify.identification import Identified
     from hilserver.identify.recorded import Recording
     from hilserver.rig.build import Rig
@@ -62,18 +63,17 @@ def identify(
     a fragment of the rig file with standard deviations and, for a valve with a flow sensor, the settings of the flow
     servo with their margins, and a report with plots.
     """
-    from hilserver.errors import HilserverError, did_you_mean
+    from hilserver.identify.excitation import Extent
     from hilserver.identify.identification import identify_valve
     from hilserver.identify.lateness import with_lateness
     from hilserver.identify.report import obsolete
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
-    wanted = list(dict.fromkeys(valve or rig.settings.valves))
-    if unknown := [name for name in wanted if name not in rig.settings.valves]:
-        raise HilserverError(f'{file}: "{unknown[0]}" is not a valve.{did_you_mean(unknown[0], rig.settings.valves)}')
-    longest = 3.0 * seconds if longest is None else longest
-    recording = _recording(rig, wanted, log, drive, (seconds, longest), largest, end_stops, yes, sensor_delays_known)
+    wanted = _wanted(rig, valve)
+    ends, longest = _to_the_ends(rig, wanted, log, drive, end_stops), 3.0 * seconds if longest is None else longest
+    extent = Extent(seconds, largest, longest=longest, end_stops=ends)
+    recording = _recording(rig, wanted, log, drive, extent, yes, sensor_delays_known)
     results = with_lateness([identify_valve(rig, recording, name, order) for name in wanted])
     text = _written(results, recording, out, rig.settings.name)
     if apply:
@@ -94,45 +94,55 @@ def _written(results: list[Identified], recording: Recording, out: Path, name: s
     return text
 
 
-def _recording(
-    rig: Rig,
-    valves: list[str],
-    log: Path | None,
-    drive: bool,
-    seconds: tuple[float, float],
-    largest: float,
-    end_stops: bool | None,
-    yes: bool,
-    delays_known: bool,
-) -> Recording:
-    """What is evaluated, less the zero errors of the sensors that it shows. ``seconds``: at least, and at most."""
-    from dataclasses import replace
+def _wanted(rig: Rig, valves: list[str] | None) -> list[str]:
+    """The valves to identify; all, if none are given. Raises HilserverError for what is not a valve."""
+    from hilserver.errors import HilserverError, did_you_mean
 
+    known = rig.settings.valves
+    wanted = list(dict.fromkeys(valves or known))
+    if unknown := [name for name in wanted if name not in known]:
+        raise HilserverError(f'{rig.file}: "{unknown[0]}" is not a valve.{did_you_mean(unknown[0], known)}')
+    return wanted
+
+
+def _to_the_ends(rig: Rig, valves: list[str], log: Path | None, drive: bool, end_stops: bool | None) -> bool:
+    """Whether the piston is moved to the ends of its stroke, too.
+
+    Raises HilserverError for options that exclude each other, and where limits keep the piston from the ends.
+    """
     from hilserver.errors import HilserverError
-    from hilserver.identify.recorded import recording_of_log
-    from hilserver.identify.simulated_sequence import recorded_sequence
-    from hilserver.identify.zeros import without_zero_errors
 
     if log is not None and (drive or end_stops):
         option = "--drive" if drive else "--end-stops"
         raise HilserverError(f"--log evaluates a recording, {option} makes a new one: give one of them.")
     if end_stops:
         _refuse_limits(rig, valves)
+    return not drive if end_stops is None else end_stops
+
+
+def _recording(
+    rig: Rig, valves: list[str], log: Path | None, drive: bool, extent: Extent, yes: bool, delays_known: bool
+) -> Recording:
+    """What is evaluated, less the zero errors of the sensors that it shows."""
+    from dataclasses import replace
+
+    from hilserver.identify.recorded import recording_of_log
+    from hilserver.identify.simulated_excitation import recorded_excitation
+    from hilserver.identify.zeros import without_zero_errors
+
     if drive:
-        log = _driven(rig, valves, seconds, largest, yes, bool(end_stops))
+        log = _driven(rig, valves, extent, yes)
     if log is not None:
         recording = recording_of_log(rig, log)
     else:
-        least, most = seconds
-        ends = end_stops is not False
-        recording = recorded_sequence(rig, valves, least, largest, longest=most, end_stops=ends, tell=say)
+        recording = recorded_excitation(rig, valves, extent, tell=say)
     return replace(without_zero_errors(rig, recording), delays_known=delays_known)
 
 
 def _refuse_limits(rig: Rig, valves: list[str]) -> None:
     """Raise HilserverError if limits keep the piston from the ends of its stroke."""
     from hilserver.errors import HilserverError
-    from hilserver.identify.sequence import groups_of, limits_before_the_ends
+    from hilserver.identify.excitation import groups_of, limits_before_the_ends
 
     for group in groups_of(rig, valves):
         if group.cylinder is None:
@@ -156,23 +166,20 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
     change_file(file, before, merged(before, fragment, obsolete, now.date()), now, load_rig, "identified", yes=yes)
 
 
-def _driven(
-    rig: Rig, valves: list[str], seconds: tuple[float, float], largest: float, yes: bool, end_stops: bool
-) -> Path:
+def _driven(rig: Rig, valves: list[str], extent: Extent, yes: bool) -> Path:
     """Move the rig in real time; returns its log."""
     import asyncio
 
     from hilserver.commissioning.driving import record_by_hand
 
-    least, most = seconds
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)
-        time = f"{least:g} to {most:g}" if most > least else f"{least:g}"
-        ends = ", then to the ends of the stroke" if end_stops else ""
+        time = f"{extent.seconds:g}" + (f" to {extent.longest:g}" if extent.longest > extent.seconds else "")
+        ends = ", then to the ends of the stroke" if extent.end_stops else ""
         question = (
-            f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {time} s{ends}: the "
+            f"{name} will be armed and {names} moved with commands up to {extent.largest:.0%} for {time} s{ends}: the "
             "machine will move. Is the area clear?"
         )
         with asking():
             typer.confirm(question, abort=True)
-    return asyncio.run(record_by_hand(rig, valves, least, largest, longest=most, end_stops=end_stops, tell=say))
+    return asyncio.run(record_by_hand(rig, valves, extent, tell=say))

@@ -1,9 +1,8 @@
-"""A rig driven in real time for its log: through its work cycle, or through the identification sequence."""
+"""A rig driven in real time for its log: through its work cycle, or by the excitation that identifies its valves."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,8 +11,8 @@ from math import inf
 from pathlib import Path
 
 from hilserver.errors import HilserverError
+from hilserver.identify.excitation import Extent, RunEnded, by_hand, excite, jog_renewal
 from hilserver.identify.recorded import Recording, recording_of_log
-from hilserver.identify.sequence import RunEnded, by_hand, run_sequences
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
 from hilserver.rig.build import Rig
@@ -25,7 +24,7 @@ from hilserver.tick.row import header
 LOOK = 0.05
 """s between two polls of the rig."""
 LOOK_BY_HAND = 0.005
-"""The same during the identification sequence."""
+"""The same during an excitation."""
 TIMEOUT = 5.0
 """s within which a command must be answered."""
 PAUSE = 0.5
@@ -44,20 +43,12 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
 
 
 async def record_by_hand(
-    rig: Rig,
-    valves: Sequence[str],
-    seconds: float,
-    largest: float,
-    *,
-    longest: float = 0.0,
-    end_stops: bool = False,
-    tell: Callable[[str], object] = lambda _: None,
+    rig: Rig, valves: Sequence[str], extent: Extent, *, tell: Callable[[str], object] = lambda _: None
 ) -> Path:
-    """Run a server of the rig and the identification sequence on it, then stop the server; returns the log.
+    """Run a server of the rig and excite its valves, then stop the server; returns the log.
 
-    Durations and ``end_stops`` as in :func:`hilserver.identify.sequence.run_sequences`; ``tell`` gets what has ended
-    the sequence when enough was recorded. Raises HilserverError if the server can't start, a command is refused, or the
-    rig leaves RUNNING too early.
+    ``tell`` gets what has ended the excitation when enough was recorded. Raises HilserverError if the server can't
+    start, a command is refused, or the rig leaves RUNNING too early.
     """
     ended = threading.Event()
 
@@ -65,14 +56,13 @@ async def record_by_hand(
         await asyncio.sleep(PAUSE)
         await _do(supervisor, Arm(), Start())
         bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
-        run = functools.partial(run_sequences, rig, bench, list(valves), seconds, largest)
-        if early := await asyncio.to_thread(run, longest=longest, end_stops=end_stops):
+        if early := await asyncio.to_thread(excite, rig, bench, list(valves), extent):
             tell(early)
         else:
             await _do(supervisor, Stop(), Disarm())
 
     try:
-        return await _served(by_hand(rig, largest), move, "the sequence was complete")
+        return await _served(by_hand(rig, extent.largest), move, "the sequence was complete")
     finally:
         ended.set()
 
@@ -85,7 +75,7 @@ class LiveBench:
     def __init__(self, supervisor: Supervisor, loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
         self._supervisor, self._loop, self._ended = supervisor, loop, ended
         settings = supervisor.rig.settings
-        self._renewed = 0.5 * min(valve.bridge.jog_time for valve in settings.valves.values())
+        self._renewed = jog_renewal(supervisor.rig)
         self._columns = {name: supervisor.rig.layout.column(f"channel.{name}") for name in settings.channels}
         self._highest: dict[str, float] = {}
         self._due = time.monotonic()

@@ -1,6 +1,6 @@
-"""Design of the identification sequence: what is least certain after its rounds is excited longest after them.
+"""Design of the excitation: what is least certain after its rounds is excited longest after them.
 
-A design in two stages: the first part of the sequence shows how certain each property becomes per second, the second
+A design in two stages: the first part of the excitation shows how certain each property becomes per second, the second
 one lasts as long as the least certain ones need. A standard deviation decreases with the square root of the time.
 Source: G. C. Goodwin, R. L. Payne, Dynamic System Identification: Experiment Design and Data Analysis, 1977, ch. 6.
 """
@@ -20,7 +20,7 @@ from hilserver.rig.build import Rig
 
 
 class RoundPart(Enum):
-    """Parts of a round of the sequence."""
+    """Parts of a round of the excitation."""
 
     NULL = "staircase through the null region"
     STAIRS = "staircase to the largest command"
@@ -42,7 +42,7 @@ def still_needed(rig: Rig, recording: Recording, valves: Iterable[str], most: fl
     """For how many s, at most ``most`` together, which parts should be repeated.
 
     ``recording``: of a round with the largest commands, from which the properties of these valves are estimated. Empty
-    if it shows all well enough, or nothing at all: the evaluation of the whole sequence will say why.
+    if it shows all well enough, or nothing at all: the evaluation of the whole recording will say why.
     """
     needed: dict[RoundPart, float] = {}
     if most < LEAST:
@@ -78,7 +78,7 @@ def _excess(found: Identified, name: str, wanted: float) -> float:
 def response_deviation(found: Identified) -> float:
     """Relative standard deviation of the spool's response to the command, at the frequency at which it lags 45°.
 
-    Not counted is the delay that all sensors have in common, which no sequence shows. Infinite without a frequency.
+    Not counted is the delay that all sensors have in common, which no excitation shows. Infinite without a frequency.
     """
     fit = found.fit
     names = [name for name in fit.values if name in ("frequency", "damping", "lag")]

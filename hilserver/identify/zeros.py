@@ -72,7 +72,7 @@ class PortAtRest:
 def without_zero_errors(rig: Rig, recording: Recording) -> Recording:
     """The recording less the zero errors that it shows itself, which it then has as ``zeros``; ``notes`` about them.
 
-    If the piston comes to an end of its stroke in the second half only, as at the end of the identification sequence,
+    If the piston comes to an end of its stroke in the second half only, as at the end of an excitation,
     this is the part before: ends and slow movements tell nothing else of the valve.
     """
     found = connections(rig, recording)

@@ -16,8 +16,9 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import after_cycle, sweep_of
-from hilserver.identify import sequence
+from hilserver.identify import excitation
 from hilserver.identify.design import RoundPart
+from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.realtime.segment_folder import segment_path
@@ -26,6 +27,8 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.tick.codes import Mode
 
 pytestmark = pytest.mark.realtime
+
+WITHIN = Extent(10.0, 0.4, end_stops=False)
 
 POINTS = 'points = [["0 s", 0.0], ["0.3 s", 0.5], ["0.8 s", 0.5], ["1.1 s", 0.0]]'
 
@@ -97,7 +100,7 @@ def test_a_rig_that_trips_while_its_valves_are_moved_names_the_log_and_what_help
     )
     said = rf"\(action trip\)\. Recorded so far: \S+\.arrow\. {advice}"
     with pytest.raises(HilserverError, match=said):
-        asyncio.run(record_by_hand(assemble(sources, rig.file, rig.library), ["main"], 10.0, 0.4))
+        asyncio.run(record_by_hand(assemble(sources, rig.file, rig.library), ["main"], WITHIN))
 
 
 def test_valves_are_moved_by_hand_and_identified_from_the_log(
@@ -115,8 +118,8 @@ def test_valves_are_moved_by_hand_and_identified_from_the_log(
         shown.append(recording)
         return {RoundPart.STEPS: 3.0}
 
-    monkeypatch.setattr(sequence, "still_needed", needed)
-    log = asyncio.run(record_by_hand(rig, ["main"], 10.0, 0.4, longest=16.0))
+    monkeypatch.setattr(excitation, "still_needed", needed)
+    log = asyncio.run(record_by_hand(rig, ["main"], replace(WITHIN, longest=16.0)))
     columns = LogReader(log).read_all().columns
     assert shown[0].known.mean() > 0.8
     assert np.abs(shown[0].commands["main"]).max() > 0.1
@@ -136,5 +139,5 @@ def test_a_limit_ends_the_moving_by_hand(rig: Rig, tmp_path: Path) -> None:
     limits = {**rig.sources["rig"]["limits"], "quick": {"channel": "Q_A", "max": "3 l/min", "action": "trip"}}
     tripping = assemble({**rig.sources, "rig": {**rig.sources["rig"], "limits": limits}}, rig.file, rig.library)
     with pytest.raises(HilserverError, match=r"limit quick"):
-        asyncio.run(record_by_hand(tripping, ["main"], 12.0, 0.4))
+        asyncio.run(record_by_hand(tripping, ["main"], replace(WITHIN, seconds=12.0)))
     assert not left_behind(rig, tmp_path)

@@ -12,13 +12,14 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
 from hilserver.identify.chamber import Chamber
+from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.fit import Whitener, _Problem
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.influences import ROD_SPEED
 from hilserver.identify.linearised import STEP, LinearisedModel
 from hilserver.identify.recorded import Recording
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig, assemble
@@ -33,7 +34,7 @@ LATER = 3
 def recorded() -> tuple[Rig, Recording]:
     """A lift rig with all unknowns, by a seed that no figure of the page is from."""
     rig = changed_rig("lift", 101)
-    return rig, recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
+    return rig, recorded_excitation(rig, ["A"], Extent(20.0, 0.6, end_stops=False))
 
 
 def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording]) -> None:
@@ -66,7 +67,7 @@ def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording])
 def test_a_kept_prediction_is_that_of_the_same_values(name: str, valve: str) -> None:
     """Each signal depends on no other value than those it is kept by: each parameter is changed in turn."""
     rig = changed_rig(name, 101)
-    recording = recorded_sequence(rig, [valve], 4.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, [valve], Extent(4.0, 0.6, end_stops=False))
     experiment = Experiment(rig, recording, valve)
     values = {n: p.start for n, p in experiment.parameters(True).items()} | {"leakage": 0.01, "overlap": 0.02}
     base = experiment.predict(values)

@@ -1,4 +1,4 @@
-"""The second part of the identification sequence: as long as what is least certain needs, within its limit."""
+"""The second part of the excitation: as long as what is least certain needs, within its limit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from identification_coverage import changed_rig
 
-from hilserver.identify import design, sequence
+from hilserver.identify import design, excitation
 from hilserver.identify.design import RoundPart, response_deviation, still_needed, uncertain
+from hilserver.identify.excitation import NULL_REGION, Extent, by_hand, excite
 from hilserver.identify.experiment import NotIdentifiable
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import NULL_REGION, by_hand, run_sequences
-from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
+from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
 from hilserver.rig.build import Rig
 
 SECONDS = 12.0
@@ -30,7 +30,7 @@ def rig() -> Rig:
 @pytest.fixture(scope="module")
 def found(rig: Rig) -> Identified:
     """Its valve A, from a short sequence."""
-    return identify_valve(rig, recorded_sequence(rig, ["A"], SECONDS, 0.6, end_stops=False), "A", order=2)
+    return identify_valve(rig, recorded_excitation(rig, ["A"], Extent(SECONDS, 0.6, end_stops=False)), "A", order=2)
 
 
 def test_the_deviation_of_the_response_is_that_of_many_samples(found: Identified) -> None:
@@ -98,11 +98,11 @@ def test_the_sequence_goes_on_with_what_is_asked_for(monkeypatch: pytest.MonkeyP
         asked.append((list(valves), recording.duration, most))
         return {RoundPart.NULL: 3.0, RoundPart.STEPS: 4.0}
 
-    monkeypatch.setattr(sequence, "still_needed", needed)
+    monkeypatch.setattr(excitation, "still_needed", needed)
 
     def recorded(longest: float) -> Recording:
         bench = LockstepBench(by_hand(rig, 0.6))
-        run_sequences(rig, bench, ["A"], SECONDS, 0.6, longest=longest, end_stops=False)
+        excite(rig, bench, ["A"], Extent(SECONDS, 0.6, longest, end_stops=False))
         return bench.recording()
 
     short, longer = recorded(SECONDS), recorded(30.0)
@@ -120,6 +120,6 @@ def test_the_sequence_goes_on_with_what_is_asked_for(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_rig_with_noisy_sensors_becomes_known_better(rig: Rig, found: Identified) -> None:
-    longer = recorded_sequence(rig, ["A"], SECONDS, 0.6, longest=3.0 * SECONDS, end_stops=False)
+    longer = recorded_excitation(rig, ["A"], Extent(SECONDS, 0.6, longest=3.0 * SECONDS, end_stops=False))
     assert longer.duration > 2.0 * SECONDS
     assert response_deviation(identify_valve(rig, longer, "A", order=2)) < 0.7 * response_deviation(found)

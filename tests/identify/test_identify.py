@@ -17,12 +17,12 @@ from rig_bench import bench_rig
 from hilserver.errors import HilserverError
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify import report
+from hilserver.identify.excitation import Extent, by_hand
 from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.report import document, fragment, obsolete
-from hilserver.identify.sequence import by_hand
-from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
+from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
 from hilserver.rig.build import Rig, assemble
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import copied
@@ -55,7 +55,7 @@ def assert_found(found: Identified) -> None:
 @pytest.fixture(scope="module")
 def sequence() -> tuple[Rig, Recording, Identified]:
     rig = wrong_rig()
-    recording = recorded_sequence(rig, ["A"], 30.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["A"], Extent(30.0, 0.6, end_stops=False))
     return rig, recording, identify_valve(rig, recording, "A")
 
 
@@ -67,7 +67,7 @@ def test_the_sequence_stays_within_the_limits_of_a_heavy_rig() -> None:
     """It tripped by p_A_high with these unknowns, until it foresaw which pressure larger commands would cause."""
     stated = lift()
     rig = assemble(varied(stated, "rig", applicable(stated, "rig"), 54), stated.file, stated.library)
-    recording = recorded_sequence(rig, ["A", "B"], 60.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["A", "B"], Extent(60.0, 0.6, end_stops=False))
     assert max(recording.channels["p_A"].max(), recording.channels["p_B"].max()) < 235e5, "of 240 bar"
 
 
@@ -75,7 +75,7 @@ def test_a_sequence_that_ends_in_a_fault_says_when_and_what_to_do() -> None:
     limit = {"rig": {"limits": {"p_A_high": {"max": "60 bar"}}}}
     said = r"in mode FAULT: limit p_A_high after \d+\.\d s\. Smaller commands will not help \(so far they were up"
     with pytest.raises(HilserverError, match=said):
-        recorded_sequence(lift(limit), ["A", "B"], 10.0, 0.6, end_stops=False)
+        recorded_excitation(lift(limit), ["A", "B"], Extent(10.0, 0.6, end_stops=False))
 
 
 def test_the_fragment_and_the_report_contain_the_identified_values(
@@ -154,7 +154,7 @@ def test_a_supply_whose_sensor_is_late_is_waited_for() -> None:
 
 def test_small_openings_only_are_said_to_be_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = wrong_rig()
-    recording = recorded_sequence(rig, ["A"], 20.0, 0.3, end_stops=False)
+    recording = recorded_excitation(rig, ["A"], Extent(20.0, 0.3, end_stops=False))
     found = identify_valve(rig, recording, "A", order=2)
     command = np.quantile(np.abs(recording.commands["A"]), 0.99)  # which the spool reaches if it is held
     text = r"# The recording only has openings up to (\d+)% of the stroke: beyond it, the flow is extrapolated."
@@ -168,7 +168,7 @@ def test_small_openings_only_are_said_to_be_extrapolated(monkeypatch: pytest.Mon
 
 def test_identify_refuses_to_move_a_rig_with_hardware() -> None:
     with pytest.raises(HilserverError, match="is not simulated"):
-        recorded_sequence(bench_rig(), ["main"], 10.0, 0.5)
+        recorded_excitation(bench_rig(), ["main"], Extent(10.0, 0.5))
 
 
 def test_an_accurate_position_beside_noisy_pressures_does_not_make_the_oil_stiffer() -> None:
@@ -181,7 +181,7 @@ def test_an_accurate_position_beside_noisy_pressures_does_not_make_the_oil_stiff
     sources = copied(rig.sources)
     sources["rig"]["devices"]["rig"]["sensors"]["x"]["noise"] = 1.5e-5
     rig = assemble(sources, rig.file, rig.library)
-    recording = recorded_sequence(rig, ["B"], 30.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["B"], Extent(30.0, 0.6, end_stops=False))
     found = identify_valve(rig, recording, "B")
     assert not found.left_out
     assert 0.6 < found.values["elasticity B"] < 1.4

@@ -12,12 +12,13 @@ import pytest
 from identification_coverage import changed_rig
 
 from hilserver.identify import lateness
+from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, Lateness, identify_valve
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.units import to_si
 
 DT, FITTED = 1e-3, 0.2e-3
@@ -121,7 +122,7 @@ def test_the_sensors_keep_their_delays(without: dict[str, Any]) -> None:
 def test_valve_and_sensors_together_are_as_late_as_before() -> None:
     """A lift rig with all unknowns: in its fragment, their sum is the one that the recording shows."""
     rig = changed_rig("lift", 103)
-    recording = recorded_sequence(rig, ["A"], 20.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["A"], Extent(20.0, 0.6, end_stops=False))
     found = identify_valve(rig, recording, "A")
     assert with_lateness([found]) == [found]  # valve B uses these sensors, too
     settings = rig.settings.model_copy(update={"valves": {"A": rig.settings.valves["A"]}})

@@ -14,12 +14,13 @@ from identification_coverage import changed_rig
 from lift_bench import FILE, errors_of, lift, true_valves
 
 from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
+from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.machine import channel_findings, machine_findings
 from hilserver.identify.recorded import Noise, Recording
 from hilserver.identify.report import fragment
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.cylinder_settings import BRAIDED
@@ -33,7 +34,7 @@ Found = tuple[Rig, Recording, list[Identified]]
 def identified() -> Found:
     """Both valves of a lift rig with all unknowns, by a seed that no figure of the pages is from."""
     rig = changed_rig("lift", 102)
-    recording = without_zero_errors(rig, recorded_sequence(rig, ["A", "B"], 30.0, 0.6))
+    recording = without_zero_errors(rig, recorded_excitation(rig, ["A", "B"], Extent(30.0, 0.6)))
     return rig, recording, [identify_valve(rig, recording, valve) for valve in ("A", "B")]
 
 
@@ -129,7 +130,7 @@ def test_a_zero_is_added_to_the_tare_unless_a_calibration_file_has_it(identified
 def test_a_hysteresis_is_merged_where_there_is_one(identified: Found) -> None:
     width = 0.01
     hysteretic = lift(true_valves(type="directional_valve_4_3", hysteresis=width))
-    recording = recorded_sequence(hysteretic, ["A"], 20.0, 0.6, end_stops=False)
+    recording = recorded_excitation(hysteretic, ["A"], Extent(20.0, 0.6, end_stops=False))
     results = [identify_valve(hysteretic, recording, "A")]
     for used, found, true in ((recording, results, width), (*identified[1:], 0.0)):
         text = merged(FILE.read_text(), fragment(found, used), {}, date(2026, 11, 27))
@@ -210,7 +211,7 @@ def test_a_small_restriction_is_not_taken_for_friction() -> None:
     cylinder = rig.sources["devices"]["rig"]["machine"]["components"]["cylinder"]
     cylinder["friction"] = {"law": "stribeck", "static": "300 N", "coulomb": "300 N", "viscous": "500 N*s/m"}
     rig = assemble(dict(rig.sources), FILE, rig.library)
-    recording = without_zero_errors(rig, recorded_sequence(rig, ["A", "B"], 20.0, 0.6))
+    recording = without_zero_errors(rig, recorded_excitation(rig, ["A", "B"], Extent(20.0, 0.6)))
     results = [identify_valve(rig, recording, valve) for valve in ("A", "B")]
     found = {f.name: f for f in machine_findings(results, recording)["cylinders.lift"]}
     for side in "AB":

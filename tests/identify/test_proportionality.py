@@ -16,13 +16,14 @@ from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
 from hilserver.identify import flows
+from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment, notes, obsolete, suggested_curves
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.merge import merged as merged_text
@@ -47,7 +48,7 @@ def with_two_gains(rig: Rig, knee: float, share: float) -> Rig:
 
 
 def recorded_and_identified(rig: Rig, seconds: float = 20.0) -> tuple[Recording, Identified]:
-    recording = recorded_sequence(rig, ["A"], seconds, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["A"], Extent(seconds, 0.6, end_stops=False))
     return recording, identify_valve(rig, recording, "A", order=2)
 
 
@@ -133,7 +134,7 @@ def test_the_curve_of_a_valve_with_a_flow_sensor_is_measured_at_one_spool_for_bo
         },
     }
     rig = assemble(merged(demo.sources, changes), demo.file, demo.library)
-    recording = recorded_sequence(rig, ["main"], 30.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["main"], Extent(30.0, 0.6, end_stops=False))
     signal, flow = np.array(measured_curve(Experiment(rig, recording, "main"))).T
     for opening in np.linspace(0.05, 0.5, 10):
         true = FLOW * np.interp(opening, [0.0, 0.4, 1.0], [0.0, 1.0 / 6.0, 1.0])

@@ -12,11 +12,12 @@ import pytest
 from numpy.typing import NDArray
 from rig_bench import merged
 
+from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import Identified, Lateness, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import document, fragment
 from hilserver.identify.servo import tuned_servo
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Saturation
@@ -43,7 +44,7 @@ def with_servo(bridge: dict[str, Any], supply: float = 140.0) -> Rig:
 def identified() -> tuple[Recording, Identified]:
     """The valve of the demo rig, whose rig file is wrong about it."""
     rig = demo(WRONG)
-    recording = recorded_sequence(rig, ["main"], 15.0, 0.6, end_stops=False)
+    recording = recorded_excitation(rig, ["main"], Extent(15.0, 0.6, end_stops=False))
     return recording, identify_valve(rig, recording, "main")
 
 

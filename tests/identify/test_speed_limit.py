@@ -9,10 +9,11 @@ import pytest
 from lift_bench import both, lift, of_valves, true_valves
 
 from hilserver.identify import identification, report
+from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import Identified, curve_to_enter, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.identify.suspicions import suspicions
 
@@ -23,7 +24,7 @@ SIZE = 0.6
 
 def recorded_and_identified(*changes: dict[str, Any]) -> tuple[Recording, Identified]:
     rig = lift(both(*changes))
-    recording = recorded_sequence(rig, ["A"], 20.0, SIZE, end_stops=False)
+    recording = recorded_excitation(rig, ["A"], Extent(20.0, SIZE, end_stops=False))
     return recording, identify_valve(rig, recording, "A")
 
 

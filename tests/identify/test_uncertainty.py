@@ -12,6 +12,7 @@ from identification_coverage import Finding, changed_rig, compared
 from slow_lift import slow_lift
 
 from hilserver.fidelity.changes import si
+from hilserver.identify.excitation import Extent
 from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import ACCURACY, sensor_influences, uniform, unseen_delay
@@ -19,7 +20,7 @@ from hilserver.identify.machine import machine_findings
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.report import fragment, notes
 from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
-from hilserver.identify.simulated_sequence import recorded_sequence
+from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.fluid import capacitance
@@ -195,7 +196,7 @@ def test_a_gain_that_changes_with_time_or_frequency_is_detected() -> None:
 def randomised() -> list[Identified]:
     """A valve of a lift rig with all unknowns, by a seed that no figure of the page is from."""
     rig = changed_rig("lift", 101)
-    return [identify_valve(rig, recorded_sequence(rig, ["A"], 40.0, 0.6, end_stops=False), "A")]
+    return [identify_valve(rig, recorded_excitation(rig, ["A"], Extent(40.0, 0.6, end_stops=False)), "A")]
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from identification_coverage import changed_rig
 from lift_bench import lift
 from scipy.optimize import brentq
 
+from hilserver.identify.excitation import Excitation, Extent, by_hand, groups_of, limits_before_the_ends
 from hilserver.identify.influences import ACCURACY, uniform
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import Excitation, by_hand, groups_of, limits_before_the_ends
-from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
+from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
 from hilserver.identify.zeros import (
     PortAtRest,
     connections,
@@ -44,7 +44,7 @@ def excitation_of(rig: Rig) -> Excitation:
 
 
 def at_the_ends(rig: Rig, bound: float = np.inf) -> Recording:
-    """The part of the sequence that brings the piston to both ends. ``bound`` of the commands while it moves."""
+    """The part of the excitation that brings the piston to both ends. ``bound`` of the commands while it moves."""
     excitation = excitation_of(rig)
     excitation.run(0.0)
     excitation.bound = bound
@@ -169,7 +169,7 @@ def test_the_recording_loses_them() -> None:
 def test_limits_of_the_position_keep_the_piston_from_its_ends(low: str, action: str, kept: bool) -> None:
     rig = lift({"rig": {"limits": {"x_low": {"channel": "x", "min": low, "action": action}}}})
     assert limits_before_the_ends(rig, rig.settings.cylinders["lift"]) == (["x_low"] if kept else [])
-    recording = recorded_sequence(rig, ["A"], 1.0, 0.6)
+    recording = recorded_excitation(rig, ["A"], Extent(1.0, 0.6))
     assert (connections(rig, recording) == []) == kept
 
 

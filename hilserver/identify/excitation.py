@@ -1,4 +1,4 @@
-"""Identification sequence: manual commands in steps, bounded in size, travel and time.
+"""Excitation: the manual commands by which valves are identified, in steps, bounded in size, travel and time.
 
 The valves of a cylinder move it together, port A against port B, once the piston is in the middle of its stroke. A
 round has a staircase through the null region, from null to both sides and back (overlap, leakage, null, hysteresis), a
@@ -49,7 +49,7 @@ STAIRS, STAIR_TIME = tuple(sign * share for share in (0.25, 0.5, 0.75, 1.0) for 
 SLOWING_DOWN, SLOW_STEP = (0.6, 0.35, 0.2, 0.1), 0.04
 """Shares of the last command with which the piston is slowed down, and the duration of each, s."""
 SMALLEST = 0.05
-"""Smallest limit of the commands with which a sequence is worthwhile."""
+"""Smallest limit of the commands with which an excitation is worthwhile."""
 NEAR_MIDDLE = 0.2
 """Fraction of half the range within which the piston is centred."""
 FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
@@ -66,6 +66,23 @@ END_OPENINGS, END_TIME = (0.4, 0.55, 0.75, 1.0), 0.4
 """Shares of the largest command that are held at the ends of the stroke, each for this number of s."""
 AT_ENDS = 0.4
 """The largest command there, where nothing moves, if pressures while moving allow less."""
+RENEWED = 0.5
+"""Share of the time for which a jog holds after which it is renewed."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How long, how strongly and how far valves are excited.
+
+    ``seconds``: duration in all; ``largest``: upper limit of all commands. ``longest``: duration in all up to which the
+    excitation goes on with what is least certain. ``end_stops``: then also to the ends of the stroke, where the limits
+    allow it.
+    """
+
+    seconds: float
+    largest: float
+    longest: float = 0.0
+    end_stops: bool = True
 
 
 class RunEnded(HilserverError):
@@ -386,34 +403,28 @@ def by_hand(rig: Rig, largest: float) -> Rig:
     return assemble({**rig.sources, "rig": {**table, "valves": valves}}, rig.file, rig.library)
 
 
-def run_sequences(
-    rig: Rig,
-    bench: Bench,
-    valves: list[str],
-    seconds: float,
-    largest: float,
-    *,
-    longest: float = 0.0,
-    end_stops: bool,
-) -> str:
-    """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all.
+def jog_renewal(rig: Rig) -> float:
+    """Time after which the jogs of all valves are renewed, s: before the first of them expires."""
+    return RENEWED * min(valve.bridge.jog_time for valve in rig.settings.valves.values())
 
-    ``longest``: duration in all up to which the sequence goes on with what is least certain. ``end_stops``: then also
-    to the ends of the stroke, where the limits allow it. Returns what has ended the sequence after the last group was
-    moved for its time: what was recorded until then suffices. Otherwise empty.
-    Raises RunEnded if the rig leaves RUNNING before.
+
+def excite(rig: Rig, bench: Bench, valves: list[str], extent: Extent) -> str:
+    """Move the groups of these valves on a bench, one after the other.
+
+    Returns what has ended the excitation after the last group was moved for its time: what was recorded until then
+    suffices. Otherwise empty. Raises RunEnded if the rig leaves RUNNING before.
     """
     groups = groups_of(rig, valves)
     for group in groups:
-        excitation = Excitation(rig, bench, group, largest)
+        excitation = Excitation(rig, bench, group, extent.largest)
         is_enough = False
         try:
-            excitation.run(seconds / len(groups))
+            excitation.run(extent.seconds / len(groups))
             is_enough = group is groups[-1]
-            if (most := longest / len(groups) - excitation.spent) >= LEAST:
+            if (most := extent.longest / len(groups) - excitation.spent) >= LEAST:
                 last_round = bench.recording().last(excitation.last_round)
                 excitation.repeat(still_needed(rig, last_round, [n for n in valves if n in group.valves], most))
-            if end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
+            if extent.end_stops and group.cylinder is not None and not limits_before_the_ends(rig, group.cylinder):
                 excitation.to_the_ends()
         except RunEnded as error:
             if is_enough:

@@ -1,4 +1,4 @@
-"""The sequence of commands of ``hilserver identify`` keeps away from the limits of the pressures."""
+"""The excitation of ``hilserver identify`` keeps away from the limits of the pressures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from lift_bench import lift
 from rig_bench import BAR
 
+from hilserver.identify.excitation import NEAR_MIDDLE, Excitation, Extent, RunEnded, by_hand, groups_of
 from hilserver.identify.recorded import Recording
-from hilserver.identify.sequence import NEAR_MIDDLE, Excitation, RunEnded, by_hand, groups_of
-from hilserver.identify.simulated_sequence import LockstepBench, recorded_sequence
+from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
 from hilserver.rig.build import Rig
 
 
@@ -57,7 +57,7 @@ def heavy(bore: float, rod: float, stroke: float, mass: float, flow: float, dead
 )
 def test_heavy_loads_do_not_trip(numbers: tuple[float, ...]) -> None:
     """The supply is 210 bar: limits are little above it. Each of these rigs tripped once."""
-    recording = recorded_sequence(heavy(*numbers), ["A", "B"], 40.0, 0.6)
+    recording = recorded_excitation(heavy(*numbers), ["A", "B"], Extent(40.0, 0.6))
     assert np.abs(recording.commands["A"]).max() > 0.02
     assert max(recording.channels[f"p_{port}"].max() for port in "AB") > 0.5 * 210 * BAR
 
@@ -103,7 +103,7 @@ def test_after_a_high_pressure_all_commands_are_smaller() -> None:
 @pytest.mark.parametrize("seconds", [10.0, 20.0, 60.0])
 def test_each_round_has_all_its_parts(seconds: float) -> None:
     """Also where the piston begins far from the middle, and in short sequences: small steps and random ones."""
-    recording = recorded_sequence(lift(), ["A", "B"], seconds, 0.3, end_stops=False)
+    recording = recorded_excitation(lift(), ["A", "B"], Extent(seconds, 0.3, end_stops=False))
     command, x = recording.commands["A"], recording.channels["x"]
     begin = int(np.argmax(np.abs(x - 0.5) < NEAR_MIDDLE * 0.35))
     lasting = 1e-3 * len(command[begin:])
@@ -117,7 +117,7 @@ def test_each_round_has_all_its_parts(seconds: float) -> None:
 def test_both_ends_are_reached_where_a_limit_is_little_above_the_supply() -> None:
     """There, one port has the pressure of the supply, 210 bar: nothing moves, so this is no reason to move less."""
     limits = {"limits": {f"p_{port}_high": {"max": "218 bar"} for port in "AB"}}
-    recording = recorded_sequence(lift({"rig": limits}), ["A", "B"], 20.0, 0.3)
+    recording = recorded_excitation(lift({"rig": limits}), ["A", "B"], Extent(20.0, 0.3))
     x = recording.channels["x"]
     assert x.min() < 1e-3
     assert x.max() > 0.999
@@ -139,7 +139,9 @@ def limited_to(pressure: str) -> Rig:
 
 def test_a_simulated_rig_that_trips_is_moved_again_with_smaller_commands() -> None:
     said: list[str] = []
-    recording = recorded_sequence(limited_to("150 bar"), ["A", "B"], 8.0, 0.6, end_stops=False, tell=said.append)
+    recording = recorded_excitation(
+        limited_to("150 bar"), ["A", "B"], Extent(8.0, 0.6, end_stops=False), tell=said.append
+    )
     (repeated,) = said
     smaller = float(repeated.split("--largest ")[1].split()[0])
     assert "in mode FAULT: limit p_B_high after" in repeated
@@ -150,9 +152,9 @@ def test_a_simulated_rig_that_trips_is_moved_again_with_smaller_commands() -> No
 def test_what_was_recorded_before_a_trip_in_the_extension_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the ends of the stroke, with a limit that the piston violates there."""
     said: list[str] = []
-    monkeypatch.setattr("hilserver.identify.sequence.limits_before_the_ends", lambda *_: [])
+    monkeypatch.setattr("hilserver.identify.excitation.limits_before_the_ends", lambda *_: [])
     rig = lift({"rig": {"limits": {"x_low": {"channel": "x", "min": "20 mm", "action": "trip"}}}})
-    recording = recorded_sequence(rig, ["A", "B"], 8.0, 0.3, tell=said.append)
+    recording = recorded_excitation(rig, ["A", "B"], Extent(8.0, 0.3), tell=said.append)
     assert [re.sub(r"[\d.]+ s", "T", each.split(": ", 1)[1]) for each in said] == [
         "the sequence of commands has ended in mode FAULT: limit x_low after T. "
         "What was recorded until then is evaluated."

@@ -1,16 +1,17 @@
-"""The identification sequence on a simulated rig, in lockstep."""
+"""The excitation of a simulated rig, in lockstep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError
+from hilserver.identify.excitation import SMALLEST, Extent, RunEnded, by_hand, excite, jog_renewal
 from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
-from hilserver.identify.sequence import SMALLEST, RunEnded, by_hand, run_sequences
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import columns_of, ends_of_running
@@ -18,7 +19,7 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 
 REPEATS = 3
-"""How often a sequence that a limit has ended is repeated with smaller commands: a simulated machine takes no harm."""
+"""How often an excitation that a limit has ended is repeated with smaller commands: simulated machines take no harm."""
 
 
 class LockstepBench:
@@ -41,7 +42,7 @@ class LockstepBench:
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
         """Jog the valves for this number of seconds; jogs are renewed before they expire."""
         ticks = round(seconds / self._run.dt)
-        renewed = round(0.5 * min(s.bridge.jog_time for s in self.rig.settings.valves.values()) / self._run.dt)
+        renewed = round(jog_renewal(self.rig) / self._run.dt)
         while ticks > 0:
             for name, command in commands.items():
                 self._run.command(CommandKind.JOG, float(list(self.rig.settings.valves).index(name)), command)
@@ -78,21 +79,13 @@ class LockstepBench:
         return recording_of_columns(self.rig, columns, "a run of the simulated rig")
 
 
-def recorded_sequence(
-    rig: Rig,
-    valves: list[str],
-    seconds: float,
-    largest: float,
-    *,
-    longest: float = 0.0,
-    end_stops: bool = True,
-    tell: Callable[[str], object] = lambda _: None,
+def recorded_excitation(
+    rig: Rig, valves: list[str], extent: Extent, *, tell: Callable[[str], object] = lambda _: None
 ) -> Recording:
     """Move the valves of a simulated rig, and those that move with them, in lockstep.
 
-    Durations and ``end_stops`` as in `run_sequences`. A sequence that is ended by a limit is repeated from the start
-    with smaller commands; ``tell`` gets a sentence on this. Raises HilserverError for a real rig, RunEnded if smaller
-    commands don't help.
+    An excitation that is ended by a limit is repeated from the start with smaller commands; ``tell`` gets a sentence on
+    this. Raises HilserverError for a real rig, RunEnded if smaller commands don't help.
     """
     real = [device.name for device in rig.devices if not device.is_simulated]
     if real:
@@ -101,13 +94,13 @@ def recorded_sequence(
             "log in which the valves move over a wide range."
         )
     for repeated in range(REPEATS + 1):
-        bench = LockstepBench(by_hand(rig, largest))
+        bench = LockstepBench(by_hand(rig, extent.largest))
         try:
-            ended = run_sequences(rig, bench, valves, seconds, largest, longest=longest, end_stops=end_stops)
+            ended = excite(rig, bench, valves, extent)
         except RunEnded as error:
             if repeated == REPEATS or error.smaller < SMALLEST:
                 raise
-            largest = error.smaller
+            extent = replace(extent, largest=error.smaller)
             tell(f"{error} The sequence is repeated with this value.")
         else:
             break
