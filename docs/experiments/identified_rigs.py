@@ -35,6 +35,7 @@ from hilserver.fidelity.measures import Deviation
 from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import alone, default_input, sweep_of
 from hilserver.fidelity.unknowns import applicable, varied
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.lateness import with_lateness
@@ -109,12 +110,12 @@ def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known:
     recording = without_zero_errors(changed, recording)
     recording = replace(recording, delays_known="sensor delay" in known)
     results = with_lateness([identify_valve(changed, recording, valve) for valve in VALVES[name]])
-    unused = obsolete(results)
+    evaluation = Evaluation(results, recording)
     with TemporaryDirectory() as folder:
         shutil.copytree(CONFIG.parent, Path(folder) / "config")
         file = Path(folder) / "config" / "rigs" / f"{name}.toml"
         file.write_text(
-            merged(file.read_text(), fragment(results, recording), unused, datetime.now().astimezone().date())
+            merged(file.read_text(), fragment(evaluation), obsolete(evaluation), datetime.now().astimezone().date())
         )
         return load_rig(file)
 

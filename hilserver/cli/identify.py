@@ -12,8 +12,8 @@ from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
+    from hilserver.identify.evaluation import Evaluation
     from hilserver.identify.excitation import Extent
-    from hilserver.identify.identification import Identified
     from hilserver.identify.recorded import Recording
     from hilserver.rig.build import Rig
 
@@ -63,6 +63,7 @@ def identify(
     a fragment of the rig file with standard deviations and, for a valve with a flow sensor, the settings of the flow
     servo with their margins, and a report with plots.
     """
+    from hilserver.identify.evaluation import Evaluation
     from hilserver.identify.excitation import Extent
     from hilserver.identify.identification import identify_valve
     from hilserver.identify.lateness import with_lateness
@@ -75,17 +76,18 @@ def identify(
     extent = Extent(seconds, largest, longest=longest, end_stops=ends)
     recording = _recording(rig, wanted, log, drive, extent, yes, sensor_delays_known)
     results = with_lateness([identify_valve(rig, recording, name, order) for name in wanted])
-    text = _written(results, recording, out, rig.settings.name)
+    evaluation = Evaluation(results, recording)
+    text = _written(evaluation, out, rig.settings.name)
     if apply:
-        _apply(file, text, obsolete(results), yes)
+        _apply(file, text, obsolete(evaluation), yes)
 
 
-def _written(results: list[Identified], recording: Recording, out: Path, name: str) -> str:
+def _written(evaluation: Evaluation, out: Path, name: str) -> str:
     """Write fragment and report, and print the fragment, which is returned."""
     from hilserver.identify.report import document, fragment
 
-    text = fragment(results, recording)
-    written = document(results, recording).write(out, f"{name}-valves")
+    text = fragment(evaluation)
+    written = document(evaluation).write(out, f"{name}-valves")
     fragment_file = out / f"{name}-valves.toml"
     fragment_file.write_text(text)
     typer.echo(text)

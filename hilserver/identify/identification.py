@@ -15,7 +15,7 @@ from hilserver.identify.flows import suggested_curve
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
-from hilserver.identify.speed_limit import FittedValve, lag_by_speed
+from hilserver.identify.speed_limit import FittedValve, LagBySpeed, lag_by_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 
@@ -74,6 +74,16 @@ class Identified:
     def suggested_curve(self) -> list[tuple[float, float]]:
         """The flow-signal curve that has to be entered first: until then, no value can be relied on; usually none."""
         return curve_to_enter(self.best)
+
+    @cached_property
+    def lag_by_speed(self) -> LagBySpeed | None:
+        """The lag of its spool in fast movements and in slow ones; None if the recording does not show both."""
+        return lag_by_speed(self.best)
+
+    @property
+    def is_speed_limited(self) -> bool:
+        """Whether its spool seems to be of limited speed: its values, and those of its cylinder, are then wrong."""
+        return self.lag_by_speed is not None and self.lag_by_speed.is_limited
 
     @property
     def is_of_second_order(self) -> bool:

@@ -8,24 +8,21 @@ from math import inf
 import numpy as np
 
 from hilserver.components.shared.edges import NominalFlow
+from hilserver.identify.evaluation import EvaluatedValve, Evaluation
 from hilserver.identify.findings import (
     IdentifiedValue,
     delay_and_deviation,
-    findings,
     joined,
     leakage_point,
     rounded,
     separates_delay,
-    trust_findings,
 )
 from hilserver.identify.fit import FitResult
 from hilserver.identify.identification import SIGNIFICANT, Identified
-from hilserver.identify.machine import Restriction, machine_findings
+from hilserver.identify.machine import Restriction
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
-from hilserver.identify.recorded import Recording
-from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table, tuned_servo
-from hilserver.identify.speed_limit import lag_by_speed
-from hilserver.identify.suspicions import about_the_delay, suspicion_table, suspicions
+from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table
+from hilserver.identify.suspicions import about_the_delay, suspicion_table
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.units import shown_value
@@ -69,41 +66,29 @@ ENTER_SLEW = (
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
 
 
-def fragment(results: Sequence[Identified], recording: Recording) -> str:
+def fragment(evaluation: Evaluation) -> str:
     """TOML for the rig file: identified values with standard deviations; others as comments."""
+    recording = evaluation.recording
     lines = [
         f"# hilserver identify: {recording.duration:.0f} s of {recording.source}",
         "# Each value is followed by its standard deviation. Merge the keys into the rig file (--apply does).",
     ]
-    if curves := suggested_curves(results):
-        for valve, curve in curves.items():
-            lines += ["", f"[valves.{valve}]", *_curve_lines(curve)]
+    if curves := evaluation.suggested_curves:
+        for name, curve in curves.items():
+            lines += ["", f"[valves.{name}]", *_curve_lines(curve)]
         return "\n".join(lines) + "\n"
-    limited = {found.experiment.valve for found in results if _is_limited(found)}
-    for found in results:
-        servo = tuned_servo(found, recording)
-        of_valve = [*_valve_lines(found), *servo_lines(found, servo), *_feedback_lines(found, servo is not None)]
-        valve = found.experiment.valve
-        lines += ["", f"[valves.{valve}]", *([ENTER_SLEW, *_as_comments(of_valve)] if valve in limited else of_valve)]
-    for table, values in machine_findings(results, recording).items():
+    for valve in evaluation.valves:
+        of_valve = [*_valve_lines(valve), *servo_lines(valve.name, valve.servo), *_feedback_lines(valve)]
+        is_limited = valve.found.is_speed_limited
+        lines += ["", f"[valves.{valve.name}]", *([ENTER_SLEW, *_as_comments(of_valve)] if is_limited else of_valve)]
+    for table, values in evaluation.machine.items():
         of_table = [_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values]
-        lines += ["", f"[{table}]", *(_as_comments(of_table) if limited else of_table)]
+        lines += ["", f"[{table}]", *(_as_comments(of_table) if evaluation.has_speed_limits else of_table)]
     return "\n".join(lines) + "\n"
-
-
-def _is_limited(found: Identified) -> bool:
-    """Whether the spool seems to be of limited speed: its values, and those of its cylinder, are then wrong."""
-    lag = lag_by_speed(found.best)
-    return lag is not None and lag.is_limited
 
 
 def _as_comments(lines: Sequence[str]) -> list[str]:
     return [line if line.startswith("#") else f"# {line}".rstrip() for line in lines]
-
-
-def suggested_curves(results: Sequence[Identified]) -> dict[str, list[tuple[float, float]]]:
-    """By valve, the flow-signal curve that has to be entered first: until then, no other value can be relied on."""
-    return {found.experiment.valve: curve for found in results if (curve := found.suggested_curve)}
 
 
 def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
@@ -115,10 +100,11 @@ def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
     ]
 
 
-def _valve_lines(found: Identified) -> list[str]:
-    v, lines = found.experiment.settings, []
-    by_key = {f.key: f for f in findings(found)}
-    for f in [*findings(found), *(f for f in trust_findings(found) if f.key == "flow_drift")]:
+def _valve_lines(valve: EvaluatedValve) -> list[str]:
+    found, lines = valve.found, []
+    v = found.experiment.settings
+    by_key = {f.key: f for f in valve.findings}
+    for f in [*valve.findings, *(f for f in valve.trust if f.key == "flow_drift")]:
         if f.key in ("", "gone_at"):
             continue
         if not f.known:
@@ -140,7 +126,7 @@ def _valve_lines(found: Identified) -> list[str]:
     if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# {text}" for text in extrapolated(found)]
-    lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspicions(found)]
+    lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in valve.suspicions]
     return lines
 
 
@@ -152,18 +138,18 @@ def extrapolated(found: Identified) -> list[str]:
     return [f"The recording only has openings up to {most:.0%} of the stroke: beyond it, the flow is extrapolated."]
 
 
-def _feedback_lines(found: Identified, after_servo: bool) -> list[str]:
+def _feedback_lines(valve: EvaluatedValve) -> list[str]:
     """The feedback time where it changes; the settings of the servo have begun its table where there are any."""
-    changed = [f for f in trust_findings(found) if f.key == "feedback_time" and f.value != f.configured]
-    begun = [] if after_servo else ["", f"[valves.{found.experiment.valve}.bridge]"]
+    changed = [f for f in valve.trust if f.key == "feedback_time" and f.value != f.configured]
+    begun = [] if valve.servo is not None else ["", f"[valves.{valve.name}.bridge]"]
     return [*begun, *(_line(f, _toml(f, f.value)) for f in changed)] if changed else []
 
 
-def obsolete(results: Sequence[Identified]) -> dict[str, tuple[str, ...]]:
+def obsolete(evaluation: Evaluation) -> dict[str, tuple[str, ...]]:
     """By valve, the keys of the rig file that the fragment replaces by others."""
-    if curves := suggested_curves(results):
+    if curves := evaluation.suggested_curves:
         return dict.fromkeys(curves, ("overlap",))
-    return {found.experiment.valve: _of_other_order(found) for found in results if not _is_limited(found)}
+    return {v.name: _of_other_order(v.found) for v in evaluation.valves if not v.found.is_speed_limited}
 
 
 def _of_other_order(found: Identified) -> tuple[str, ...]:
@@ -213,48 +199,47 @@ def _leakage_value(found: Identified, f: IdentifiedValue, gone: IdentifiedValue)
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-def document(results: Sequence[Identified], recording: Recording) -> Document:
+def document(evaluation: Evaluation) -> Document:
     """The report."""
-    rig = results[0].experiment.rig
+    recording, rig = evaluation.recording, evaluation.results[0].experiment.rig
     blocks: list[Block] = [
         f"{recording.duration:.1f} s of {recording.source}, {1.0 / recording.dt:g} samples per second; "
         f"{np.mean(recording.known):.1%} of them are usable.",
     ]
-    for found in results:
-        name = found.experiment.valve
+    for valve in evaluation.valves:
+        name, found = valve.name, valve.found
         blocks += [
             Heading(f"Valve {name}"),
-            table(found),
-            Listing(tuple(notes(found))),
-            *_suspicion_blocks(found),
+            table(valve),
+            Listing(tuple(notes(valve))),
+            *_suspicion_blocks(valve),
             Picture(f"{name}-flow", flow_figure(found), ABOUT_FLOW),
             Picture(f"{name}-bode", bode_figure(found), ABOUT_BODE),
             Picture(f"{name}-residuals", residual_figure(found), ABOUT_RESIDUALS),
-            *_servo_blocks(found, recording),
+            *_servo_blocks(valve),
         ]
-    blocks += machine_blocks(results, recording)
+    blocks += machine_blocks(evaluation)
     return Document(f"{rig.settings.name}: identified valves", blocks)
 
 
-def machine_blocks(results: Sequence[Identified], recording: Recording) -> list[Block]:
+def machine_blocks(evaluation: Evaluation) -> list[Block]:
     """Cylinders and sensors, as far as the recording shows them."""
-    rows = [
-        (table, f.name, *_cells(f)) for table, values in machine_findings(results, recording).items() for f in values
-    ]
+    recording = evaluation.recording
+    rows = [(table, f.name, *_cells(f)) for table, values in evaluation.machine.items() for f in values]
     blocks: list[Block] = [ABOUT_MACHINE, Grid(("", *COLUMNS), tuple(rows))] if rows else []
     blocks += [Listing(recording.notes)] if recording.notes else []
     return [Heading("Cylinders and sensors"), *blocks] if blocks else []
 
 
-def _suspicion_blocks(found: Identified) -> list[Block]:
-    table = suspicion_table(found)
-    if not table.rows:
+def _suspicion_blocks(valve: EvaluatedValve) -> list[Block]:
+    if not valve.suspicions:
         return ["No model errors are suspected: the residuals do not follow the command."]
-    return [Heading(f"Suspected model errors of valve {found.experiment.valve}"), ABOUT_SUSPICIONS, table]
+    heading = Heading(f"Suspected model errors of valve {valve.name}")
+    return [heading, ABOUT_SUSPICIONS, suspicion_table(valve.suspicions)]
 
 
-def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
-    name, servo = found.experiment.valve, tuned_servo(found, recording)
+def _servo_blocks(valve: EvaluatedValve) -> list[Block]:
+    name, servo = valve.name, valve.servo
     heading = Heading(f"Flow servo of valve {name}")
     if servo is None:
         return [heading, NO_SENSOR.format(name)]
@@ -262,9 +247,9 @@ def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
     return [heading, settings, servo_table(servo), Picture(f"{name}-servo", servo_figure(servo), ABOUT_SERVO)]
 
 
-def table(found: Identified) -> Grid:
+def table(valve: EvaluatedValve) -> Grid:
     """Identified and configured values."""
-    return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in [*findings(found), *trust_findings(found)]))
+    return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in [*valve.findings, *valve.trust]))
 
 
 def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
@@ -273,8 +258,9 @@ def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
     return f.text() if f.known else "-", f.deviation_text(), configured
 
 
-def notes(found: Identified) -> list[str]:
+def notes(valve: EvaluatedValve) -> list[str]:
     """The signals behind the values, and further observations."""
+    found = valve.found
     e, fit, values = found.experiment, found.fit, found.values
     sources = [f"the oil in the chamber at port {c.port} (position and pressure)" for c in e.chambers]
     sources += [f"the flow sensor {e.flow.channel}"] if e.flow else []
@@ -315,7 +301,7 @@ def notes(found: Identified) -> list[str]:
     delay, deviation = delay_and_deviation(found)
     if delay < -SIGNIFICANT * deviation:
         lines.append("The delay is negative: the configured delays of the channels are too long.")
-    unknown = [f"{f.name} ({f.key})" if f.key else f.name for f in findings(found) if not f.known]
+    unknown = [f"{f.name} ({f.key})" if f.key else f.name for f in valve.findings if not f.known]
     if unknown and not found.suggested_curve:
         lines.append(
             f"Not identifiable from this recording, and left as in the rig file: {', '.join(unknown)}. Larger commands "

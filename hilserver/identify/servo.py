@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hilserver.components.shared.edges import Leakage
-from hilserver.identify.findings import findings, leakage_point
+from hilserver.identify.findings import IdentifiedValue, leakage_point
 from hilserver.identify.identification import Identified
 from hilserver.identify.recorded import Recording
 from hilserver.margins.flow_servo import flow_plant, in_rig_file, margins_in_words
@@ -37,14 +38,17 @@ class ServoTuning:
         return max(self.loops)
 
 
-def tuned_servo(found: Identified, recording: Recording) -> ServoTuning | None:
-    """The servo for the highest recorded supply pressure over one edge; None without a flow sensor."""
+def tuned_servo(found: Identified, findings: Iterable[IdentifiedValue], recording: Recording) -> ServoTuning | None:
+    """The servo for the highest recorded supply pressure over one edge; None without a flow sensor.
+
+    ``findings``: those of the valve.
+    """
     e = found.experiment
     if e.flow is None:
         return None
     supply, tank = (recording.channels[name][recording.known] for name in (e.settings.supply, e.settings.tank))
     drop = float(np.max(supply) - np.min(tank))
-    settings = identified_settings(found)
+    settings = identified_settings(found, findings)
 
     def plant(drop: float) -> FlowPlant:
         p = flow_plant(e.rig, settings, drop)
@@ -56,9 +60,9 @@ def tuned_servo(found: Identified, recording: Recording) -> ServoTuning | None:
     return ServoTuning(pid, {share * drop: ServoLoop(plant(share * drop), pid) for share in SHARES_OF_DROP})
 
 
-def identified_settings(found: Identified) -> ValveSettings:
+def identified_settings(found: Identified, findings: Iterable[IdentifiedValue]) -> ValveSettings:
     """The valve with its identified values; configured ones where the recording does not identify them."""
-    v, values = found.experiment.settings, {f.key: f.value for f in findings(found)}
+    v, values = found.experiment.settings, {f.key: f.value for f in findings}
     to_tank, leak = v.nominal_flow_AT, leakage_point(found)
     known = Leakage.model_construct(flow=values["leakage"], drop=leak.drop, per=leak.per, gone_at=values["gone_at"])
     return v.model_copy(
@@ -75,9 +79,8 @@ def identified_settings(found: Identified) -> ValveSettings:
     )
 
 
-def servo_lines(found: Identified, servo: ServoTuning | None) -> list[str]:
-    """The settings as lines of the rig file."""
-    name = found.experiment.valve
+def servo_lines(name: str, servo: ServoTuning | None) -> list[str]:
+    """The settings of a valve's servo as lines of the rig file."""
     if servo is None:
         return [f"# {NO_SENSOR.format(name)}"]
     margins = [f"# {key}: {value}" for key, value in margins_in_words(servo.loops[servo.drop]).items()]

@@ -7,7 +7,7 @@ Source: Ljung, System Identification, 2nd ed. 1999, ch. 16.6 (residual analysis)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -16,7 +16,6 @@ import numpy as np
 from hilserver.identify.flows import USUAL, largest_disproportion
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, VALVE_DELAY, unseen_delay
-from hilserver.identify.speed_limit import lag_by_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.units import shown_value
@@ -96,7 +95,7 @@ def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
 
 def _slower(found: Identified) -> Iterator[Suspicion]:
     """A spool that is later in fast movements than in others."""
-    lag = lag_by_speed(found.best)
+    lag = found.lag_by_speed
     if lag is not None and lag.is_limited:
         more = shown_value(lag.fast - lag.slow, "s", 3)
         yield Suspicion(
@@ -156,9 +155,9 @@ def largest_correlation(r: Floats, cause: Floats) -> tuple[int, float, float]:
     return lag, found[lag], limit
 
 
-def suspicion_table(found: Identified) -> Grid:
+def suspicion_table(suspected: Iterable[Suspicion]) -> Grid:
     """A line for each."""
-    rows = tuple((s.structure, s.figure, s.usual, s.experiment) for s in suspicions(found))
+    rows = tuple((s.structure, s.figure, s.usual, s.experiment) for s in suspected)
     return Grid(("suspected", "figure", "expected", "experiment to confirm it"), rows)
 
 

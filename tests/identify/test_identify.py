@@ -17,6 +17,7 @@ from rig_bench import bench_rig
 from hilserver.errors import HilserverError
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify import report
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent, by_hand
 from hilserver.identify.findings import delay_and_deviation
 from hilserver.identify.identification import Identified, identify_valve
@@ -87,7 +88,7 @@ def test_the_fragment_and_the_report_contain_the_identified_values(
     from hilserver.rig.settings import ValveSettings
 
     _, recording, found = sequence
-    table = tomllib.loads(fragment([found], recording))["valves"]["A"]
+    table = tomllib.loads(fragment(Evaluation([found], recording)))["valves"]["A"]
     known: dict[str, Any] = {
         "port": "A",
         "supply": "p_S",
@@ -101,7 +102,7 @@ def test_the_fragment_and_the_report_contain_the_identified_values(
     true = 0.6 / sqrt(70.0)
     assert settings.leakage.coefficient() * sqrt(1e5) * 6e4 == pytest.approx(true, rel=0.1)
     assert settings.delay == pytest.approx(1e-3, abs=0.3e-3)
-    written = document([found], recording).write(tmp_path, "valves")
+    written = document(Evaluation([found], recording)).write(tmp_path, "valves")
     assert {path.suffix for path in written} >= {".html", ".md"}
     assert all(path.stat().st_size > 1000 for path in written)
 
@@ -110,15 +111,15 @@ def test_without_the_motion_of_the_spool_its_lag_and_the_delay_are_right_togethe
     sequence: tuple[Rig, Recording, Identified],
 ) -> None:
     """A recording without fast movement: the spool remains that of the rig file, 80 Hz instead of 72 Hz."""
-    _, _, found = sequence
+    _, recording, found = sequence
     known = [name for name in found.fit.values if name not in ("frequency", "damping")]
     slow = replace(found, fit=found.fit.of(known), left_out={"frequency": 50.0, "damping": 1.0})
     delay, deviation = delay_and_deviation(slow)
     assert delay + 0.7 / (pi * 80.0) == pytest.approx(1e-3 + 0.7 / (pi * 72.0), abs=0.1e-3)
     assert found.fit.deviations["lag"] < deviation < 2e-3
     first = replace(found, second_order=False)
-    assert obsolete([first])["A"] == ("f90", "damping")
-    assert obsolete([replace(first, fit=slow.fit)])["A"] == ()
+    assert obsolete(Evaluation([first], recording))["A"] == ("f90", "damping")
+    assert obsolete(Evaluation([replace(first, fit=slow.fit)], recording))["A"] == ()
 
 
 def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(
@@ -128,10 +129,11 @@ def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(
     import tomllib
 
     _, recording, found = sequence
-    text = fragment([found], recording)
+    evaluation = Evaluation([found], recording)
+    text = fragment(evaluation)
     assert "this valve has no flow sensor (valves.A.flow)" in text
     assert "bridge" not in tomllib.loads(text)["valves"]["A"]
-    report = next(path for path in document([found], recording).write(tmp_path, "valves") if path.suffix == ".md")
+    report = next(path for path in document(evaluation).write(tmp_path, "valves") if path.suffix == ".md")
     assert "this valve has no flow sensor (valves.A.flow)" in report.read_text()
     assert "gain margin" not in report.read_text()
 
@@ -158,12 +160,12 @@ def test_small_openings_only_are_said_to_be_extrapolated(monkeypatch: pytest.Mon
     found = identify_valve(rig, recording, "A", order=2)
     command = np.quantile(np.abs(recording.commands["A"]), 0.99)  # which the spool reaches if it is held
     text = r"# The recording only has openings up to (\d+)% of the stroke: beyond it, the flow is extrapolated."
-    said = re.search(text, fragment([found], recording))
+    said = re.search(text, fragment(Evaluation([found], recording)))
     assert said is not None
     reached = 0.01 * int(said[1])
     assert 0.85 * command < reached < command + 0.005  # in whole per cent
     monkeypatch.setattr(report, "WIDE", 0.9 * reached)
-    assert "extrapolated" not in fragment([found], recording)
+    assert "extrapolated" not in fragment(Evaluation([found], recording))
 
 
 def test_identify_refuses_to_move_a_rig_with_hardware() -> None:

@@ -12,6 +12,7 @@ import pytest
 from identification_coverage import changed_rig
 
 from hilserver.identify import lateness
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, Lateness, identify_valve
@@ -127,7 +128,7 @@ def test_valve_and_sensors_together_are_as_late_as_before() -> None:
     assert with_lateness([found]) == [found]  # valve B uses these sensors, too
     settings = rig.settings.model_copy(update={"valves": {"A": rig.settings.valves["A"]}})
     alone = replace(found, experiment=Experiment(replace(rig, settings=settings), recording, "A"))
-    before, after = (tomllib.loads(fragment(each, recording)) for each in ([alone], with_lateness([alone])))
+    before, after = (tomllib.loads(fragment(Evaluation(each, recording))) for each in ([alone], with_lateness([alone])))
     more = to_si(after["channels"]["x"]["delay"], "s") - rig.settings.channels["x"].delay
     assert more > 0.3e-3
     assert "x" in before["channels"]

@@ -14,6 +14,7 @@ from identification_coverage import changed_rig
 from lift_bench import FILE, errors_of, lift, true_valves
 
 from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
@@ -98,7 +99,7 @@ def test_leakage_past_the_piston_is_identified(identified: Found) -> None:
 def test_the_fragment_contains_them_and_can_be_merged(identified: Found) -> None:
     """Also into tables that are written in one line, as the channels of this rig file."""
     _, recording, results = identified
-    text = fragment(results, recording)
+    text = fragment(Evaluation(results, recording))
     after = tomllib.loads(merged(FILE.read_text(), text, {}, date(2026, 11, 25)))
     assert {"leakage", "bulk_modulus", "air_fraction", "dead_volume_A", "hose_volume_A"} <= after["cylinders"][
         "lift"
@@ -133,7 +134,7 @@ def test_a_hysteresis_is_merged_where_there_is_one(identified: Found) -> None:
     recording = recorded_excitation(hysteretic, ["A"], Extent(20.0, 0.6, end_stops=False))
     results = [identify_valve(hysteretic, recording, "A")]
     for used, found, true in ((recording, results, width), (*identified[1:], 0.0)):
-        text = merged(FILE.read_text(), fragment(found, used), {}, date(2026, 11, 27))
+        text = merged(FILE.read_text(), fragment(Evaluation(found, used)), {}, date(2026, 11, 27))
         assert tomllib.loads(text)["valves"]["A"]["hysteresis"] == pytest.approx(true, rel=0.1, abs=1e-9)
 
 

@@ -16,13 +16,14 @@ from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
 from hilserver.identify import flows
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.identify.report import fragment, notes, obsolete, suggested_curves
+from hilserver.identify.report import fragment, notes, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import Rig, assemble, load_rig
@@ -89,14 +90,15 @@ def test_two_gains_are_suspected() -> None:
     """The flows of the curve that is suggested are right to 1 % of the full flow, up to the largest opening."""
     recording, found = recorded_and_identified(with_two_gains(lift(of_valves(overlap=0.01)), 0.2, 0.1), 30.0)
     assert suspected(found)
-    (curve,) = suggested_curves([found]).values()
+    evaluation = Evaluation([found], recording)
+    (curve,) = evaluation.suggested_curves.values()
     signal, flow = np.array(curve).T
     for opening in np.linspace(0.05, found.experiment.largest_opening(found.fitted), 10):
         true = FLOW * np.interp(opening, [0.0, 0.2, 1.0], [0.0, 0.1, 1.0])
         assert 6e4 * np.interp(opening, signal, flow) == pytest.approx(true, abs=0.01 * FLOW)
-    assert "identify again" in " ".join(notes(found))
+    assert "identify again" in " ".join(notes(evaluation.valves[0]))
     text = FILE.read_text().replace("damping = 0.7\n", "damping = 0.7\noverlap = 0.01\n")
-    changed = tomllib.loads(merged_text(text, fragment([found], recording), obsolete([found]), date(2026, 11, 29)))
+    changed = tomllib.loads(merged_text(text, fragment(evaluation), obsolete(evaluation), date(2026, 11, 29)))
     before, after = tomllib.loads(text)["valves"]["A"], changed["valves"]["A"]
     assert after.keys() ^ before.keys() == {"overlap", "flow_signal"}, "what depends on the curve is left alone"
     again = identified(with_two_gains(lift(of_valves(flow_signal=after["flow_signal"])), 0.2, 0.1))

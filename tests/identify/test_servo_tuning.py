@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,12 @@ import pytest
 from numpy.typing import NDArray
 from rig_bench import merged
 
+from hilserver.identify import evaluation, identification
+from hilserver.identify.evaluation import EvaluatedValve, Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import Identified, Lateness, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.identify.report import document, fragment
-from hilserver.identify.servo import tuned_servo
+from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -52,7 +55,7 @@ def test_what_the_sensors_are_late_stays_in_the_loop(identified: tuple[Recording
     """Valve and sensor together delay the loop, however their delay is divided."""
     recording, found = identified
     late = (replace(found, lateness=Lateness(-each, 0.7e-3)) for each in (1e-3, 2e-3))  # no delay is negative
-    servos = [tuned_servo(each, recording) for each in late]
+    servos = [valve.servo for valve in Evaluation(list(late), recording).valves]
     assert servos[0] is not None
     assert servos[1] is not None
     assert vars(servos[1].pid) == pytest.approx(vars(servos[0].pid), rel=1e-9)
@@ -62,7 +65,7 @@ def test_what_the_sensors_are_late_stays_in_the_loop(identified: tuple[Recording
 def settings(identified: tuple[Recording, Identified]) -> dict[str, Any]:
     """The settings in the fragment of the rig file, with the nominal flow that they refer to."""
     recording, found = identified
-    table: dict[str, Any] = tomllib.loads(fragment([found], recording))["valves"]["main"]
+    table: dict[str, Any] = tomllib.loads(fragment(Evaluation([found], recording)))["valves"]["main"]
     flow = float(table["nominal_flow"]["flow"].removesuffix(" l/min"))
     bridge: dict[str, Any] = table["bridge"]
     return {**bridge, "gain": bridge["gain"] * 60.0 / flow}
@@ -117,7 +120,7 @@ def test_the_servo_oscillates_beyond_the_stated_gain_margin(
 ) -> None:
     """The margin, 3.2, is that of 140 bar over one edge; at the 100 bar of the work cycle it is 3.2·√1.4 = 3.8."""
     recording, found = identified
-    servo = tuned_servo(found, recording)
+    servo = EvaluatedValve(found, recording).servo
     assert servo is not None
     margin = servo.loops[servo.drop].margins().gain
     assert not oscillates(with_servo({**settings, "gain": 0.8 * margin * settings["gain"]}))
@@ -138,9 +141,36 @@ def test_settings_agree_with_those_for_the_true_valve(settings: dict[str, Any]) 
 
 def test_the_report_shows_margins_and_a_bode_plot(identified: tuple[Recording, Identified], tmp_path: Path) -> None:
     recording, found = identified
-    written = document([found], recording).write(tmp_path, "valves")
+    written = document(Evaluation([found], recording)).write(tmp_path, "valves")
     text = next(path for path in written if path.suffix == ".md").read_text()
     section = text[text.index("Flow servo of valve main") :]
     for name in ("gain margin", "phase margin", "delay margin", "M_S", "bandwidth", "35.1 bar across one edge"):
         assert name in section
     assert any(path.name.endswith("main-servo.png") for path in written)
+
+
+def test_what_follows_from_the_recording_is_computed_once(
+    identified: tuple[Recording, Identified], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For fragment, report and obsolete keys together."""
+    recording, found = identified
+    calls: Counter[str] = Counter()
+
+    def count(module: ModuleType, name: str) -> None:
+        real = getattr(module, name)
+
+        def counted(*given: Any) -> Any:
+            calls[name] += 1
+            return real(*given)
+
+        monkeypatch.setattr(module, name, counted)
+
+    names = ("findings", "trust_findings", "suspicions", "tuned_servo", "machine_findings")
+    for name in names:
+        count(evaluation, name)
+    count(identification, "lag_by_speed")
+    evaluated = Evaluation([replace(found)], recording)  # of which nothing is known yet
+    fragment(evaluated)
+    document(evaluated)
+    obsolete(evaluated)
+    assert calls == dict.fromkeys((*names, "lag_by_speed"), 1)

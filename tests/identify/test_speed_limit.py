@@ -9,6 +9,7 @@ import pytest
 from lift_bench import both, lift, of_valves, true_valves
 
 from hilserver.identify import identification, report
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import Identified, curve_to_enter, identify_valve
 from hilserver.identify.recorded import Recording
@@ -55,7 +56,8 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated(monkeypatch
     limited = true_valves(opening_rate="70 1/s")
     recording, found = recorded_and_identified(limited)
     assert suspected(found)
-    text = fragment([found], recording)
+    evaluation = Evaluation([found], recording)
+    text = fragment(evaluation)
     assert "enter its slew, and identify again" in text
     assert "# nominal_flow = " in text
     assert all(not table for tables in tomllib.loads(text).values() for table in tables.values())
@@ -63,5 +65,5 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated(monkeypatch
         patched.setattr(identification, "suggested_curve", lambda *_: CURVE)
         assert not curve_to_enter(found.best)
         patched.setattr(report, "_of_other_order", lambda _: ("f45",))
-        assert report.obsolete([found]) == {}
+        assert report.obsolete(evaluation) == {}
     assert not suspected(identified(limited, of_valves(slew="70 1/s")))

@@ -12,6 +12,7 @@ from identification_coverage import Finding, changed_rig, compared
 from slow_lift import slow_lift
 
 from hilserver.fidelity.changes import si
+from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
@@ -21,7 +22,6 @@ from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.report import fragment, notes
 from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
 from hilserver.identify.simulated_excitation import recorded_excitation
-from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.fluid import capacitance
 from hilserver.rig.cylinder_settings import BRAIDED
@@ -237,13 +237,14 @@ def test_the_oil_behind_a_restriction_is_told_from_that_in_a_hose(randomised: li
 @pytest.mark.slow
 def test_report_lists_the_suspected_model_errors(randomised: list[Identified]) -> None:
     """The seed's rig has hoses and restrictions; at least one of them is found, with figure and experiment."""
-    for found in randomised:
-        suspected = list(suspicions(found))
+    evaluation = Evaluation(randomised, randomised[0].experiment.recording)
+    for valve in evaluation.valves:
+        found, suspected = valve.found, valve.suspicions
         assert any(s.structure.startswith(("restriction", "hose", "air")) for s in suspected)
         assert not any("speed-limited" in s.structure for s in suspected)
         other = {"A": "B", "B": "A"}[found.experiment.settings.port]
         assert not any(f"port {other}" in s.structure for s in suspected)  # its own valve shows it better
         assert all("±" in s.figure or "correlate" in s.figure for s in suspected)
         assert all(s.experiment for s in suspected)
-        assert any("that the sensors may have in addition" in line for line in notes(found))
-    assert "# suspected: " in fragment(randomised[:1], randomised[0].experiment.recording)
+        assert any("that the sensors may have in addition" in line for line in notes(valve))
+    assert "# suspected: " in fragment(evaluation)

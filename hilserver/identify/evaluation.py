@@ -1,0 +1,78 @@
+"""What a recording says of its valves and the machine: from it, the fragment of the rig file and the report are made.
+
+Each part is computed once, when it is first needed: most of them take all samples of the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hilserver.identify.findings import IdentifiedValue, findings, trust_findings
+from hilserver.identify.identification import Identified
+from hilserver.identify.machine import Findings, machine_findings
+from hilserver.identify.recorded import Recording
+from hilserver.identify.servo import ServoTuning, tuned_servo
+from hilserver.identify.suspicions import Suspicion, suspicions
+
+
+@dataclass(frozen=True)
+class EvaluatedValve:
+    """An identified valve, and what follows from it."""
+
+    found: Identified
+    recording: Recording
+
+    @property
+    def name(self) -> str:
+        """The valve's name in the rig file."""
+        return self.found.experiment.valve
+
+    @cached_property
+    def findings(self) -> Sequence[IdentifiedValue]:
+        """Its properties."""
+        return findings(self.found)
+
+    @cached_property
+    def trust(self) -> Sequence[IdentifiedValue]:
+        """How closely it keeps to them; empty if not known."""
+        return trust_findings(self.found)
+
+    @cached_property
+    def suspicions(self) -> Sequence[Suspicion]:
+        """The model errors that are suspected."""
+        return list(suspicions(self.found))
+
+    @cached_property
+    def servo(self) -> ServoTuning | None:
+        """Its flow servo; None without a flow sensor."""
+        return tuned_servo(self.found, self.findings, self.recording)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The identified valves of a recording, and what follows from them."""
+
+    results: Sequence[Identified]
+    recording: Recording
+
+    @cached_property
+    def valves(self) -> Sequence[EvaluatedValve]:
+        """Each valve, in the order of the results."""
+        return [EvaluatedValve(found, self.recording) for found in self.results]
+
+    @cached_property
+    def machine(self) -> Findings:
+        """The properties of the cylinders and channels at these valves."""
+        return machine_findings(self.results, self.recording)
+
+    @property
+    def suggested_curves(self) -> dict[str, list[tuple[float, float]]]:
+        """By valve, the flow-signal curve to be entered first: until then, no other value can be relied on."""
+        return {found.experiment.valve: curve for found in self.results if (curve := found.suggested_curve)}
+
+    @property
+    def has_speed_limits(self) -> bool:
+        """Whether a spool seems to be of limited speed: what is found of the machine is then wrong, too."""
+        return any(found.is_speed_limited for found in self.results)
