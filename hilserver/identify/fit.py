@@ -39,8 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
-from scipy.signal import lfilter
 
+from hilserver.compiler import standard_program
 from hilserver.identify.linearised import STEP, LinearisedModel, Predict
 from hilserver.identify.many_residuals import minimum
 from hilserver.identify.parameters import Parameter, Values
@@ -114,10 +114,9 @@ class Whitener:
 
     def __call__(self, residual: Floats, used: NDArray[np.bool_]) -> Floats:
         """The filtered residual, 0 if it is not used."""
-        filtered = np.convolve(np.where(used, residual, 0.0), self.model)[: len(residual)] / self.deviation
-        if self.pole > 0.0:
-            filtered = lfilter([1.0], [1.0, -self.pole], filtered)
-        return np.where(used, filtered, 0.0)
+        filtered = np.empty(len(residual))
+        standard_program().filter_record(np.where(used, residual, 0.0), self.model, self.pole, filtered)
+        return np.where(used, filtered / self.deviation, 0.0)
 
     @functools.cached_property
     def spectrum(self) -> Floats:
@@ -342,7 +341,7 @@ class _Problem:
         for column, name in zip(noise.T, names, strict=True):
             there, h = self.model.moved(values, name)
             column[:] = (self._less_noise(there) - before) / h
-        return np.vstack([self.jacobian(values), rows, noise])
+        return np.concatenate([self.jacobian(values).T, rows.T, noise.T], axis=1).T  # stored by parameter
 
     def jacobian(self, values: Values) -> Floats:
         """float64[samples, parameters]"""

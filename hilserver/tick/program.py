@@ -11,7 +11,7 @@ from hilserver.circuit import differences, engine, equilibrium, integrators
 from hilserver.circuit.integrators import work_size
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.mechanics import chain_halves, chain_steps, recursion
-from hilserver.numerics import riccati, valve_record
+from hilserver.numerics import record_filter, riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.tick import circuit, lockstep, plant, tick, timed
 from hilserver.tick.hybrid import step
@@ -45,6 +45,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     valve_record.spool_way,
     valve_record.shares_of,
     valve_record.mean_openings_of,
+    record_filter.filter_record,
     recursion.load_chain,
     recursion.chain_rates,
     chain_steps.advance_chain,
