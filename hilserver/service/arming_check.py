@@ -18,8 +18,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, ChildFailed
-from hilserver.service.executor import RunningCircuit
 from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplies
+from hilserver.service.running_circuit import Running
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.bridge.strategies import BRIDGING
@@ -64,9 +64,7 @@ class ArmingCheck:
     ``folder``: for the requests; ``running`` returns the circuit.
     """
 
-    def __init__(
-        self, rig: Rig, telemetry: TelemetryReader, running: Callable[[], RunningCircuit], folder: Path
-    ) -> None:
+    def __init__(self, rig: Rig, telemetry: TelemetryReader, running: Running, folder: Path) -> None:
         self._rig = rig
         self._telemetry = telemetry
         self._running = running

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.service.executor import RunningCircuit
 from hilserver.service.rig_stop import Execute, RigStop
+from hilserver.service.running_circuit import Running, RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
@@ -40,12 +40,7 @@ class ChangePointWatch:
     ``running`` returns the running circuit; ``execute`` carries out a command.
     """
 
-    def __init__(
-        self,
-        telemetry: TelemetryReader,
-        running: Callable[[], RunningCircuit],
-        execute: Execute,
-    ) -> None:
+    def __init__(self, telemetry: TelemetryReader, running: Running, execute: Execute) -> None:
         self._telemetry = telemetry
         self._running = running
         self._stop = RigStop(telemetry, execute)

@@ -19,7 +19,7 @@ from hilserver.compiler.circuit_code import BESIDE_A_LOOP, COMPILE, can_compile,
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.rig.settings import LoopSettings
-from hilserver.service.executor import RunningCircuit
+from hilserver.service.running_circuit import Running, RunningCircuit
 
 SETTLED = 20.0
 """Seconds for which a circuit has run before it is compiled: who tries values, switches more often than that."""
@@ -39,7 +39,7 @@ class CompiledCircuit:
 
     def __init__(
         self,
-        running: Callable[[], RunningCircuit],
+        running: Running,
         use: Callable[[RunningCircuit, Path], Awaitable[bool]],
         settled: float = SETTLED,
     ) -> None:

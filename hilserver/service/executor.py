@@ -7,13 +7,12 @@ import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler.circuit_code import address
@@ -28,6 +27,7 @@ from hilserver.rig.end_of_running import columns_of, ending_now
 from hilserver.rig.notes import unconnected_ports
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
+from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.telemetry_samples import CIRCUITS_KEPT
@@ -50,17 +50,6 @@ WATCHED = 0.05
 
 class NotTaken(HilserverError):
     """The loop did not take a command in time; it may still take it."""
-
-
-@dataclass(frozen=True)
-class RunningCircuit:
-    """A circuit that the loop runs, or is about to run."""
-
-    circuit: Circuit
-    packed: PackedCircuit
-    version: int
-    file: str | None
-    tick: int = 0
 
 
 async def nothing(arm: Arm) -> tuple[str, ...]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from hilserver.protocol.commands import Command, SetInput
-from hilserver.protocol.published import Answer
 from hilserver.rig.input_settings import InputSettings
+from hilserver.service.rig_stop import Execute
 
 
 class HeldInputs:
     """The inputs of a rig that have ``hold_to_run``. ``execute`` carries out a command."""
 
-    def __init__(self, inputs: Mapping[str, InputSettings], execute: Callable[[Command], Awaitable[Answer]]) -> None:
+    def __init__(self, inputs: Mapping[str, InputSettings], execute: Execute) -> None:
         self._inputs = inputs
         self._execute = execute
         self._timers: dict[str, asyncio.TimerHandle] = {}

@@ -23,7 +23,7 @@ from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.rig.build import Rig
-from hilserver.service.executor import RunningCircuit
+from hilserver.service.running_circuit import Running, RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.machine import real_pressures
@@ -66,9 +66,7 @@ class MarginResult:
 class MarginMonitor:
     """Keeps the margins of the running circuit up to date. ``running`` returns that circuit."""
 
-    def __init__(
-        self, rig: Rig, program: Program, telemetry: TelemetryReader, running: Callable[[], RunningCircuit]
-    ) -> None:
+    def __init__(self, rig: Rig, program: Program, telemetry: TelemetryReader, running: Running) -> None:
         self._rig = rig
         self._program = program
         self._telemetry = telemetry

@@ -32,7 +32,7 @@ from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no
 from hilserver.record.run import rows_per_file, run_header
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
-from hilserver.service.executor import RunningCircuit
+from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.triggers import TriggerTable

@@ -16,7 +16,7 @@ from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
 from hilserver.rig.build import Rig, load_rig
 from hilserver.service.change_point_watch import ChangePointWatch
-from hilserver.service.executor import RunningCircuit
+from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.row import header, headers

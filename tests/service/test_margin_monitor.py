@@ -23,8 +23,8 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.service import margin_monitor
-from hilserver.service.executor import RunningCircuit
 from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
+from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.bridge.strategies import Strategy

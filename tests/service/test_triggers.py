@@ -19,8 +19,8 @@ from hilserver.realtime.reports import Orders
 from hilserver.record.cuts import CutTrigger
 from hilserver.rig.build import Rig, load_rig
 from hilserver.service.children import Child
-from hilserver.service.executor import RunningCircuit
 from hilserver.service.recording import RecorderProcess
+from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.triggers import MOST_TRIGGERS, TriggerTable
 
 RATE = {"rate =": 'rate = "1 kHz"'}
