@@ -275,6 +275,10 @@ class React(Command):
         return self
 
 
+ENDING = ("stop", "trip")
+"""Actions of a reaction that end the run, and with it the other reactions."""
+
+
 class Release(Command):
     """Disarm a reaction, or all. One that has stopped the run no longer prevents the next start."""
 

@@ -15,10 +15,10 @@ from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
 from hilserver.record.row_events import ROW_EVENTS
+from hilserver.sequences.capacity import missing_capacity
 from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Play, check_inputs
-from hilserver.sequences.room import missing_room
 
 RENEWALS = 4
 """How often the value of a hold-to-run input is renewed within its time."""
@@ -195,7 +195,7 @@ def _check(sequence: Sequence, session: Session) -> None:
     if session.description is not None:
         ranges = {name: (info.minimum, info.maximum) for name, info in session.description.inputs.items()}
         problems = check_inputs(sequence, ranges)
-        problems += missing_room(sequence, session.description.reactions, session.description.playouts)
+        problems += missing_capacity(sequence, session.description.reactions, session.description.playouts)
         if problems:
             raise ConfigurationError(problems)
     if session.state.loop is None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.protocol.commands import SetInput, TriggerCommand
+from hilserver.protocol.commands import ENDING, SetInput, TriggerCommand
 from hilserver.record.format import Event
 from hilserver.record.row_events import REACTION, RowEvents
 from hilserver.rig.build import Rig
@@ -29,7 +29,6 @@ from hilserver.sequences.logged_commands import (
 )
 from hilserver.sequences.model import InputValue, Sequence
 from hilserver.sequences.play import Collector, Play
-from hilserver.service.reactions import ENDING
 from hilserver.simulation.replay import ComputedRows, replay_log
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.row import CommandRecord, command_in, header

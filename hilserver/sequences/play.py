@@ -12,13 +12,13 @@ import numpy as np
 from hilserver.client.samples import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
+from hilserver.protocol.commands import ENDING
 from hilserver.record.row_events import DISARMED
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Action, Fault, InputValue, Step
 from hilserver.sequences.model import Sequence as TestSequence
-from hilserver.service.reactions import ENDING
 from hilserver.service.telemetry_samples import VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.row import as_whole, header, is_whole

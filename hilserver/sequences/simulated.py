@@ -20,10 +20,10 @@ from hilserver.record.row_events import columns_looked_at
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.end_of_running import Column, columns_of_end, ending_now, ends_of_running
 from hilserver.rig.invalid_samples import invalid_samples
+from hilserver.sequences.capacity import missing_capacity
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
-from hilserver.sequences.room import missing_room
 from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.loop_orders import RowCommand, loop_orders
 from hilserver.service.playouts import PlayoutTable
@@ -413,7 +413,7 @@ def check_sequence(sequence: Sequence, rig: Rig) -> None:
     """Raise ConfigurationError if the sequence uses inputs, devices or reactions that the rig does not have."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
-    problems += missing_room(sequence, rig.settings.loop.reactions, rig.settings.loop.playouts)
+    problems += missing_capacity(sequence, rig.settings.loop.reactions, rig.settings.loop.playouts)
     plants = {d.name: d for d in rig.devices if d.is_simulated}
     for number, fault in enumerate(sequence.settings.fault):
         if fault.fault == "missed":

@@ -8,7 +8,7 @@ from typing import Any
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean, shown
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import React, Release
+from hilserver.protocol.commands import ENDING, React, Release
 from hilserver.protocol.published import ReactionStatus
 from hilserver.record.row_events import REACTION
 from hilserver.rig.build import Rig
@@ -20,8 +20,6 @@ from hilserver.tick.codes import CommandKind, Reacting, ReactionState
 from hilserver.tick.row import is_whole, reaction_memory
 from hilserver.units import difference, quantity
 
-ENDING = ("stop", "trip")
-"""The actions of reactions that end the run."""
 EDGE, REPEAT = 1.0, 2.0
 """The options of a reaction: bits of the last argument of its second command."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
+from hilserver.protocol.commands import ENDING
 from hilserver.protocol.event_text import number_of_ticks
 from hilserver.protocol.published import (
     DurationFigures,
@@ -30,7 +31,7 @@ from hilserver.rig.invalid_samples import invalid_samples, without_sample
 from hilserver.rig.learned import learned_values
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
-from hilserver.service.reactions import ENDING, ReactionTable
+from hilserver.service.reactions import ReactionTable
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry_samples import TelemetrySamples
 from hilserver.service.utilisation import UtilisationMeter

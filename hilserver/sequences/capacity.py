@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections import Counter
 
 from hilserver.errors import Problem
-from hilserver.protocol.commands import BeginPlayout, Command, React, Release, SetInput, Start
+from hilserver.protocol.commands import ENDING, BeginPlayout, Command, React, Release, SetInput, Start
 from hilserver.sequences.model import Sequence
 
 NEUTRAL = (BeginPlayout, SetInput, Start)
 """Commands that end no reaction."""
-ENDING = ("stop", "trip")
-"""Actions of reactions that end the run, and with it the others."""
 
 
-def missing_room(sequence: Sequence, reactions: int, playouts: int) -> list[Problem]:
+def missing_capacity(sequence: Sequence, reactions: int, playouts: int) -> list[Problem]:
     """The problems of a sequence on a rig with this number of reactions and playouts."""
     carried_out = [step for step in sequence.steps if not step.refused]
     begun = Counter(step.at for step in carried_out if isinstance(step.command, BeginPlayout))
@@ -27,13 +25,13 @@ def missing_room(sequence: Sequence, reactions: int, playouts: int) -> list[Prob
     }
     return [
         Problem(
-            f"the steps need {what}: {most} at the same time; the rig has {room or 'none'}. Set [loop] {what} = {most} "
+            f"the steps need {what}: {most} at the same time; the rig has {has or 'none'}. Set [loop] {what} = {most} "
             "or more in the rig file.",
             "step",
             str(sequence.file),
         )
-        for what, (most, room) in needed.items()
-        if most > room
+        for what, (most, has) in needed.items()
+        if most > has
     ]
 
 
@@ -43,7 +41,7 @@ def reactions_at_once(commands: list[Command]) -> int:
     most = 0
     for command in commands:
         if isinstance(command, React):
-            if any(action in ENDING for action in armed.values()):  # may have fired
+            if any(action in ENDING for action in armed.values()):  # may have fired, and have ended the others
                 armed.clear()
             armed[command.reaction] = command.then
             most = max(most, len(armed))

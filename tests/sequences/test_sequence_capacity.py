@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hilserver.protocol.commands import Arm, Command, React, Release, Start, Stop
-from hilserver.sequences.room import reactions_at_once
+from hilserver.sequences.capacity import reactions_at_once
 
 A, B, C = (React(reaction=name, when="x > 1 m", then="hold") for name in "abc")
 END = React(reaction="end", when="x > 1 m", then="stop")
