@@ -30,7 +30,7 @@ from hilserver.sequences.logged_commands import (
 from hilserver.sequences.model import InputValue, Sequence
 from hilserver.sequences.play import Collector, Play
 from hilserver.simulation.replay import ComputedRows, replay_log
-from hilserver.tick.codes import CommandKind, Mode, ResultCode
+from hilserver.tick.codes import CommandKind, ResultCode
 from hilserver.tick.row import CommandRecord, command_in, header
 
 Happened = tuple[float, Callable[[float], None]]
@@ -137,7 +137,7 @@ def _refused_inputs(play: Play, run: LoggedRun, rig: Rig, found: Iterable[Logged
         if each.record[0] == CommandKind.SET_INPUT and each.tick not in steps:
             command = SetInput(input=names[int(each.record[1])], value=each.record[2])
             if command.input in play.sequence.settings.inputs:
-                yield each.tick, partial(_rest, play, command, each.refusal(command, Mode.RUNNING.name))
+                yield each.tick, partial(_rest, play, command, each.refusal(command))
 
 
 def _rest(play: Play, command: SetInput, refusal: str, at: float) -> None:
@@ -162,7 +162,7 @@ def _note(play: Play, run: LoggedRun, wanted: list[WantedCommand], happened: lis
         tick = given.tick if given is not None else run.first + step.at / dt
         note_before(tick)
         if given is not None:
-            play.note(step, (tick - run.first) * dt, given.refusal(step.command, what.needs))
+            play.note(step, (tick - run.first) * dt, given.refusal(step.command))
         elif what.refusal:
             play.note(step, step.at, what.refusal)
         elif not play.skips(step):

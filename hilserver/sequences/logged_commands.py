@@ -16,7 +16,8 @@ from hilserver.record.row_events import PLAYOUT, REACTION
 from hilserver.record.run import recorded_command
 from hilserver.rig.build import Rig
 from hilserver.sequences.model import Step
-from hilserver.service.loop_commands import loop_command, refusal_text
+from hilserver.service.command_translation import loop_command
+from hilserver.service.refusals import refusal_text
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.row import CommandRecord, command_in
 
@@ -44,11 +45,11 @@ class LoggedCommand:
         """Whether the loop has refused it."""
         return self.result != ResultCode.DONE
 
-    def refusal(self, command: commands.Command, needs: str) -> str:
+    def refusal(self, command: commands.Command) -> str:
         """Why it was refused, in the words of the other ways to run a sequence; empty if it was carried out."""
         if not self.is_refused:
             return ""
-        return refusal_text(command, needs, self.result, Mode(self.mode).name, self.violated)
+        return refusal_text(command, self.result, Mode(self.mode).name, self.violated)
 
 
 def commands_in(log: Path) -> tuple[dict[float, LoggedCommand], dict[int, Event]]:
@@ -91,23 +92,22 @@ class LoggedRun:
 
 
 class WantedCommand(NamedTuple):
-    """What the loop receives of a step, as far as it is compared; ``needs``: the mode for it.
+    """What the loop receives of a step, as far as it is compared.
 
     ``refusal``: why the rig of the log refuses it in any case: the loop receives nothing then.
     """
 
     record: tuple[float, ...] = ()
-    needs: str = ""
     refusal: str = ""
 
 
-_KINDS: dict[str, tuple[int, str]] = {
-    commands.React.name: (CommandKind.REACT_THEN, "ARMED or RUNNING"),
-    commands.Release.name: (CommandKind.RELEASE, ""),
-    commands.BeginPlayout.name: (CommandKind.PLAY, "RUNNING"),
-    commands.EndPlayout.name: (CommandKind.PLAY_END, "a running playout"),
+_KINDS: Mapping[type[commands.Command], CommandKind] = {
+    commands.React: CommandKind.REACT_THEN,
+    commands.Release: CommandKind.RELEASE,
+    commands.BeginPlayout: CommandKind.PLAY,
+    commands.EndPlayout: CommandKind.PLAY_END,
 }
-"""The last command to the loop, for those that are several, and what they need."""
+"""The last command to the loop, for those that are several."""
 _PARTS: dict[int, tuple[int, ...]] = {
     CommandKind.REACT_WHEN: (CommandKind.REACT_THEN,),
     CommandKind.PLAY_TARGET: (CommandKind.PLAY_DRIVE, CommandKind.PLAY),
@@ -124,14 +124,13 @@ def wanted_of(step: Step, rig: Rig) -> WantedCommand:
         return WantedCommand((float(CommandKind.SWAP),))
     if isinstance(step.command, TriggerCommand):
         return WantedCommand()
-    if step.command.name in _KINDS:
-        kind, needs = _KINDS[step.command.name]
-        return WantedCommand((float(kind),), needs)
+    if (kind := _KINDS.get(type(step.command))) is not None:
+        return WantedCommand((float(kind),))
     try:
         order = loop_command(rig, step.command)
     except ConfigurationError as error:
         return WantedCommand(refusal="; ".join(map(str, error.problems)))
-    return WantedCommand((float(order.kind), order.first, order.second), order.needs)
+    return WantedCommand((float(order.kind), order.first, order.second))
 
 
 def find_run(

@@ -24,10 +24,10 @@ from hilserver.sequences.capacity import missing_capacity
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step
 from hilserver.sequences.play import Collector, Play, check_inputs, mode_of
-from hilserver.service.loop_commands import loop_command, refusal_text
-from hilserver.service.loop_orders import RowCommand, loop_orders
+from hilserver.service.command_translation import RowCommand, loop_command, loop_commands
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
+from hilserver.service.refusals import refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry_samples import channel_columns
 from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
@@ -37,7 +37,6 @@ from hilserver.tick.codes import Mode, ResultCode
 from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
-from hilserver.tick.program import command_record
 from hilserver.tick.records import RecordTable, Struct
 from hilserver.tick.row import as_whole, header, is_whole
 
@@ -172,8 +171,7 @@ class _Timed(NamedTuple):
 def _record(rig: Rig, action: Action) -> Floats | None:
     if not isinstance(action, InputValue):
         return None
-    order = loop_command(rig, action.command)
-    return command_record(order.kind, order.first, order.second)
+    return loop_command(rig, action.command).record()
 
 
 def _channels_of(device: Device) -> object:
@@ -183,12 +181,11 @@ def _channels_of(device: Device) -> object:
 class _Given(NamedTuple):
     """A command with its tick, or values of inputs with theirs.
 
-    ``needs``: a mode; ``refusal``: why it was refused beforehand; ``circuit``: to which it switches.
+    ``refusal``: why it was refused beforehand; ``circuit``: to which it switches.
     """
 
     actions: list[_Timed]
     ticks: Integers | list[int]
-    needs: str = ""
     refusal: str = ""
     circuit: Circuit | None = None
 
@@ -318,7 +315,7 @@ class _Bench:
         ticks, records = self._prepared.values(len(self._prepared.actions) - len(todo), tick)
         count = max(int(np.searchsorted(ticks, first + TOGETHER, side="right")), 1)
         self.run.give_all(records[:count], ticks[:count] - first, Mode.RUNNING, IF_DONE)
-        return _Given(todo[:count], ticks[:count], Mode.RUNNING.name)
+        return _Given(todo[:count], ticks[:count])
 
     def _queued(self, timed: _Timed, tick: int, after: int) -> _Given:
         """Queue a command for this tick, ``after`` so many ticks from now on; or the reason if it is refused."""
@@ -326,24 +323,21 @@ class _Bench:
         assert not isinstance(action, Fault)
         if timed.record is not None:
             run.give(timed.record, after=after, mode=Mode.RUNNING if after else ANY_MODE, wanted=IF_DONE)
-            return _Given(*given, Mode.RUNNING.name)
+            return _Given(*given)
         command, wanted = action.command, IF_REFUSED if _may_be_refused(action) else IF_DONE
         try:
             if isinstance(command, CircuitCommand):
                 new = prepare_switch(self.rig, run.program, self.circuit, run.packed, run.row, command)
                 run.swap(new.circuit, new.packed, wanted)
                 return _Given(*given, circuit=new.circuit)
-            orders = loop_orders(self.rig, command, run.packed, run.row, *self._tables)
+            orders = loop_commands(self.rig, command, run.packed, run.row, *self._tables)
         except ConfigurationError as error:
             return _Given(*given, refusal="; ".join(map(str, error.problems)))
         except HilserverError as error:
             return _Given(*given, refusal=str(error))
         for k, order in enumerate(orders, 1):
-            run.command(
-                order.kind, order.first, order.second, *order.further,
-                about=order.about, after=after, wanted=wanted if k == len(orders) else GOES_ON,
-            )  # fmt: skip
-        return _Given([timed], [tick + len(orders) - 1], orders[0].needs)
+            run.give(order.record(), about=order.about, after=after, wanted=wanted if k == len(orders) else GOES_ON)
+        return _Given([timed], [tick + len(orders) - 1])
 
     def _note(self, given: _Given, number: int, column: Column, row: int, play: Play) -> None:
         """Note that a command, or the value of this number, was carried out or refused, as its row tells."""
@@ -352,7 +346,7 @@ class _Bench:
         assert not isinstance(action, Fault)
         if not refusal and (result := int(column("result")[row])) != ResultCode.DONE:
             mode, violated = Mode(int(column("mode")[row])).name, ending_now(self.rig, column, row)
-            refusal = refusal_text(action.command, given.needs, result, mode, violated)
+            refusal = refusal_text(action.command, result, mode, violated)
         if isinstance(action, Step):
             play.note(action, at, refusal)
         elif refusal:

@@ -25,15 +25,16 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import columns_of, ending_now
 from hilserver.rig.notes import unconnected_ports
-from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
-from hilserver.service.loop_orders import RowCommand, loop_orders
+from hilserver.service.command_translation import RowCommand, loop_command, loop_commands
+from hilserver.service.loop_command import LoopCommand
+from hilserver.service.refusals import invalid, refusal_text
 from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.telemetry_samples import CIRCUITS_KEPT
 from hilserver.service.triggers import TriggerTable
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
-from hilserver.tick.program import command_record, no_command, work_array
+from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import header, headers
 
 ANSWER_TIMEOUT, MIN_LOOKS = 2.0, 100
@@ -104,7 +105,7 @@ class Executor:
         if self._posted is not None or circuit.version != self.running.version:
             return False
         address(circuit.packed.index, self._program, file)
-        await self._post(LoopCommand("", CommandKind.CODE, float(circuit.version), about={"file": str(file)}))
+        await self._post(LoopCommand(CommandKind.CODE, float(circuit.version), about={"file": str(file)}))
         return True
 
     def ran(self, version: int) -> RunningCircuit:
@@ -130,7 +131,7 @@ class Executor:
         return {**done, "warnings": list(self.arming_warnings())} if isinstance(command, Arm) else done
 
     def _orders(self, command: Command) -> list[LoopCommand]:
-        """The records of a command that leaves the circuit as it is."""
+        """What the loop receives of a command that leaves the circuit as it is."""
         if not isinstance(command, RowCommand):  # a stop asks for nothing else
             return [loop_command(self._rig, command)]
         row = self._telemetry.latest()
@@ -140,7 +141,7 @@ class Executor:
             raise HilserverError(SWITCHING)
         packed = self.ran(int(header(row).circuit_version)).packed
         reactions, playouts = self._telemetry.reactions, self._telemetry.playouts
-        return loop_orders(self._rig, command, packed, row, reactions, playouts)
+        return loop_commands(self._rig, command, packed, row, reactions, playouts)
 
     def _set_trigger(self, command: TriggerCommand) -> dict[str, Any]:
         """Arm or disarm a trigger of the recording: the loop knows nothing of it."""
@@ -165,17 +166,16 @@ class Executor:
     # --- plain commands ----------------------------------------------------------------------------------------------
 
     async def _post(self, order: LoopCommand, payload: bytes = b"", command: Command | None = None) -> dict[str, Any]:
-        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError if it refuses."""
-        record = command_record(order.kind, order.first, order.second, *order.further)
+        """Post a command to the loop and wait for the tick that takes it. Raises HilserverError if it refuses."""
         if order.about is not None:
             payload = json.dumps(order.about).encode()
         cursor = self._telemetry.published
-        row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
+        row = await self._taken(self._memory.mailbox.post(order.record(), payload) + 1, cursor)
         self.adopt(row)
         result, mode = int(header(row).result), Mode(int(header(row).mode)).name
         if result != ResultCode.DONE and command is not None:
             violated = ending_now(self._rig, columns_of(self._rig, row[None]), 0)
-            raise HilserverError(refusal_text(command, order.needs, result, mode, violated))
+            raise HilserverError(refusal_text(command, result, mode, violated))
         return {"mode": mode, "tick": int(header(row).tick)}
 
     async def _taken(self, number: int, cursor: int) -> Floats:
@@ -210,7 +210,7 @@ class Executor:
         stays = float(new.packed.names == self.running.packed.names)
         self._posted = new
         try:
-            done = await self._post(LoopCommand("", CommandKind.SWAP, float(new.version), stays), payload, command)
+            done = await self._post(LoopCommand(CommandKind.SWAP, float(new.version), stays), payload, command)
         except NotTaken:
             raise
         except HilserverError:

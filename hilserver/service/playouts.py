@@ -16,7 +16,8 @@ from hilserver.protocol.published import PlayoutStatus
 from hilserver.record.row_events import PLAYOUT
 from hilserver.rig.build import Rig
 from hilserver.rig.triggers import signal_zero
-from hilserver.service.loop_commands import LoopCommand, invalid, refusal_text
+from hilserver.service.loop_command import LoopCommand
+from hilserver.service.refusals import invalid, refusal_text
 from hilserver.service.row_signals import converted, signal_column
 from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
 from hilserver.tick.playout import LEAST_TICKS, MOST_TICKS
@@ -56,7 +57,7 @@ class PlayoutTable:
             raise invalid("counted", f"{command.counted} of {command.cycles} cycles are done already.")
         centre, centre_gain = self._centre(command, unit)
         if (mode := Mode(int(header(row).mode))) != Mode.RUNNING:  # before its number takes the name
-            raise HilserverError(refusal_text(command, Mode.RUNNING.name, ResultCode.WRONG_MODE, mode.name))
+            raise HilserverError(refusal_text(command, ResultCode.WRONG_MODE, mode.name))
         self._require_at_rest(command.input, int(number), row)
         free = self._free_number(command.playout, row)
         self.names[free] = command.playout
@@ -68,9 +69,9 @@ class PlayoutTable:
         drive = (command.drive, limit, command.gain, command.tolerance)
         counts = (float(command.counted), float(command.block), centre, centre_gain)
         return [
-            LoopCommand("RUNNING", CommandKind.PLAY_TARGET, place, number, target),
-            LoopCommand("RUNNING", CommandKind.PLAY_DRIVE, place, command.mean, drive),
-            LoopCommand("RUNNING", CommandKind.PLAY, place, float(command.cycles), counts, {PLAYOUT: about}),
+            LoopCommand(CommandKind.PLAY_TARGET, place, number, target),
+            LoopCommand(CommandKind.PLAY_DRIVE, place, command.mean, drive),
+            LoopCommand(CommandKind.PLAY, place, float(command.cycles), counts, {PLAYOUT: about}),
         ]
 
     def end(self, command: EndPlayout, row: Floats) -> list[LoopCommand]:
@@ -80,7 +81,7 @@ class PlayoutTable:
         if not chosen:
             what = f'playout "{command.playout}"' if command.playout is not None else "playout"
             raise invalid(PLAYOUT, f"no {what} is running.")
-        return [LoopCommand("a running playout", CommandKind.PLAY_END, float(n)) for n in chosen]
+        return [LoopCommand(CommandKind.PLAY_END, float(n)) for n in chosen]
 
     def status(self, row: Floats) -> dict[str, PlayoutStatus]:
         """The state of each playout, by name."""

@@ -14,7 +14,8 @@ from hilserver.record.row_events import REACTION
 from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
 from hilserver.rig.triggers import signal_zero
-from hilserver.service.loop_commands import LoopCommand, invalid
+from hilserver.service.loop_command import LoopCommand
+from hilserver.service.refusals import invalid
 from hilserver.service.row_signals import converted, signal_column
 from hilserver.tick.codes import CommandKind, Reacting, ReactionState
 from hilserver.tick.row import is_whole, reaction_memory
@@ -60,14 +61,12 @@ class ReactionTable:
         about |= {"text": reaction_line(command), "then": command.then}
         self.names[free], self._texts[free] = command.reaction, about["text"]
         self._news.append({REACTION: about})
-        place, needs = float(free), "ARMED or RUNNING"
+        place = float(free)
         when = (wanted.direction, level, width, hold)
         action = float(Reacting[command.then.upper()])
         return [
-            LoopCommand(needs, CommandKind.REACT_WHEN, place, float(column), when),
-            LoopCommand(
-                needs, CommandKind.REACT_THEN, place, action, (number, value, ramp, options), {REACTION: about}
-            ),
+            LoopCommand(CommandKind.REACT_WHEN, place, float(column), when),
+            LoopCommand(CommandKind.REACT_THEN, place, action, (number, value, ramp, options), {REACTION: about}),
         ]
 
     def release(self, command: Release, row: Floats) -> list[LoopCommand]:
@@ -78,7 +77,7 @@ class ReactionTable:
         if not used:
             text = f'no reaction "{command.reaction}" is armed.' if command.reaction else "no reaction is armed."
             raise invalid(REACTION, text)
-        return [LoopCommand("", CommandKind.RELEASE, float(number)) for number in used]
+        return [LoopCommand(CommandKind.RELEASE, float(number)) for number in used]
 
     def news(self) -> list[dict[str, Any]]:
         """What the log notes of the reactions that were armed since the last call."""

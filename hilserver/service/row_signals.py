@@ -9,7 +9,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean
 from hilserver.rig.build import Rig
 from hilserver.rig.triggers import signal_unit
-from hilserver.service.loop_commands import invalid
+from hilserver.service.refusals import invalid
 from hilserver.units import CIRCUIT, Quantity, unit_of_value
 
 

@@ -26,7 +26,7 @@ from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, Sw
 from hilserver.realtime.setup import swap_payload
 from hilserver.record.run import packed_record
 from hilserver.rig.build import Rig
-from hilserver.service.loop_commands import invalid
+from hilserver.service.refusals import invalid
 from hilserver.toml import read_toml
 from hilserver.units import shown_value
 

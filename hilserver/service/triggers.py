@@ -22,7 +22,7 @@ from hilserver.rig.triggers import (
     signal_zero,
     too_long_before,
 )
-from hilserver.service.loop_commands import invalid
+from hilserver.service.refusals import invalid
 from hilserver.service.row_signals import signal_column
 from hilserver.tick.codes import Mode
 

@@ -21,7 +21,7 @@ from hilserver.service import arming_check
 from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
 from hilserver.service.children import Child
 from hilserver.service.executor import Executor
-from hilserver.service.loop_commands import LoopCommand
+from hilserver.service.loop_command import LoopCommand
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.toml import read_toml

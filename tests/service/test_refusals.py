@@ -7,7 +7,7 @@ from rig_bench import Bench, bench_rig
 
 from hilserver.protocol.commands import Arm, Start
 from hilserver.rig.end_of_running import columns_of, ending_now
-from hilserver.service.loop_commands import refusal_text
+from hilserver.service.refusals import refusal_text
 from hilserver.tick.codes import Mode, ResultCode
 
 
@@ -23,6 +23,6 @@ def test_the_limits_that_would_end_it_are_named(action: str, named: list[str]) -
 
 
 def test_the_text_of_a_refusal() -> None:
-    text = refusal_text(Start(), "ARMED", ResultCode.LIMIT_ACTIVE, "ARMED", ["high", "x_low"])
+    text = refusal_text(Start(), ResultCode.LIMIT_ACTIVE, "ARMED", ["high", "x_low"])
     assert text == "a violated limit would end it immediately; remove the cause first (violated: high, x_low)."
-    assert refusal_text(Arm(), "SAFE", ResultCode.WRONG_MODE, "FAULT", ["high"]).endswith("the mode is FAULT).")
+    assert refusal_text(Arm(), ResultCode.WRONG_MODE, "FAULT", ["high"]).endswith("the mode is FAULT).")

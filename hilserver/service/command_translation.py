@@ -1,0 +1,96 @@
+"""Translates the protocol's commands that leave the circuit as it is into those of the loop, and checks every value.
+
+A switch of the circuit is prepared in `hilserver.service.switching`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.errors import did_you_mean
+from hilserver.numerics.arrays import Floats
+from hilserver.protocol import commands
+from hilserver.rig.build import Rig
+from hilserver.service.loop_command import LoopCommand
+from hilserver.service.playouts import PlayoutTable
+from hilserver.service.reactions import ReactionTable
+from hilserver.service.refusals import invalid
+from hilserver.service.strategies import offered_strategies
+from hilserver.tick.bridge.strategies import Strategy
+from hilserver.tick.codes import CommandKind
+
+RowCommand = commands.React | commands.Release | commands.BeginPlayout | commands.EndPlayout
+"""The commands that need the present row: they can't be carried out before there is one."""
+_PLAIN: Mapping[type[commands.Command], CommandKind] = {
+    commands.Arm: CommandKind.ARM,
+    commands.Disarm: CommandKind.DISARM,
+    commands.Start: CommandKind.START,
+    commands.Stop: CommandKind.STOP,
+    commands.Reset: CommandKind.RESET,
+    commands.Trip: CommandKind.TRIP,
+}
+"""The commands without values."""
+
+
+def loop_commands(
+    rig: Rig,
+    command: commands.Command,
+    packed: PackedCircuit,
+    row: Floats,
+    reactions: ReactionTable,
+    playouts: PlayoutTable,
+) -> list[LoopCommand]:
+    """What the loop receives of a command, in this order. Raises ConfigurationError if a value is wrong.
+
+    ``packed`` and ``row``: the circuit that the loop runs, and its latest row.
+    """
+    match command:
+        case commands.React():
+            return reactions.prepare(command, packed, row)
+        case commands.Release():
+            return reactions.release(command, row)
+        case commands.BeginPlayout():
+            return playouts.prepare(command, packed, row)
+        case commands.EndPlayout():
+            return playouts.end(command, row)
+    return [loop_command(rig, command)]
+
+
+def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
+    """What the loop receives of a command other than a RowCommand. Raises ConfigurationError if a value is wrong."""
+    settings = rig.settings
+    match command:
+        case commands.SetInput():
+            number = _index(command.input, settings.inputs, "input")
+            low, high = settings.inputs[command.input].range
+            if not low <= command.value <= high:
+                raise invalid("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
+            return LoopCommand(CommandKind.SET_INPUT, number, command.value)
+        case commands.SelectStrategy():
+            number = _index(command.valve, settings.valves, "valve")
+            offered = offered_strategies(rig, command.valve)
+            if command.strategy not in offered:
+                hint = did_you_mean(command.strategy, offered)
+                raise invalid("strategy", f'"{command.strategy}" is not offered by this valve.{hint}')
+            return LoopCommand(CommandKind.STRATEGY, number, float(Strategy[command.strategy]))
+        case commands.Jog():
+            number = _index(command.valve, settings.valves, "valve")
+            limit = settings.valves[command.valve].bridge.jog_limit
+            if abs(command.command) > limit:
+                raise invalid("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
+            return LoopCommand(CommandKind.JOG, number, command.command)
+        case commands.Cycle():
+            if rig.cycle is None:
+                raise invalid("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
+            return LoopCommand(CommandKind.CYCLE, float(command.action == "start"))
+        case commands.ArmTrigger() | commands.EndTrigger():
+            raise invalid("trigger", "needs the recorder of a running server: a run without one has no triggers.")
+    return LoopCommand(_PLAIN[type(command)])
+
+
+def _index(name: str, known: Mapping[str, Any], what: str) -> float:
+    if name not in known:
+        raise invalid(what, f'the rig has no {what} "{name}".' + did_you_mean(name, known))
+    return float(list(known).index(name))
