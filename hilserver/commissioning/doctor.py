@@ -26,6 +26,7 @@ from hilserver.compiler.sources import cache_root
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import connection, new_client
+from hilserver.realtime.rig_setup import loop_memory_shape
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.forecast import existing, log_folder, log_rate
@@ -33,7 +34,6 @@ from hilserver.record.machine import machine
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import LoopSettings, RecordingSettings
 from hilserver.service.broker import find_program
-from hilserver.service.supervisor import COMMANDS_KEPT, PAYLOAD_BYTES, address_of, ring_rows
 
 EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}
 BROKER_TIMEOUT = 3.0
@@ -153,7 +153,7 @@ def _may_write(folder: Path) -> bool:
 
 def check_shared_memory(rig: Rig, folder: Path = Path("/dev/shm")) -> Finding:
     """Whether there is room for the memory that the processes of a run share."""
-    needed = LoopMemory.nbytes(rig.layout.width, ring_rows(rig), COMMANDS_KEPT, PAYLOAD_BYTES)
+    needed = LoopMemory.nbytes(**loop_memory_shape(rig))
     free = shutil.disk_usage(folder).free
     found = f"{folder} has {free / 1e6:.0f} MB free, the run needs {needed / 1e6:.0f} MB"
     if free >= needed:
@@ -172,7 +172,7 @@ def check_broker(rig: Rig) -> Finding:
             return Finding("broker", OK, f"embedded: {find_program()} is installed")
         except HilserverError as error:
             return Finding("broker", ERROR, str(error), "The run does not start", "apt-get install mosquitto")
-    address = address_of(rig)
+    address = rig.broker
     if (reason := asyncio.run(_refusal(address))) is not None:
         return Finding(
             "broker",

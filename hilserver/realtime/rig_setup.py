@@ -1,4 +1,4 @@
-"""Makes the set-up of a run's processes from its rig."""
+"""What a rig's processes need from it: their set-up, and the size of the memory that they share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.tick.plant import PlantArrays
 
-SWITCH = "HILSERVER_REHEARSAL"
-"""Environment variable: ``off`` rehearses no tick, whatever the rig files say."""
+REHEARSAL_VARIABLE = "HILSERVER_REHEARSAL"
+"""Name of an environment variable: ``off`` rehearses no tick, whatever the rig files say."""
+RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 128e6, 1000
+"""Size of the ring: seconds, limited to these bytes, unless the rig file says otherwise; but at least these rows."""
+COMMANDS_KEPT, PAYLOAD_BYTES = 1 << 14, 1 << 18
+"""Size of the mailbox: commands that it keeps, for a recorder that comes late; bytes for the largest circuit."""
 
 
 def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
@@ -22,9 +26,21 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
-    rehearsal = loop.rehearsal and os.environ.get(SWITCH) != "off"
+    rehearsal = loop.rehearsal and os.environ.get(REHEARSAL_VARIABLE) != "off"
     packed, own = rig.packed, rig.library.own
     return Setup(rig.plan, packed.index, packed.value, row, devices, scheduling, plants, own, rig.speed, rehearsal)
+
+
+def loop_memory_shape(rig: Rig) -> dict[str, int]:
+    """The shape of the memory that the processes of a rig share, as `LoopMemory.create` and `nbytes` take it."""
+    rate, buffer = rig.clock_rate, rig.settings.recording.buffer
+    rows = min(RING_SECONDS * rate, RING_BYTES / (8 * rig.layout.width)) if buffer is None else buffer * rate
+    return {
+        "row_width": rig.layout.width,
+        "ring_rows": max(round(rows), RING_ROWS),
+        "mailbox_slots": COMMANDS_KEPT,
+        "payload_bytes": PAYLOAD_BYTES,
+    }
 
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:

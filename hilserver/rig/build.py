@@ -22,6 +22,7 @@ from hilserver.circuit.variant import read_variant
 from hilserver.compiler import check
 from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
 from hilserver.errors import ConfigurationError, HilserverError, Problem, collected, did_you_mean, problems_of
+from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.calibration import Calibration, histories, with_calibrations
 from hilserver.rig.checks import (
     cycle_disagreements,
@@ -120,6 +121,12 @@ class Rig:
     def rates(self) -> dict[str, float]:
         """How often slow devices are read and written, 1/s, by name."""
         return {device.name: device.rate for device in self.devices if device.rate is not None}
+
+    @property
+    def broker(self) -> BrokerAddress:
+        """The broker that the rig file names; paths in it are relative to the rig file."""
+        mqtt = self.settings.mqtt
+        return BrokerAddress(**{name: getattr(mqtt, name) for name in BrokerAddress.model_fields}).beside(self.file)
 
     @cached_property
     def circuit_folder(self) -> Path:

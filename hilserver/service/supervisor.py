@@ -22,6 +22,7 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.description import describe
 from hilserver.protocol.published import Event, OperatorDescription
 from hilserver.protocol.running import announce, withdraw, working_folder
+from hilserver.realtime.rig_setup import loop_memory_shape
 from hilserver.realtime.segment import UNMAP_EVERY, SharedMemoryError
 from hilserver.realtime.segment_folder import other_users, segment_path
 from hilserver.realtime.shared import LoopMemory
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
-RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 128e6, 1000
-"""Size of the ring: seconds, limited to these bytes, unless the rig file says otherwise; but at least these rows."""
-PAYLOAD_BYTES, COMMANDS_KEPT = 1 << 18, 1 << 14
 LAST_MESSAGES_TIMEOUT = 0.3
 """Seconds for sending the last messages."""
 
@@ -141,7 +139,7 @@ class Supervisor:
     async def _start(self, stack: contextlib.AsyncExitStack) -> tuple[LoopProcesses, Publisher]:
         """Start everything; the stack takes what has to be undone at the end."""
         if not self.rig.settings.mqtt.embedded:
-            self.address = address_of(self.rig)
+            self.address = self.rig.broker
             self.address.check()
         memory = await self._claim_memory(stack)
         folder = working_folder(self.rig.settings.name)
@@ -218,13 +216,7 @@ class Supervisor:
             left_behind = LoopMemory.attach(path)
         except SharedMemoryError:
             left_behind = None
-        memory = LoopMemory.create(
-            path,
-            row_width=self.rig.layout.width,
-            ring_rows=ring_rows(self.rig),
-            mailbox_slots=COMMANDS_KEPT,
-            payload_bytes=PAYLOAD_BYTES,
-        )
+        memory = LoopMemory.create(path, **loop_memory_shape(self.rig))
         stack.callback(memory.close)
         _background(stack, "unmapping rows", functools.partial(_every, UNMAP_EVERY, memory.segment.unmap))
         memory.supervisor_heartbeat.beat()
@@ -380,12 +372,6 @@ class Supervisor:
         return 0 if fault is None else 1
 
 
-def address_of(rig: Rig) -> BrokerAddress:
-    """The broker in the rig file. Paths are relative to the rig file."""
-    mqtt = rig.settings.mqtt
-    return BrokerAddress(**{name: getattr(mqtt, name) for name in BrokerAddress.model_fields}).beside(rig.file)
-
-
 def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> BrokerAddress:
     """The address with the server's own account, whose password is in its private folder."""
     file = folder / "broker-password"
@@ -401,13 +387,6 @@ def _rivals(rig: str) -> list[str]:
         "stop one of them"
         for user in other_users(rig)
     ]
-
-
-def ring_rows(rig: Rig) -> int:
-    """Number of rows in the ring of a rig."""
-    rate, buffer = rig.clock_rate, rig.settings.recording.buffer
-    rows = min(RING_SECONDS * rate, RING_BYTES / (8 * rig.layout.width)) if buffer is None else buffer * rate
-    return max(round(rows), RING_ROWS)
 
 
 def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], Awaitable[None]]) -> None:

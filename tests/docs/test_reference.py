@@ -39,6 +39,7 @@ from hilserver.protocol import description
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS
 from hilserver.protocol.topics import Topics
+from hilserver.realtime.rig_setup import REHEARSAL_VARIABLE
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleSettings
@@ -194,7 +195,7 @@ def test_the_page_of_every_component_names_its_tests() -> None:
 def test_every_variable_of_the_environment_is_on_the_page() -> None:
     """Those that stand in the source where the environment is read."""
     there = section(pages()["reference/commands.md"], "## Environment")
-    found = {*OF_SERVICE_MANAGER, LEVEL_VARIABLE, SWITCH}
+    found = {*OF_SERVICE_MANAGER, LEVEL_VARIABLE, REHEARSAL_VARIABLE, SWITCH}
     for file in (*ROOT.glob("hilserver/**/*.py"), *ROOT.glob("drivers/**/*.py")):
         for near in re.findall(r"(?:environ|getenv|envvar)\b(?:.*\n){2}", file.read_text()):
             found |= set(re.findall(r'"([A-Z]+_[A-Z_]+|PATH)"', near))

@@ -21,7 +21,7 @@ from hilserver.realtime import clock as clock_module
 from hilserver.realtime.clock import RehearsingClock
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import Loop
-from hilserver.realtime.rig_setup import SWITCH, make_setup
+from hilserver.realtime.rig_setup import REHEARSAL_VARIABLE, make_setup
 from hilserver.realtime.setup import read_setup, write_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.simulated_device import DeviceMemory
@@ -154,9 +154,9 @@ def test_the_loop_is_told_whether_to_rehearse(
     in_environment: str | None,
     rehearsed: bool,
 ) -> None:
-    monkeypatch.delenv(SWITCH, raising=False)
+    monkeypatch.delenv(REHEARSAL_VARIABLE, raising=False)
     if in_environment is not None:
-        monkeypatch.setenv(SWITCH, in_environment)
+        monkeypatch.setenv(REHEARSAL_VARIABLE, in_environment)
     loop = rig.settings.loop.model_copy(update={"rehearsal": in_file})
     changed = replace(rig, settings=rig.settings.model_copy(update={"loop": loop}))
     write_setup(make_setup(changed, {}, {}), tmp_path / "setup")

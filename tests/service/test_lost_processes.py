@@ -15,9 +15,9 @@ from message_schemas import SCHEMAS
 from service_bench import assert_no_gap, assert_ramped_to_null, commands, set_in_motion
 from service_harness import Panel, Server, applied, eventually, read_log, talk
 
+from hilserver.realtime.rig_setup import RING_SECONDS
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.recorder import FLUSH_EVERY
-from hilserver.service.supervisor import RING_SECONDS
 from hilserver.tick.codes import FaultCode, Mode
 
 pytestmark = pytest.mark.realtime

@@ -17,6 +17,7 @@ from service_harness import Panel, Server, read_log, talk
 
 from hilserver.protocol.commands import Arm, Command, Disarm, Start, Stop, Trip
 from hilserver.protocol.published import Answer
+from hilserver.realtime.rig_setup import RING_BYTES, loop_memory_shape
 from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, load_rig
@@ -25,7 +26,6 @@ from hilserver.rig.settings import RecordingSettings
 from hilserver.service import recording_watch
 from hilserver.service.recording import RecorderProcess, _Written
 from hilserver.service.recording_watch import RecordingWatch
-from hilserver.service.supervisor import RING_BYTES, ring_rows
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, is_whole
@@ -121,13 +121,12 @@ def test_the_ring_has_the_configured_length(monkeypatch: pytest.MonkeyPatch) -> 
     def rows(**changes: Any) -> int:
         recording = demo().settings.recording.model_copy(update=changes)
         settings = demo().settings.model_copy(update={"recording": recording})
-        return ring_rows(
-            cast("Any", SimpleNamespace(settings=settings, layout=demo().layout, clock_rate=demo().clock_rate))
-        )
+        rig = SimpleNamespace(settings=settings, layout=demo().layout, clock_rate=demo().clock_rate)
+        return loop_memory_shape(cast("Any", rig))["ring_rows"]
 
     assert rows() == 20.0 * demo().settings.loop.rate
     assert rows(buffer=60.0) == 60.0 * demo().settings.loop.rate
-    monkeypatch.setattr("hilserver.service.supervisor.RING_BYTES", RING_BYTES / 10)
+    monkeypatch.setattr("hilserver.realtime.rig_setup.RING_BYTES", RING_BYTES / 10)
     assert rows() == pytest.approx(RING_BYTES / 10 / (8 * demo().layout.width), abs=1)
 
 

@@ -26,10 +26,10 @@ from soak_logs import look_at_logs
 from soak_usage import Usage
 
 from hilserver.numerics.arrays import Floats
+from hilserver.realtime.rig_setup import RING_SECONDS
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import SUFFIX
 from hilserver.rig.build import load_rig
-from hilserver.service.supervisor import RING_SECONDS
 from hilserver.tick.row import header
 
 __all__ = ["ENDING", "SURVIVED", "Fault", "Soak", "Usage", "be_running", "live", "service_is_stopped", "switches"]
