@@ -26,11 +26,10 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.reports import send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.segment import Segment
+from hilserver.realtime.segment import LINE, Segment
 
 BEFORE_POSTING = 0.2
 """Seconds before the first post, in which the waiting process becomes ready."""
-_LINE = 64
 _S = 1_000_000_000
 
 
@@ -40,15 +39,15 @@ class HandOver:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._bytes = (ctypes.c_char * _LINE).from_buffer(segment.buffer[:_LINE])
+        self._bytes = (ctypes.c_char * LINE).from_buffer(segment.buffer[:LINE])
         self._semaphore = ctypes.byref(self._bytes)
-        self.posted_at = np.frombuffer(segment.buffer, np.int64, segment.shape[0], _LINE)
+        self.posted_at = np.frombuffer(segment.buffer, np.int64, segment.shape[0], LINE)
         """CLOCK_MONOTONIC of each post, ns."""
 
     @classmethod
     def create(cls, path: Path, posts: int) -> Self:
         """A new semaphore of value 0 for this number of posts, owned by this process. Raises SharedMemoryError."""
-        new = cls(Segment.create(path, _LINE + 8 * posts, (posts,)))
+        new = cls(Segment.create(path, LINE + 8 * posts, (posts,)))
         new._check(new._libc.sem_init(new._semaphore, 1, 0), "sem_init")
         return new
 

@@ -28,11 +28,11 @@ from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock, RehearsingClock
 from hilserver.realtime.devices import ADVICE, DeviceSetup
-from hilserver.realtime.queues import Mailbox
+from hilserver.realtime.queues import Bytes, Mailbox
 from hilserver.realtime.reports import FailureReport, arguments, send_report
 from hilserver.realtime.scan import HEARTBEAT_AGE, LoopDevice, Scan
 from hilserver.realtime.scheduling import prepare
-from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
+from hilserver.realtime.setup import Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.simulated_device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.worker import RemoteDevice

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+PRIORITY_BELOW_LOOP = 10
+"""By how much the priority of the processes for devices is below that of the loop, which must not wait for them."""
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
 _PR_SET_TIMERSLACK = 29
 _CAP_IPC_LOCK = 14

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.queues import Bytes
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
-
-Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

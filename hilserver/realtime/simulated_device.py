@@ -26,7 +26,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.queues import Ring, private_ring
 from hilserver.realtime.reports import arguments, send_report
-from hilserver.realtime.scheduling import Scheduling, prepare
+from hilserver.realtime.scheduling import PRIORITY_BELOW_LOOP, Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
 from hilserver.tick.plant_records import actuators_on
@@ -151,7 +151,7 @@ class SimulatedDevice:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # lower priority than the loop: a real device does not use the loop's processor
-        priority = max(self._scheduling.priority - 10, 1) if self._scheduling.priority else None
+        priority = max(self._scheduling.priority - PRIORITY_BELOW_LOOP, 1) if self._scheduling.priority else None
         prepare(Scheduling(priority, None, self._scheduling.lock_memory))
         send_report(ready=True)
         try:

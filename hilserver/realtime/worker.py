@@ -32,8 +32,8 @@ from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.queues import Ring, private_ring
 from hilserver.realtime.reports import FailureReport, send_report
-from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.segment import Segment
+from hilserver.realtime.scheduling import PRIORITY_BELOW_LOOP, Scheduling, prepare
+from hilserver.realtime.segment import LINE, Segment
 from hilserver.realtime.shared import Heartbeat
 
 ROWS = 64
@@ -41,14 +41,12 @@ ORPHAN_LINGER = 0.5
 """Seconds without a command after which a worker without a supervisor terminates."""
 SAFE_AGAIN = 1.0
 """Seconds after which the safe values are written again without commands: an unplugged device may have lost them."""
-PRIORITY_BELOW_LOOP = 10
 ERRORS, SAMPLES = 0, 1
 """Columns of a row of samples: number of failures so far; then raw values of the inputs and the monotonic times of
 their samples, and the confirmed raw values of the outputs and the times of the commands with which they came."""
 TIME, WHAT, VALUES = 0, 1, 2
 """Columns of a command: its monotonic time and kind; then raw values."""
 NOTHING, WRITE, MAKE_SAFE = 0.0, 1.0, 2.0
-_LINE = 64
 
 
 class WorkerMemory:
@@ -75,7 +73,7 @@ class WorkerMemory:
     @classmethod
     def _sizes(cls, n_inputs: int, n_outputs: int) -> list[int]:
         rings = (Ring.nbytes(cls._width(n_inputs, n_outputs), ROWS), Ring.nbytes(VALUES + n_outputs, ROWS))
-        return [_LINE, Heartbeat.nbytes(), *rings]
+        return [LINE, Heartbeat.nbytes(), *rings]
 
     @classmethod
     def create(cls, path: Path, n_inputs: int, n_outputs: int) -> WorkerMemory:

@@ -17,7 +17,7 @@ from hilserver.realtime.rig_setup import make_setup
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.setup import write_setup
-from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.device_reports import DeviceReports
@@ -32,8 +32,6 @@ LOOK = 0.1
 """Seconds between two checks of the loop's heartbeat."""
 MIN_TICKS = 5
 """Missed ticks above which the loop counts as hanging, at slow rates."""
-LOOP_GONE = 1.0
-"""Seconds without a tick after which a predecessor's loop counts as dead."""
 PATIENCE = 3.0
 """Seconds that the loop may take longer than its ramp to null before it is killed."""
 TAKE_OVER = 3.0
@@ -196,5 +194,5 @@ async def _released(segment: Path) -> None:
 async def end_predecessor(memory: LoopMemory) -> None:
     """End the loop of a killed supervisor, which still uses this memory; it ramps its valves to null first."""
     memory.info.stop_requested = True
-    while memory.info.loop_pid and memory.loop_heartbeat.age() < LOOP_GONE:  # noqa: ASYNC110 - another process
+    while memory.info.loop_pid and memory.loop_heartbeat.age() < ALIVE:  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.01)

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pytest
 from shared_memory_bench import WIDTH, Start, create, kill, line, numbered, starting, wait_until
 
-from hilserver.realtime.queues import MailboxFull
+from hilserver.realtime.queues import RECORD_WIDTH, MailboxFull
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
+from hilserver.tick.row import MESSAGE_CELLS
 
 
 @pytest.fixture
@@ -138,6 +139,11 @@ while True:
 def check_numbered(sequence: int, record: np.ndarray, payload: np.ndarray) -> None:
     np.testing.assert_array_equal(record, np.full(8, float(sequence)))
     np.testing.assert_array_equal(payload.view(np.int64), np.full(sequence % 512, sequence))
+
+
+def test_a_record_holds_a_command_of_the_tick() -> None:
+    """The processes of the devices load nothing of the tick."""
+    assert RECORD_WIDTH == MESSAGE_CELLS
 
 
 def test_commands_are_taken_in_order_one_at_a_time(path: Path) -> None:
