@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplie
 from hilserver.service.running_circuit import Running
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.troubles import TellOfSource
 from hilserver.tick.bridge.strategies import BRIDGING
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -95,7 +95,7 @@ class ArmingCheck:
             await asyncio.sleep(0.05)
         return ()
 
-    async def keep(self, tell: Callable[[str | None, str], None]) -> None:
+    async def keep(self, tell: TellOfSource) -> None:
         """Repeat the check for as long as the run lasts; ``tell`` receives the problem, if there is one, and a text."""
         trouble: str | None = None
         while True:

@@ -12,6 +12,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.running_circuit import Running, RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.troubles import TellOfSource
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 
@@ -49,13 +50,13 @@ class ChangePointWatch:
         self._cursor = telemetry.published
         self._has_told = False
 
-    async def keep(self, tell: Callable[..., None]) -> None:
+    async def keep(self, tell: TellOfSource) -> None:
         """Monitor for as long as the run lasts; ``tell`` receives the problem, if any, and an event."""
         while True:
             await asyncio.sleep(LOOK)
             await self.look(tell)
 
-    async def look(self, tell: Callable[..., None]) -> None:
+    async def look(self, tell: TellOfSource) -> None:
         """Examine the rows since the last check."""
         running = self._running()
         if not running.circuit.mechanisms:
@@ -90,7 +91,7 @@ class ChangePointWatch:
                 found.append(_Loops(placed.name, [first + place for place in places], stiffness, at_start))
         return found
 
-    async def _report(self, loops: _Loops, row: Floats, tell: Callable[..., None]) -> None:
+    async def _report(self, loops: _Loops, row: Floats, tell: TellOfSource) -> None:
         text = (
             f"mechanism {loops.name} of the virtual circuit is at a change point: there a closed loop can continue in "
             "more than one way, and rounding decides which; from now on its motion is unreliable"

@@ -20,6 +20,7 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Indices
 from hilserver.rig.settings import LoopSettings
 from hilserver.service.running_circuit import Running, RunningCircuit
+from hilserver.service.troubles import TellOfSource
 
 SETTLED = 20.0
 """Seconds for which a circuit has run before it is compiled: who tries values, switches more often than that."""
@@ -45,7 +46,7 @@ class CompiledCircuit:
     ) -> None:
         self._running, self._use, self._settled = running, use, settled
 
-    async def keep(self, tell: Callable[[str | None, str], None]) -> None:
+    async def keep(self, tell: TellOfSource) -> None:
         """Compile each circuit that stays. ``tell``: reports it once for each (no trouble; text)."""
         done, told = 0, set[Path]()
         while True:

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from hilserver.protocol.commands import Arm, Command, Start
 from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.rig.settings import OperatorSettings
-from hilserver.service.recording import Tell
 from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.troubles import Tell
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 

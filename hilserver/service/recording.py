@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.triggers import TriggerTable
+from hilserver.service.troubles import Tell
 from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
@@ -93,13 +94,6 @@ class _Written:
 
 class NoRoom(HilserverError):
     """The disk is nearly full."""
-
-
-class Tell(Protocol):
-    """Reports what happened; ``trouble`` is shown for as long as it lasts, None ends it."""
-
-    def __call__(self, source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
-        """``warn``: report a warning although no trouble persists."""
 
 
 class RecorderProcess:

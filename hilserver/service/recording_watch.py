@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from hilserver.protocol.commands import Arm, Command, Start
 from hilserver.rig.settings import RecordingSettings
-from hilserver.service.recording import Tell
 from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.troubles import Tell
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 

@@ -45,6 +45,7 @@ from hilserver.service.recording import RecorderProcess
 from hilserver.service.recording_watch import RecordingWatch
 from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.troubles import Tell
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
@@ -243,7 +244,7 @@ class Supervisor:
         return mqtt
 
     def _require_operator(
-        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Callable[..., None]
+        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Tell
     ) -> None:
         """Watch the link to the operator, and return hold-to-run inputs to rest when they are no longer held."""
         assert self.telemetry is not None
@@ -270,7 +271,7 @@ class Supervisor:
         _background(stack, "watching the link to the operator", functools.partial(link.keep, tell))
 
     def _require_recording(
-        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Callable[..., None]
+        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Tell
     ) -> None:
         """Monitor that the run is recorded."""
         assert self.telemetry is not None
@@ -285,7 +286,7 @@ class Supervisor:
 
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
-    ) -> Callable[..., None]:
+    ) -> Tell:
         """Start the background tasks; returns the function that reports the problem of a source, or that it is over."""
         assert self.telemetry is not None
         assert self._recording is not None

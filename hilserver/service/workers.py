@@ -22,9 +22,7 @@ from hilserver.realtime.stand_by import WAITING
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.children import Child, all_ready
 from hilserver.service.device_reports import DeviceReports
-
-Tell = Callable[[str | None, str], None]
-"""Takes the present trouble of a device, if any, and what happened, as sentences."""
+from hilserver.service.troubles import TellOfSource
 
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 1.0, 2.0
 """Seconds before a worker is started again: the first time, at most (a device that answers again must not wait long for
@@ -114,7 +112,7 @@ class WorkerProcess:
             self._stand_by_waits = False
             self._stand_by = await self._process(STAND_BY)
 
-    async def keep(self, tell: Tell) -> None:
+    async def keep(self, tell: TellOfSource) -> None:
         """Replace the worker whenever it ends; kill it where it hangs. One that was stable is replaced at once."""
         delay = 0.0
         while self.child is not None:
