@@ -40,12 +40,20 @@ from hilserver.service.inbox import Arrival, Commands, Inbox, Reply
 
 _log = logging.getLogger(__name__)
 
-INCOMING_LIMIT, INCOMING_BYTES, OUTBOX_LIMIT = 2000, 8_000_000, 1000
+INCOMING_LIMIT, INCOMING_BYTES = 2000, 8_000_000
+"""Received messages that may wait in a connection, and their bytes; more are discarded."""
+OUTBOX_LIMIT = 1000
+"""Events and answers that may wait to be sent, and again answers in the queue of the priority connection."""
 TELEMETRY_LIMIT = 200
+"""Telemetry messages that may wait to be sent."""
 EVENTS_RETAINED = 100
+"""Number of events, the latest ones, that clients receive when they connect later."""
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+"""Seconds before the next attempt to connect: after a stable connection, and at most. Otherwise they are doubled."""
 STABLE_AFTER = 5.0
+"""Seconds after which a connection counts as stable."""
 SILENCE = 1.0
+"""Seconds between two checks whether the broker is to be queried, for as long as it is not."""
 _UNSPECIFIED, _UNSUPPORTED_PROTOCOL, _TAKEN_OVER = 128, 132, 142  # reason codes of MQTT 5
 
 

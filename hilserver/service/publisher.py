@@ -19,6 +19,7 @@ from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 STATE_EVERY = 0.5
+"""Seconds between two publications of the state, unless something changes that is published at once."""
 LONGEST_ROUND = 1.0
 """Seconds between two rounds at most, however long a telemetry batch is: the ring holds some seconds only."""
 

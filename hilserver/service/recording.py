@@ -41,7 +41,10 @@ from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
-"""Seconds before the recorder is started again: the first time, at most; after how long a run it is a first time."""
+"""Seconds before the recorder is started again: after a stable run, and at most; length of a run that counts as stable.
+
+After a shorter run, and after a start that fails although the disk has room, the delay is twice as long as before.
+"""
 LOOK_FOR_ROOM = 2.0
 """Seconds between two checks of a disk that is nearly full."""
 MORE_ROOM = 1.1

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
+"""Seconds between two beats of the heartbeat, which shows the loop that this process works."""
 LAST_MESSAGES_TIMEOUT = 0.3
 """Seconds for sending the last messages."""
 
