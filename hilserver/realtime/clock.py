@@ -135,11 +135,6 @@ class RehearsingClock(GridClock):
         self._first_ns = self._repeated_ns = 0  # running averages
         self._pause, self._pause_next = 0, 1
 
-    @property
-    def early_s(self) -> float:
-        """Time before the deadline at which it wakes, s."""
-        return self._early_ns / _NS_PER_S
-
     def rehearse_no_more(self) -> None:
         """Sleep until the deadlines from now on, like `GridClock`."""
         self._longest_ns = self._early_ns = 0

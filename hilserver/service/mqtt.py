@@ -121,6 +121,8 @@ class MqttService:
     ) -> None:
         self.address = address
         self.topics = Topics(rig)
+        self.connected = False
+        """Whether the broker is connected and commands are taken."""
         self.telemetry_dropped = 0
         """Telemetry messages dropped since the start, because the broker was offline or too slow."""
         self.heard = 0
@@ -131,7 +133,6 @@ class MqttService:
         """Seconds of silence after which the broker is queried; None: never."""
         self._rig = rig
         self._timeout = timeout
-        self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self.inbox = Inbox(rig, commands, self._answer, clock=clock, lifetime=lifetime)
         self._first: asyncio.Queue[_Outgoing] = asyncio.Queue(OUTBOX_LIMIT)
@@ -141,15 +142,6 @@ class MqttService:
         self._telemetry: deque[_Outgoing] = deque(maxlen=TELEMETRY_LIMIT)
         self._events: deque[bytes] = deque(maxlen=EVENTS_RETAINED)
         self._retain_events()  # none yet: those of an earlier run are not shown as present ones
-
-    @property
-    def connected(self) -> bool:
-        """Whether the broker is connected and commands are taken."""
-        return self._connected.is_set()
-
-    async def wait_connected(self) -> None:
-        """Wait until the broker is connected and commands are taken."""
-        await self._connected.wait()
 
     async def run(self) -> None:
         """Serve until cancelled. Reconnects to a lost or missing broker indefinitely; raises nothing."""
@@ -275,7 +267,7 @@ class MqttService:
             _log.info("connected to the MQTT broker %s (%s)", self.address, protocol.name)
             self._changed = dict.fromkeys(self._retained)
             self._wake.set()
-            self._connected.set()
+            self.connected = True
             self.heard += 1
             work = (
                 self._ask(client),
@@ -288,7 +280,7 @@ class MqttService:
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self._connected.clear()
+                self.connected = False
                 try:  # no last will reports the loss of the priority connection alone
                     await self._publish_offline(client)
                 finally:

@@ -90,7 +90,7 @@ def test_a_killed_broker_loses_no_command_and_no_retained_topic() -> None:
             os.kill(lab.broker.pid, signal.SIGKILL)
             await until(lambda: not lab.service.connected)
             lab.service.publish_state(STATE.model_copy(update={"mode": "RUNNING"}))
-            await lab.service.wait_connected()
+            await until(lambda: lab.service.connected)
             async with panel(lab.port) as user:
                 assert await user.see("hil/lab/availability") == "online"
                 lab.commands.free.set()
@@ -123,7 +123,7 @@ def test_connection_to_a_stalled_broker_is_closed_and_renewed() -> None:
                 assert open_files() <= before
             finally:
                 os.kill(lab.broker.pid, signal.SIGCONT)
-            await lab.service.wait_connected()
+            await until(lambda: lab.service.connected)
             await user.send("arm", {"id": "7"})
             assert (await user.answer("7"))["ok"]
             status = await read_status(lab.address, "lab", within=0.2)

@@ -181,10 +181,10 @@ def test_the_log_of_a_rehearsed_run_replays(tmp_path: Path) -> None:
 class TimedClock(RehearsingClock):
     """In a time of its own: wake-ups are late, and rehearsals take, as long as the test wants."""
 
-    def __init__(self, late_ns: Callable[[], int], takes_ns: Callable[[], int]) -> None:
-        self.now, self.slept, self.rehearsals, self._late = 0, 0, 0, late_ns
+    def __init__(self, late_ns: Callable[[], int], takes_ns: Callable[[], int], period_s: float = 0.001) -> None:
+        self.now, self.slept, self.slept_until, self.rehearsals, self._late = 0, 0, 0, 0, late_ns
         self._takes = takes_ns
-        super().__init__(0.001, self._pass)
+        super().__init__(period_s, self._pass)
 
     def _pass(self) -> None:
         self.rehearsals += 1
@@ -196,19 +196,20 @@ class TimedClock(RehearsingClock):
 
     def _slept(self, until_ns: int) -> bool:
         self.slept += max(0, until_ns - self.now)
+        self.slept_until = until_ns
         self.now = max(self.now, until_ns) + self._late()
         return True
 
 
 def waits(monkeypatch: pytest.MonkeyPatch, clock: TimedClock, count: int) -> tuple[Floats, Floats]:
-    """Wake errors, and how early it woke, in so many periods, s."""
+    """Wake errors, and how early it was to wake, in so many periods, s."""
     monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic_ns=clock.read))
     clock.start()
     found = np.zeros((2, count))
     for k in range(count):
         assert clock.wait()
         assert clock.missed == 0
-        found[:, k] = clock.wake_error, clock.early_s
+        found[:, k] = clock.wake_error, (clock.deadline_ns - clock.slept_until) / 1e9
     return found[0], found[1]
 
 
@@ -292,8 +293,13 @@ def test_a_loop_with_long_ticks_still_sleeps(monkeypatch: pytest.MonkeyPatch) ->
     assert clock.slept > 0.09 * 1_000 * 1_000_000
 
 
-def test_it_wakes_a_fifth_of_the_period_or_a_millisecond_early_at_most() -> None:
-    assert [RehearsingClock(period, lambda: None).early_s for period in (0.0001, 0.001, 0.1)] == [20e-6, 200e-6, 1e-3]
+@pytest.mark.parametrize(("period", "early"), [(0.0001, 20e-6), (0.001, 200e-6), (0.1, 1e-3)])
+def test_it_wakes_a_fifth_of_the_period_or_a_millisecond_early_at_most(
+    monkeypatch: pytest.MonkeyPatch, period: float, early: float
+) -> None:
+    """So early it wakes at first; the first deadline is the start itself."""
+    clock = TimedClock(lambda: 0, lambda: 1_000, period)
+    assert waits(monkeypatch, clock, 2)[1].tolist() == [0.0, early]
 
 
 def test_after_the_last_rehearsal_it_wakes_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

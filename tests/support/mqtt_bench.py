@@ -137,7 +137,7 @@ async def serving(service: MqttService) -> AsyncIterator[None]:
     task = asyncio.create_task(service.run())
     try:
         async with asyncio.timeout(60):
-            await service.wait_connected()
+            await until(lambda: service.connected)
         yield
         assert not task.done(), "run() ended by itself"
     finally:
