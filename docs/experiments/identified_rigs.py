@@ -59,14 +59,18 @@ UNITS = {PHASE_ERROR: (np.degrees(1.0), "°"), "rest": (1e-5, " bar")}
 """Factor and unit of each kind of figure that is not in per cent."""
 
 
-def figures(rig: Rig, seed: int, strategy: str, known: Sequence[str]) -> Mapping[str, float]:
-    """All figures, SI, on the device with all unknowns of this seed but the ``known`` ones; empty after a trip."""
+def figures(rig: Rig, seed: int, strategy: str, known: Sequence[str], swept: bool) -> Mapping[str, float]:
+    """All figures, SI, on the device with all unknowns of this seed but the ``known`` ones; empty after a trip.
+
+    Those over frequency only if ``swept``.
+    """
     unknowns = [each for each in applicable(rig, "rig") if each.name not in known]
     changed = assemble(varied(rig, "rig", unknowns, seed), rig.file, rig.library)
     program = compiled_program(rig.library)
     try:
         run = run_cycle_on(changed, "rig", strategy, program)
-        return {**dict(cycle_figures(changed, run)), **dict(sweep_figures(changed, strategy, program))}
+        over_frequency = dict(sweep_figures(changed, strategy, program)) if swept else {}
+        return {**dict(cycle_figures(changed, run)), **over_frequency}
     except NotCompletedError:
         return {}
 
@@ -158,6 +162,7 @@ def main() -> None:
     parser.add_argument("--tared", action="store_true", help="the sensors have no zero errors in the runs")
     parser.add_argument("--known", action="append", default=[], help="unknowns that the rig file states as they are")
     parser.add_argument("--file", choices=["own", "another"], default="own", help="rig on which it was identified")
+    parser.add_argument("--no-sweep", action="store_true", help="without amplitude and phase over frequency")
     options = parser.parse_args()
     stated, runs = load_rig(CONFIG / f"{options.rig}.toml"), []
     seeds = range(options.seed, options.seed + options.rigs)
@@ -167,7 +172,9 @@ def main() -> None:
     known = [*options.known, *([ZERO_ERRORS] if options.tared else [])]
     for place, seed in enumerate(identified):
         file = list(identified.values())[place - shift]
-        runs.append(tuple(figures(each, seed, options.strategy, known) for each in (stated, file)))
+        runs.append(
+            tuple(figures(each, seed, options.strategy, known, not options.no_sweep) for each in (stated, file))
+        )
         for when, values in zip(("before", "after"), runs[-1], strict=True):
             print(seed, when, in_words(values), flush=True)
     for when, found in zip(("before", "after"), zip(*runs, strict=True), strict=bool(runs)):

@@ -84,6 +84,7 @@ IN_A_TEST = (
     (r"^hilserver check .* --run (?!.*--seconds)", r"\g<0>--seconds 1 "),
     (r"^(python docs/experiments/identification_coverage.py --rig lift) --rigs \d+", r"\1 --seconds 5 --rigs 1"),
     (r"^(python docs/experiments/identified_rigs.py) --rigs \d+", r"\1 --seconds 5 --rigs 1 --tared"),
+    (r"^python docs/experiments/identified_rigs.py .*--file another", r"\g<0> --no-sweep"),
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
     (r"^(hilserver latency --duration) 1 ", r"\1 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
