@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from identification_coverage import CONFIG, VALVES, changed_rig, true_f45
+from identification_coverage import CONFIG, NOISE, VALVES, changed_rig, true_f45
 
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
@@ -49,6 +49,8 @@ from hilserver.studies.sweep_figures import figure_over_frequency
 
 ZERO_ERRORS = "sensor offset"
 """The unknown that taring removes."""
+NOISE_OF_RUNS = 1000
+"""Each rig has noise of its own, with the seed of the rig and this: another than while it was identified."""
 FREQUENCIES = (2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0)
 """Hz, of the sines below the -45° frequency of the valve, at which there is one more."""
 SLOW = 10.0
@@ -65,7 +67,9 @@ def figures(rig: Rig, seed: int, strategy: str, known: Sequence[str], swept: boo
     Those over frequency only if ``swept``.
     """
     unknowns = [each for each in applicable(rig, "rig") if each.name not in known]
-    changed = assemble(varied(rig, "rig", unknowns, seed), rig.file, rig.library)
+    sources = varied(rig, "rig", unknowns, seed)
+    sources["rig"]["devices"]["rig"]["seed"] = NOISE_OF_RUNS + seed
+    changed = assemble(sources, rig.file, rig.library)
     program = compiled_program(rig.library)
     try:
         run = run_cycle_on(changed, "rig", strategy, program)
@@ -107,7 +111,7 @@ def sweep_figures(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[s
 def identified_rig(name: str, seed: int, seconds: float, end_stops: bool, known: Sequence[str]) -> Rig:
     """The rig file with what a sequence on this device has identified. Raises HilserverError if this fails."""
     unknown = [each.name for each in applicable(load_rig(CONFIG / f"{name}.toml"), "rig") if each.name not in known]
-    changed = changed_rig(name, seed, unknown)
+    changed = changed_rig(name, seed, unknown, NOISE + seed)
     recording = recorded_excitation(
         changed, list(VALVES[name]), Extent(seconds, 0.6, longest=3.0 * seconds, end_stops=end_stops)
     )

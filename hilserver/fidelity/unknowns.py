@@ -117,7 +117,7 @@ UNKNOWNS = (
     ),
     Unknown(
         "valve frequency",
-        "Frequency of the real valve at -90°.",
+        "The -90° frequency of the real valve.",
         "±30 % of the stated frequency",
         "it depends on amplitude, supply pressure and temperature",
         changes.frequency,
