@@ -102,7 +102,7 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
             "speed-limited spool: the other values are then wrong",
             f"additional lag in fast movements: {more} ± {shown_value(lag.deviation, 's', 2)}",
             f"at most {shown_value(lag.usual, 's', 2)}",
-            "steps of several sizes; enter slew (full strokes per second), and identify again",
+            "steps of several sizes; enter slew, 10 % less than the spool's maximum speed, and identify again",
         )
 
 
