@@ -93,7 +93,12 @@ class Identified:
 
 
 def curve_to_enter(found: FittedValve) -> list[tuple[float, float]]:
-    """The suggested flow-signal curve; none for a spool of limited speed, whose mean flows also show it on its way."""
+    """The suggested flow-signal curve; none for a spool of limited speed, whose mean flows also show it on its way.
+
+    Nor for one that is always on its way: no motion of second order describes it.
+    """
+    if found.values.get("damping", 0.0) >= LARGEST_DAMPING:
+        return []
     curve = suggested_curve(found.experiment, found.values)
     lag = lag_by_speed(found) if curve else None
     return [] if lag is not None and lag.is_limited else curve

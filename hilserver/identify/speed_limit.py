@@ -14,6 +14,7 @@ parameters in two groups, Chow, Econometrica 28 (1960) 591.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -41,19 +42,33 @@ USUAL = 0.1
 unknown properties but no speed limit.
 """
 
+MANY, LATE = 2.0, 5e-3
+"""Multiple of the stated lag, and s beyond it for wrong delays, above which a spool is so late in all movements that it
+seems to be at its highest speed all the time: a datasheet's frequency is less wrong.
+"""
+
 
 class LagBySpeed(NamedTuple):
-    """Lag of a spool in fast movements and in all others, s, the deviation of their difference, and its tolerance."""
+    """Lag of a spool in fast movements and in all others, s, the deviation of their difference, and its tolerance.
+
+    ``most``: what the lag may be in all movements, s.
+    """
 
     fast: float
     slow: float
     deviation: float
     usual: float
+    most: float
+
+    @property
+    def is_later_if_fast(self) -> bool:
+        """Whether the spool is later in fast movements with 95 % confidence, and by more than is usual."""
+        return self.fast - self.slow > max(2.0 * self.deviation, self.usual)
 
     @property
     def is_limited(self) -> bool:
-        """Whether the spool is later in fast movements with 95 % confidence, and by more than is usual."""
-        return self.fast - self.slow > max(2.0 * self.deviation, self.usual)
+        """Whether the spool is later in fast movements, or far later in all of them."""
+        return self.is_later_if_fast or min(self.fast, self.slow) > self.most
 
 
 class FittedValve(NamedTuple):
@@ -83,7 +98,10 @@ def lag_by_speed(found: FittedValve) -> LagBySpeed | None:
         return None
     (fast, variance_fast), (slow, variance_slow) = groups
     usual = USUAL * lag_of(values["frequency"], values.get("damping", 0.0))
-    return LagBySpeed(fast, slow, float(np.sqrt(variance_fast + variance_slow)), usual)
+    is_stated = bool({"f90", "f45"} & experiment.settings.model_fields_set)
+    is_found = "frequency" in found.fit.values
+    most = MANY * found.parameters["lag"].start + LATE if is_stated or not is_found else inf
+    return LagBySpeed(fast, slow, float(np.sqrt(variance_fast + variance_slow)), usual, most)
 
 
 def _slopes(found: FittedValve) -> list[Floats]:

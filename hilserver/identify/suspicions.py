@@ -94,14 +94,16 @@ def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
 
 
 def _slower(found: Identified) -> Iterator[Suspicion]:
-    """A spool that is later in fast movements than in others."""
+    """A spool that is later in fast movements than in others, or that is at its highest speed all the time."""
     lag = found.lag_by_speed
     if lag is not None and lag.is_limited:
         more = shown_value(lag.fast - lag.slow, "s", 3)
+        additional = f"additional lag in fast movements: {more} ± {shown_value(lag.deviation, 's', 2)}"
+        in_all = f"lag in all movements: {shown_value(lag.slow, 's', 2)}"
         yield Suspicion(
             "speed-limited spool: the other values are then wrong",
-            f"additional lag in fast movements: {more} ± {shown_value(lag.deviation, 's', 2)}",
-            f"at most {shown_value(lag.usual, 's', 2)}",
+            additional if lag.is_later_if_fast else in_all,
+            f"at most {shown_value(lag.usual if lag.is_later_if_fast else lag.most, 's', 2)}",
             "steps of several sizes; enter slew, 10 % less than the spool's maximum speed, and identify again",
         )
 

@@ -23,9 +23,9 @@ SIZE = 0.6
 """Largest command of the sequence."""
 
 
-def recorded_and_identified(*changes: dict[str, Any]) -> tuple[Recording, Identified]:
+def recorded_and_identified(*changes: dict[str, Any], seconds: float = 20.0) -> tuple[Recording, Identified]:
     rig = lift(both(*changes))
-    recording = recorded_excitation(rig, ["A"], Extent(20.0, SIZE, end_stops=False))
+    recording = recorded_excitation(rig, ["A"], Extent(seconds, SIZE, end_stops=False))
     return recording, identify_valve(rig, recording, "A")
 
 
@@ -66,4 +66,18 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated(monkeypatch
         assert not curve_to_enter(found.best)
         patched.setattr(report, "_of_other_order", lambda _: ("f45",))
         assert report.obsolete(evaluation) == {}
-    assert not suspected(identified(limited, of_valves(slew="70 1/s")))
+    again = identified(limited, of_valves(slew="63 1/s"))
+    assert not suspected(again)
+    assert again.values["damping"] == pytest.approx(0.7, rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_spool_that_is_always_at_its_highest_speed_is_suspected() -> None:
+    """It is equally late in all movements, and its mean flows are those on its way."""
+    _, found = recorded_and_identified(true_valves(opening_rate="5 1/s"), seconds=10.0)
+    assert suspected(found)
+    lag = found.lag_by_speed
+    assert lag is not None
+    assert not lag.is_later_if_fast
+    assert found.is_speed_limited
+    assert not found.suggested_curve
