@@ -204,24 +204,43 @@ class Poison:
         return exec, (f"open({str(self.mark)!r}, 'w').close()",)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["check", "run", "replay", "doctor"])
-@pytest.mark.usefixtures("stored")
-def test_a_poisoned_index_of_own_components_is_not_unpickled(command: str, cache: Path, tmp_path: Path) -> None:
-    """With the user's own rights, which root's always are."""
-    rig, mark = rig_file(tmp_path), tmp_path / "mark"
+HilserverIn = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, HilserverIn]:
+    """A folder with a rig whose own component has been compiled into a cache in it, and what runs a command there."""
+    place = tmp_path_factory.mktemp("checked")
+    with pytest.MonkeyPatch.context() as patch:
+        file = loading.standard_file()
+        patch.setenv("CACHE_DIRECTORY", str(place / "cache"))
+        patch.setenv("STATE_DIRECTORY", str(place / "state"))
+        (place / "cache").mkdir(mode=0o700)
+        program = loading.folder_in_cache()
+        shutil.copytree(file.parent, program)
+        seal.seal(program)
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(place), "COLUMNS": "400"}
+    rig = rig_file(place)
     main = (sys.executable, "-c", "from hilserver.cli import main; main()")
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "COLUMNS": "400"}
 
     def hilserver(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            (*main, *words), env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
+        return subprocess.run((*main, *words), env=environment, cwd=place, capture_output=True, text=True, timeout=300)
 
     first = hilserver("check", str(rig))
     assert first.returncode == 0, first.stderr
-    log = log_with(OWN, tmp_path) if command == "replay" else rig
-    (index,) = cache.glob("own-*/**/*.nbi")
+    return place, hilserver
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["check", "run", "replay", "doctor"])
+def test_a_poisoned_index_of_own_components_is_not_unpickled(
+    command: str, checked: tuple[Path, HilserverIn], tmp_path: Path
+) -> None:
+    """With the user's own rights, which root's always are."""
+    place, hilserver = checked
+    mark = tmp_path / "mark"
+    log = log_with(OWN, tmp_path) if command == "replay" else rig_file(place)
+    (index,) = (place / "cache").glob("own-*/**/*.nbi")
     index.write_bytes(pickle.dumps(Poison(mark)))
     done = hilserver(command, str(log))
     assert not mark.exists(), "the index has been run"
