@@ -15,7 +15,10 @@ from command_line import Command
 from pages import only
 
 from hilserver.errors import HilserverError
-from hilserver.rig.build import load_rig
+from hilserver.identify import identification
+from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.recorded import Recording
+from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.merge import difference, merged, replace_keeping_copy
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -165,6 +168,19 @@ def test_command_shows_the_difference_asks_and_keeps_a_copy(
     rig = Path("config/rigs/lift.toml")
     before = files(rig.parent)
     arguments = (*shlex.split(command)[1:], "--seconds", "10", "--no-end-stops")
+    found: dict[str, Identified] = {}
+
+    def identified_once(rig: Rig, recording: Recording, valve: str, order: int | None = None) -> Identified:
+        """The second command has the same recording."""
+        if valve not in found:
+            found[valve] = identify_valve(rig, recording, valve, order)
+        before = found[valve].experiment.recording.channels
+        assert {name: each.tobytes() for name, each in recording.channels.items()} == {
+            name: each.tobytes() for name, each in before.items()
+        }
+        return found[valve]
+
+    monkeypatch.setattr(identification, "identify_valve", identified_once)
     said = hilserver(*arguments, answers=io.StringIO("n\n"))
     assert said.code == 1
     assert '-f90 = "80 Hz"' in said.out
