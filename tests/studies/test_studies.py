@@ -267,14 +267,14 @@ def test_a_variant_that_hangs_is_given_up_by_a_single_process_too() -> None:
 
 
 def test_each_of_the_variants_that_are_run_together_has_its_own_patience() -> None:
-    """Eight of 0.2 s take longer than the patience of 0.8 s; the one that hangs is found, and the others have figures.
+    """Eight of 0.1 s take longer than the patience of 0.4 s; the one that hangs is found, and the others have figures.
 
-    In the first task, nobody hangs: its variants are not run again one by one, each in 0.2 s by its own process.
+    In the first task, nobody hangs: its variants are not run again one by one, each in 0.1 s by its own process.
     """
     values = np.arange(16.0)[:, None] + 10.0
     values[12] = 8.5
-    subject = TogetherSubject(deadly, 0.2)
-    found = list(evaluate(subject, values, 1, workers=1, batch=8, patience=(0.8, inf)))
+    subject = TogetherSubject(deadly, 0.1)
+    found = list(evaluate(subject, values, 1, workers=1, batch=8, patience=(0.4, inf)))
     assert [each.failures for each in found] == [{}, {12: DIED}]
     expected = np.where(np.arange(16) == 12, np.nan, values[:, 0] ** 2)
     np.testing.assert_array_equal(np.concatenate([each.figures[:, 0] for each in found]), expected)
@@ -385,7 +385,9 @@ def test_impossible_values_and_errors_of_one_s_own_python_are_named_and_counted(
 # --- what is made of it -----------------------------------------------------------------------------------------------
 
 
-def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path) -> None:
+def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The highest pressure at the end: the largest volume and start, the smallest conductance."""
     study = load_study(written_study(tmp_path))
     found = worst_case(study, "end", tmp_path)
@@ -394,7 +396,9 @@ def test_the_worst_case_is_at_the_corner_where_it_is_known_to_be(tmp_path: Path)
     assert set(found.at_limits) == {each.key for each in study.varied}
     assert found.command.startswith("hilserver study ")
     table = found.table.read_bytes()
-    assert worst_case(study, "mean", tmp_path).table != found.table
+    with monkeypatch.context() as patched:
+        patched.setattr(worst, "GENERATIONS", 2)
+        assert worst_case(study, "mean", tmp_path).table != found.table
     assert found.table.read_bytes() == table, "the search for another figure leaves it alone"
     lowest = load_study(
         written_study(tmp_path, STUDY.replace('"final(vessel.p)"', '{ figure = "final(vessel.p)", above = "30 bar" }'))
