@@ -5,10 +5,11 @@ In a real browser, on three sizes of screen, with a real server and broker, whos
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -89,21 +90,18 @@ def shown(browser: Browser, url: str, size: str = "desktop") -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def screens(browser: Browser, url: str) -> Iterator[Mapping[str, Page]]:
-    """The panel on each size of screen."""
+def screen(browser: Browser, url: str) -> Iterator[Callable[[str], Page]]:
+    """The panel on a size of screen, one for each."""
     with ExitStack() as stack:
-        screens = {}
-        for size in SIZES:
-            screens[size] = stack.enter_context(shown(browser, url, size))
-            screens[size].goto("about:blank")
-        yield screens
+        yield functools.cache(lambda size: stack.enter_context(shown(browser, url, size)))
 
 
 @pytest.fixture
-def page(screens: Mapping[str, Page], url: str, size: str) -> Iterator[Page]:
+def page(screen: Callable[[str], Page], url: str, size: str) -> Iterator[Page]:
     """The panel newly loaded. Afterwards the screen is blank: a page that is shown keeps browser and panel busy."""
-    page = screens[size]
-    page.goto(url)
+    page = screen(size)
+    if page.url == "about:blank":
+        page.goto(url)
     yield page
     page.goto("about:blank")
 
