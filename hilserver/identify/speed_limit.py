@@ -42,10 +42,12 @@ USUAL = 0.1
 unknown properties but no speed limit.
 """
 
-MANY, LATE = 2.0, 5e-3
-"""Multiple of the stated lag, and s beyond it for wrong delays, above which a spool is so late in all movements that it
-seems to be at its highest speed all the time: a datasheet's frequency is less wrong.
+MANY = 2.0
+"""Multiple of the stated lag, beside wrong delays, above which a spool is so late in all movements that it seems to be
+at its highest speed all the time: a datasheet's frequency is less wrong.
 """
+LATE, LATE_TICKS = 5e-3, 5
+"""How much later than stated valve and sensors together may be, s and in ticks; the longer one counts."""
 
 
 class LagBySpeed(NamedTuple):
@@ -100,7 +102,8 @@ def lag_by_speed(found: FittedValve) -> LagBySpeed | None:
     usual = USUAL * lag_of(values["frequency"], values.get("damping", 0.0))
     is_stated = bool({"f90", "f45"} & experiment.settings.model_fields_set)
     is_found = "frequency" in found.fit.values
-    most = MANY * found.parameters["lag"].start + LATE if is_stated or not is_found else inf
+    late = max(LATE, LATE_TICKS * experiment.dt)
+    most = MANY * found.parameters["lag"].start + late if is_stated or not is_found else inf
     return LagBySpeed(fast, slow, float(np.sqrt(variance_fast + variance_slow)), usual, most)
 
 
