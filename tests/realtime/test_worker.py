@@ -254,6 +254,8 @@ FAULTS: dict[str, Callable[[Run, Panel], Awaitable[Any]]] = {
     "more ticks in a row were missed": lambda run, _: paused(run, "loop", 1.4),  # 700 ticks
     "the supervisor's heartbeat stopped": lambda run, _: paused(run, "supervisor", 3.5),  # ends itself after 4.5 s
 }
+EARLIER = {"more ticks in a row were missed": (BY_CONFIRMATION,)}
+"""What may come first if the machine is busy when the loop goes on: a device's process has stood still, too."""
 
 
 def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) -> None:
@@ -266,7 +268,7 @@ def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) ->
             start = len(user.seen)
             await strike(lasting, user)
             fault = await user.see("event", lambda event: event["kind"] == "fault", start)
-            assert text in fault["text"] or BY_CONFIRMATION in fault["text"]  # where the machine is busy beside it
+            assert any(cause in fault["text"] for cause in (text, *EARLIER.get(text, ()))), fault
             pulse = lasting.card.output("v")
             for _ in range(50):
                 await asyncio.sleep(0.002)
