@@ -28,7 +28,8 @@ from hilserver.identify.lateness import with_lateness
 from hilserver.identify.recorded import Recording
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.units import to_si
 
 CONFIG = Path(__file__).parents[2] / "config" / "rigs"

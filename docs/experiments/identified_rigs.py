@@ -42,8 +42,9 @@ from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.merge import merged
+from hilserver.rig.rig import Rig
 from hilserver.studies.figures import AMPLITUDE_ERROR, PHASE_ERROR
 from hilserver.studies.sweep_figures import figure_over_frequency
 

@@ -18,7 +18,7 @@ from hilserver.bench.drivers import DriverCost
 from hilserver.bench.parts import PartCost, RecordedInputs
 from hilserver.errors import HilserverError
 from hilserver.record.machine import machine
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind

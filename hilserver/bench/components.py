@@ -12,7 +12,7 @@ from hilserver.bench.parts import median_time
 from hilserver.circuit import engine as e
 from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 REST = "nodes, integrator, calls"
 """Name of the remainder of the circuit's time when the time of its kernels is subtracted."""

@@ -21,8 +21,8 @@ from hilserver.realtime.segment_folder import find_segment, segment_path
 from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
-from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 
 LOOP, WORKER = "loop", "I/O process"
 

@@ -27,7 +27,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import timed
 from hilserver.tick.bridge.strategies import Strategy, looks_ahead

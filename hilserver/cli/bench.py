@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hilserver.bench.parts import PartCost
     from hilserver.cli.tables import TerminalTable
     from hilserver.commissioning.rates import RateTrial
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 Substeps = Annotated[
     list[int] | None,

@@ -10,8 +10,8 @@ import typer
 from hilserver.cli.output import asking, never_waiting
 
 if TYPE_CHECKING:
-    from hilserver.rig.build import Rig
     from hilserver.rig.calibration import Calibration, CalibrationFit
+    from hilserver.rig.rig import Rig
 
 
 @never_waiting()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hilserver.commissioning.live import Source
     from hilserver.numerics.arrays import Floats
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 REFRESH = 0.2
 

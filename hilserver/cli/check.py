@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hilserver.cli.tables import TerminalTable
     from hilserver.margins.margins import RigMargins
     from hilserver.report.document import Grid
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 
 Files = Annotated[

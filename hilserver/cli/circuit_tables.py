@@ -15,7 +15,7 @@ from hilserver.compiler import compiled_program
 from hilserver.margins.capacity import CONTENT
 from hilserver.margins.solver import stiffest
 from hilserver.numerics.fluid import capacitance
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.balance import node_sums
 from hilserver.simulation.packed_run import initial_values
 from hilserver.units import shown_value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hilserver.protocol.commands import Command
     from hilserver.protocol.published import ServerState
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
     from hilserver.service.supervisor import Supervisor
 
 
@@ -65,7 +65,8 @@ def demo(
 
     from hilserver.cli.examples import ready_example
     from hilserver.compiler import is_compiled
-    from hilserver.rig.build import at_speed, load_rig
+    from hilserver.rig.build import load_rig
+    from hilserver.rig.rig import at_speed
 
     if listed:
         print_list()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hilserver.cli.tables import TerminalTable
     from hilserver.fidelity.results import Fidelity
     from hilserver.report.document import Grid
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 Strategies = Annotated[
     list[str] | None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hilserver.identify.evaluation import Evaluation
     from hilserver.identify.excitation import Extent
     from hilserver.identify.recorded import Recording
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 LONGEST = "duration up to which the sequence goes on with what is still uncertain, s; default: 3 times --seconds"
 

@@ -14,7 +14,7 @@ from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
     from hilserver.commissioning.learned_settings import Learned
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 
 @never_waiting()

@@ -9,8 +9,8 @@ import numpy as np
 from hilserver.circuit.model import RIG
 from hilserver.cli.tables import TerminalTable
 from hilserver.record.forecast import forecast, free_space, log_folder
-from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings, LimitSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
 from hilserver.rig.watches import unwatched, watches

@@ -85,7 +85,8 @@ async def _serve(
     """Run the rig until it ends; returns the exit code."""
     import asyncio
 
-    from hilserver.rig.build import at_speed, load_rig
+    from hilserver.rig.build import load_rig
+    from hilserver.rig.rig import at_speed
     from hilserver.service.supervisor import Supervisor
 
     supervisor = Supervisor(at_speed(load_rig(rig), speed), notifier, restarts, prepared)

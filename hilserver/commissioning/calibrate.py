@@ -14,9 +14,9 @@ import numpy as np
 
 from hilserver.commissioning.live import Source, readings
 from hilserver.errors import HilserverError, did_you_mean
-from hilserver.rig.build import Rig
 from hilserver.rig.calibration import Calibration, CalibrationFit, add, source_of
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.scale import in_si
 from hilserver.units import shown_unit
 

@@ -31,7 +31,7 @@ from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.forecast import existing, log_folder, log_rate
 from hilserver.record.machine import machine
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import LoopSettings, RecordingSettings
 from hilserver.service.broker import find_program
 

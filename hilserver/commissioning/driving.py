@@ -15,7 +15,7 @@ from hilserver.identify.excitation import Extent, RunEnded, by_hand, excite, jog
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.supervisor import Supervisor
 from hilserver.service.telemetry import fault_reason
 from hilserver.tick.codes import Mode

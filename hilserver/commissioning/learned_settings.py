@@ -12,8 +12,9 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.published import LearnedValue
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
 from hilserver.rig.learned import learned_values
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.trust import library_of_log
 from hilserver.tick.row import LearningState, ValveState, as_whole, is_whole

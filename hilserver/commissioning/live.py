@@ -21,8 +21,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.segment_folder import find_segment
 from hilserver.realtime.shared import ALIVE, LoopMemory
-from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Device, Rig
 from hilserver.simulation.samples import read_samples
 from hilserver.tick.channels import scale_channels
 from hilserver.tick.codes import Watched

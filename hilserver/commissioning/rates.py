@@ -20,7 +20,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol import commands
 from hilserver.record.reader import LogReader
 from hilserver.record.summary import WORK
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.service.supervisor import Supervisor
 from hilserver.tick.codes import Mode
 from hilserver.toml import copied

@@ -33,7 +33,7 @@ from hilserver.fidelity.results import (
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of, trip_in
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Device, Rig
+from hilserver.rig.rig import Device, Rig
 from hilserver.rig.simulated import PlantCircuit, read_plant
 from hilserver.simulation.balance import balance
 from hilserver.simulation.change_points import change_point_note

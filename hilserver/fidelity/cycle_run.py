@@ -13,7 +13,7 @@ from hilserver.fidelity.comparison import Comparison, RunOf, traced_run
 from hilserver.fidelity.results import SegmentResult
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segments_of, trip_in
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 
 class NotCompletedError(Exception):

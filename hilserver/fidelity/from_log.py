@@ -23,9 +23,10 @@ from hilserver.numerics.flow_of_arrays import drop_of_law
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.trust import library_of_log
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device

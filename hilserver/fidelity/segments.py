@@ -11,9 +11,9 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.end_of_running import cause_of_end
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RigSettings
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import Mode

@@ -23,7 +23,8 @@ from hilserver.circuit.pack import INTEGRATORS, PackedCircuit
 from hilserver.errors import HilserverError
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.simulation.step_error import HALVINGS, TOLERANCE, Quantity, StepError, deviations, step_error
 
 REFERENCE = "reference"

@@ -13,7 +13,8 @@ from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Varia
 from hilserver.fidelity.step import IntegrationStep, RunAt
 from hilserver.fidelity.sweeps import about_foreseen, alone
 from hilserver.rig.available_strategies import cannot, gains_nothing, possible
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Look, Paced, Pacing

@@ -7,8 +7,8 @@ from typing import Any
 
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.reference import commanded_by
-from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sweep
+from hilserver.rig.rig import Rig
 from hilserver.tick.bridge.strategies import Strategy
 
 AMPLITUDE = 0.3

@@ -13,7 +13,7 @@ import numpy as np
 from hilserver.fidelity import changes
 from hilserver.fidelity.changes import DeviceTables, Table
 from hilserver.fidelity.draws import Draw, RandomDraw
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.toml import copied
 
 

@@ -18,7 +18,8 @@ from hilserver.fidelity.results import ComparedQuantity
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.fidelity.strategies import usable
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.simulation.step_error import HALVINGS
 
 DRAWS = 3

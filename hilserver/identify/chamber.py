@@ -42,8 +42,8 @@ from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow_of_arrays import drop_of_law, orifice_law
-from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import CylinderRecord

@@ -16,7 +16,7 @@ from hilserver.identify.experiment import NotIdentifiable
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.model import delay_of
 from hilserver.identify.recorded import Recording
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 
 class RoundPart(Enum):

@@ -23,8 +23,9 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.identify.design import LEAST, RoundPart, still_needed
 from hilserver.identify.recorded import Recording
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Rig
 
 MIN_DROP = 1e5
 """Pa: minimum pressure for which the speed of the piston is calculated."""

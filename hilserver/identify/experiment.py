@@ -45,7 +45,7 @@ from hilserver.identify.model import (
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
 

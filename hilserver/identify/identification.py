@@ -17,7 +17,7 @@ from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.identify.speed_limit import FittedValve, LagBySpeed, lag_by_speed
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 LARGEST_DAMPING = 3.0
 """Above it, a second-order spool counts as first-order."""

@@ -21,7 +21,7 @@ import numpy as np
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.units import BAR, L_MIN
 
 USUAL_RANGE = 250.0 * BAR

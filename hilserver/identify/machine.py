@@ -31,8 +31,8 @@ from hilserver.identify.motion import Rod, friction_by, motion_of, rod_of
 from hilserver.identify.parameters import Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings, PortRestriction
+from hilserver.rig.rig import Rig
 from hilserver.units import BAR, L_MIN, shown_unit
 
 INFORMED = 0.5

@@ -19,7 +19,7 @@ from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Mode
 
 LONGEST_GAP = 20

@@ -13,8 +13,8 @@ from hilserver.errors import HilserverError
 from hilserver.identify.excitation import SMALLEST, Extent, RunEnded, by_hand, excite, jog_renewal
 from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import columns_of, ends_of_running
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
 

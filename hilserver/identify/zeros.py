@@ -29,8 +29,8 @@ from hilserver.identify.influences import ACCURACY, PISTON_LEAKAGE, uniform, zer
 from hilserver.identify.recorded import Recording, ZeroError
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow_of_arrays import drop_of_law
-from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.units import shown_value
 

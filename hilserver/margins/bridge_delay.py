@@ -7,7 +7,7 @@ from math import atan, atan2, pi
 
 import numpy as np
 
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.sampling_lag import sampling_lag
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import time_constant, valve_delay

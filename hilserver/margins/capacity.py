@@ -34,7 +34,7 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.valves import NO_FLOW, corner_frequency, spool_speed
 from hilserver.simulation.machine import (
     Pause,

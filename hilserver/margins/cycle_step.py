@@ -12,7 +12,7 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.circuit_run import quantities
 from hilserver.simulation.machine import circuit_on, machine_of_device
 from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed, solved_by

@@ -38,7 +38,7 @@ from hilserver.margins.loop import DelayedLoop
 from hilserver.margins.softness import ANY, MIN_SHARE, Softness, correction_of, softness_of
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.available_strategies import possible
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.machine import (
     Machine,
     Pause,

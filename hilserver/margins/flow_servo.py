@@ -16,7 +16,7 @@ from math import hypot, pi
 from hilserver.margins.servo_loop import FlowPlant, LoopMargins, Pid, ServoLoop, tuned
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.sampling_lag import sampling_lag
 from hilserver.rig.settings import BridgeSettings, ValveSettings
 from hilserver.rig.valves import time_constant

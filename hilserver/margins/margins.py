@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hilserver.circuit.program import Program
 from hilserver.margins import capacity, delay, flow_servo, supply_flow
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
 from hilserver.tick.bridge.kinds import FLOW_SERVO
 from hilserver.tick.bridge.strategies import Strategy

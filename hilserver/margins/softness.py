@@ -33,7 +33,7 @@ import numpy as np
 from hilserver.circuit.analysis import Complexes, LinearModel
 from hilserver.margins.loop import around_resonances
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.valves import time_constant, valve_delay
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.volumes import AHEAD_TIME

@@ -7,7 +7,7 @@ import contextlib
 from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness, too_long
 from hilserver.circuit.program import Program
 from hilserver.circuit.regimes import stiffest as stiffest_regime
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 
 def solver_warning(rig: Rig, program: Program) -> str | None:

@@ -15,7 +15,7 @@ from hilserver.components.flow_source import FlowSource
 from hilserver.components.pressure_source import PressureSource
 from hilserver.components.shared.variable_pump import VariablePump
 from hilserver.margins.capacity import TO_PORT, Capacity, flow_text
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.units import shown_value
 
 TOLERANCE = 0.02

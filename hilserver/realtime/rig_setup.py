@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.setup import Setup
-from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.tick.plant import PlantArrays
 
 REHEARSAL_VARIABLE = "HILSERVER_REHEARSAL"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hilserver.record.selection import is_recorded
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RecordingSettings
 from hilserver.units import CIRCUIT
 

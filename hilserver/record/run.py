@@ -18,7 +18,7 @@ from hilserver.tick.row import CommandRecord, as_whole, is_whole, unit_of_column
 from hilserver.units import unit_of_value
 
 if TYPE_CHECKING:  # the recorder's process starts without loading settings
-    from hilserver.rig.build import Rig
+    from hilserver.rig.rig import Rig
 
 COMMAND_NAMES: dict[int, str] = {
     **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Action, FaultCode, Mode, fault_text
 
 Column = Callable[[str], NDArray[Any]]

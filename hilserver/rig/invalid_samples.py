@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite, nan
 
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Watched
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.published import LearnedValue
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.tick.bridge.learning import DELAY_RANGE, GAIN_RANGE, NOISE, NULL_RANGE, OVERLAP_RANGE, RIGHT, SEEN
 from hilserver.tick.bridge.strategies import Strategy

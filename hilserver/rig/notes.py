@@ -9,8 +9,8 @@ from math import inf
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.driver import Pace
 from hilserver.errors import did_you_mean, shown
-from hilserver.rig.build import Rig
 from hilserver.rig.plausibility import implausible
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Watched
 from hilserver.units import CIRCUIT
 

@@ -8,8 +8,8 @@ from math import inf, isfinite
 from hilserver.circuit.library import Role
 from hilserver.circuit.model import RIG, read_part
 from hilserver.components.base import Fluid
-from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.simulated_parts import VALVES, differing_parts
 from hilserver.units import shown_value
 

@@ -12,9 +12,9 @@ from hilserver.components.shared.edges import ValveWithEdges
 from hilserver.components.shared.piston import Piston
 from hilserver.components.shared.spool import SpoolValve
 from hilserver.components.volume import OilVolume
-from hilserver.rig.build import Device, Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Device, Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.units import shown_value, unit_of_value, usual_unit
 

@@ -11,8 +11,9 @@ from hilserver.circuit.model import Circuit, impossible_starts
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.variant import is_same, read_variant, source_of_part, with_tables
 from hilserver.errors import HilserverError
-from hilserver.rig.build import PLANT_FILES, Device, Rig, assemble, beside, driver_settings, plant_of, raw_slots
+from hilserver.rig.build import PLANT_FILES, assemble, beside, driver_settings, plant_of, raw_slots
 from hilserver.rig.plan import build_plan
+from hilserver.rig.rig import Device, Rig
 from hilserver.rig.simulated import PlantCircuit, joined_component, on_circuit, read_plant
 from hilserver.tick.plant import PlantArrays
 

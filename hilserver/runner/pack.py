@@ -22,8 +22,8 @@ from hilserver.realtime.process import ramp_time
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import encode
 from hilserver.record.run import run_header
-from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Device, Rig
 from hilserver.runner.image import CELL, Cells, Image, dimensions_of
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode, ResultCode, fault_text

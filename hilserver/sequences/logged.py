@@ -12,8 +12,8 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.commands import ENDING, SetInput, TriggerCommand
 from hilserver.record.format import Event
 from hilserver.record.row_events import REACTION, RowEvents
-from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import Column, columns_of, ending_now, ends_of_running
+from hilserver.rig.rig import Rig
 from hilserver.sequences import check
 from hilserver.sequences.check import ROUNDING, SequenceResult, Verdict
 from hilserver.sequences.logged_commands import (

@@ -14,7 +14,7 @@ from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
 from hilserver.record.row_events import PLAYOUT, REACTION
 from hilserver.record.run import recorded_command
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.model import Step
 from hilserver.service.command_translation import loop_command
 from hilserver.service.refusals import refusal_text

@@ -14,7 +14,7 @@ from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import ENDING
 from hilserver.record.row_events import DISARMED
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Action, Fault, InputValue, Step

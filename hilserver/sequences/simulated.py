@@ -17,9 +17,9 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand
 from hilserver.record.row_events import columns_looked_at
-from hilserver.rig.build import Device, Rig
 from hilserver.rig.end_of_running import Column, columns_of_end, ending_now, ends_of_running
 from hilserver.rig.invalid_samples import invalid_samples
+from hilserver.rig.rig import Device, Rig
 from hilserver.sequences.capacity import missing_capacity
 from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Action, Fault, InputValue, Sequence, Step

@@ -15,7 +15,7 @@ from typing import Any
 
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.children import Child, ChildFailed
 from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplies
 from hilserver.service.running_circuit import Running

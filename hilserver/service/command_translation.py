@@ -12,7 +12,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import commands
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.loop_command import LoopCommand
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hilserver.protocol.published import ChannelDescription, InputDescription, ValveDescription
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.strategies import offered_strategies
 from hilserver.service.telemetry_samples import LOOP_CHANNELS, VALVE_CHANNELS
 from hilserver.tick.row import RowHeader

@@ -22,9 +22,9 @@ from hilserver.protocol.commands import Arm, ArmTrigger, BeginPlayout, CircuitCo
 from hilserver.protocol.published import Answer
 from hilserver.protocol.stopping import STOPPING
 from hilserver.realtime.shared import LoopMemory
-from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import columns_of, ending_now
 from hilserver.rig.notes import unconnected_ports
+from hilserver.rig.rig import Rig
 from hilserver.service.command_translation import RowCommand, loop_command, loop_commands
 from hilserver.service.loop_command import LoopCommand
 from hilserver.service.refusals import invalid, refusal_text

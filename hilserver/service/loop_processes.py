@@ -18,7 +18,7 @@ from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.setup import write_setup
 from hilserver.realtime.shared import ALIVE, LoopMemory
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.workers import WorkerProcess

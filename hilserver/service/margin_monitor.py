@@ -22,7 +22,7 @@ from hilserver.margins.delay import StrategyDelay
 from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.running_circuit import Running, RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader

@@ -14,7 +14,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import BeginPlayout, EndPlayout
 from hilserver.protocol.published import PlayoutStatus
 from hilserver.record.row_events import PLAYOUT
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.triggers import signal_zero
 from hilserver.service.loop_command import LoopCommand
 from hilserver.service.refusals import invalid, refusal_text

@@ -11,8 +11,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import ENDING, React, Release
 from hilserver.protocol.published import ReactionStatus
 from hilserver.record.row_events import REACTION
-from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
+from hilserver.rig.rig import Rig
 from hilserver.rig.triggers import signal_zero
 from hilserver.service.loop_command import LoopCommand
 from hilserver.service.refusals import invalid

@@ -30,7 +30,7 @@ from hilserver.record.format import LogHeader, encode, later_parts
 from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.silence import LOOK, SilenceTimer

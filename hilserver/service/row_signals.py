@@ -7,7 +7,7 @@ from typing import Any
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.triggers import signal_unit
 from hilserver.service.refusals import invalid
 from hilserver.units import CIRCUIT, Quantity, unit_of_value

@@ -12,7 +12,7 @@ from hilserver.realtime.rig_setup import device_setups
 from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.segment_folder import find_segment
 from hilserver.realtime.shared import LoopMemory
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 PATIENCE = 5.0
 """Seconds allowed for a device, in addition to its ``hang_time``; then the next one gets its safe values."""

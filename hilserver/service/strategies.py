@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.available_strategies import cannot
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
 
 

@@ -26,7 +26,7 @@ from hilserver.realtime.rig_setup import loop_memory_shape
 from hilserver.realtime.segment import UNMAP_EVERY, SharedMemoryError
 from hilserver.realtime.segment_folder import other_users, segment_path
 from hilserver.realtime.shared import LoopMemory
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.change_point_watch import ChangePointWatch

@@ -25,7 +25,7 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, SwitchCircuit
 from hilserver.realtime.setup import swap_payload
 from hilserver.record.run import packed_record
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.service.refusals import invalid
 from hilserver.toml import read_toml
 from hilserver.units import shown_value

@@ -25,10 +25,10 @@ from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.record.row_events import DISARMED, RowEvents, row_event_text
-from hilserver.rig.build import Rig
 from hilserver.rig.end_of_running import cause_of_end, columns_of, has_ended
 from hilserver.rig.invalid_samples import invalid_samples, without_sample
 from hilserver.rig.learned import learned_values
+from hilserver.rig.rig import Rig
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable

@@ -8,7 +8,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.published import Telemetry
 from hilserver.realtime.timing import wake_up_delay, work_before
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.row import ValveState, header, headers
 
 _OF_A_VALVE = (

@@ -13,8 +13,8 @@ from hilserver.errors import ConfigurationError, Problem, problems_of
 from hilserver.protocol.commands import ArmTrigger, EndTrigger
 from hilserver.protocol.published import TriggerStatus
 from hilserver.record.cuts import CutTrigger
-from hilserver.rig.build import Rig
 from hilserver.rig.conditions import condition
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import (
     TriggerSettings,

@@ -25,8 +25,8 @@ from hilserver.record.format import Event, LogHeader
 from hilserver.record.row_events import RowEvents, columns_looked_at, with_row_events
 from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.simulation.pacing import TickPace
 from hilserver.simulation.rows import RowMemory, TrueValues
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples

@@ -18,8 +18,8 @@ from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.tables import tables
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Device, Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Device, Rig
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.rig.simulated import joined
 from hilserver.simulation.lockstep import LockstepRun

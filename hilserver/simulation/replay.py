@@ -19,8 +19,9 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import recorded_command, unpacked_record
-from hilserver.rig.build import Rig, assemble, at_speed
+from hilserver.rig.build import assemble
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig, at_speed
 from hilserver.rig.trust import library_of_log
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import as_whole, header, input_columns, is_whole

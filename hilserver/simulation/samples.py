@@ -12,7 +12,7 @@ import numpy as np
 from hilserver.driver import Plant, SampleSource
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Device
+from hilserver.rig.rig import Device
 
 if TYPE_CHECKING:
     from hilserver.record.tables import SampleTable

@@ -9,7 +9,8 @@ import numpy as np
 
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import BLOCK, LockstepRun
 from hilserver.toml import copied
 from hilserver.units import shown_unit

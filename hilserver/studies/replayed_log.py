@@ -24,7 +24,8 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import CIRCUIT_COLUMN, EVENTS
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, assemble, at_speed
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig, at_speed
 from hilserver.simulation.replay import ComputedRows, Replayed, replay_log
 from hilserver.tick.row import header, input_columns
 from hilserver.units import CIRCUIT

@@ -23,7 +23,8 @@ from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.pacing import Unpaced
 from hilserver.simulation.step_error import HALVINGS

@@ -12,7 +12,7 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.check import PASSED, SequenceResult
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.sequences.simulated import PreparedSequence

@@ -14,7 +14,8 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.comparison import simulated_device
 from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.studies.catalogue import Candidate
 from hilserver.studies.execution import evaluate, patience_with
 from hilserver.studies.figures import FIDELITY, SATURATED, Figure, read_figures

@@ -19,7 +19,7 @@ from hilserver.compiler import compiled_program
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, HilserverError, Problem, shown
 from hilserver.record.run import units_of
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.circuit_run import is_circuit_file, read_circuit_file
 from hilserver.studies.component_types import ComponentChoice, component_choice, with_components
 from hilserver.studies.figures import RECORDED, Figure

@@ -20,7 +20,8 @@ from hilserver.fidelity.strategies import simulate, usable, with_cycle
 from hilserver.fidelity.vary import strategy_for
 from hilserver.numerics.arrays import Floats
 from hilserver.record.run import units_of
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.studies.component_types import ComponentChoice, component_choice
 from hilserver.studies.figures import FIDELITY, MARGIN, SATURATED, Figure
 from hilserver.studies.quantities import known_key

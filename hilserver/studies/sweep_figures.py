@@ -16,8 +16,8 @@ from hilserver.components.base import Datasheet
 from hilserver.fidelity.measures import Response
 from hilserver.fidelity.results import SATURATED_SHARE, SegmentResult
 from hilserver.fidelity.sweeps import AMPLITUDE, alone, default_input, sweep_of
-from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.rig import Rig
 from hilserver.studies.figures import AMPLITUDE_ERROR, DELAY, PHASE_ERROR
 from hilserver.units import Frequency, Number
 

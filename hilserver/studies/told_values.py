@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from hilserver.circuit.datasheet import Path, with_value
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.units import PlainNumber, Unit, value_and_unit
 
 TOLD = "told"

@@ -15,7 +15,7 @@ from hilserver.errors import did_you_mean, shown
 from hilserver.fidelity.changes import DeviceTables
 from hilserver.fidelity.draws import NamedDraw, UsualRange
 from hilserver.fidelity.unknowns import UNKNOWNS, Unknown
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.studies.varied import VariedValue, choice_of
 from hilserver.tolerances import STEPS, Tolerance
 from hilserver.toml import copied

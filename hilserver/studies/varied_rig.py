@@ -16,7 +16,8 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import Circuit, read_part
 from hilserver.fidelity.changes import show
 from hilserver.fidelity.comparison import simulated_device
-from hilserver.rig.build import PLANT_FILES, Rig
+from hilserver.rig.build import PLANT_FILES
+from hilserver.rig.rig import Rig
 from hilserver.rig.variants import assemble_variant, with_numbers
 from hilserver.studies.component_types import has_value, with_components
 from hilserver.studies.quantities import Changeable, WrittenValue, changeable, expanded, short, toleranced_values

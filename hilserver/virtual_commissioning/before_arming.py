@@ -15,7 +15,7 @@ from pathlib import Path
 from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.realtime.reports import send_report
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.bridge.strategies import BRIDGING
 from hilserver.virtual_commissioning.cases import short_cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability

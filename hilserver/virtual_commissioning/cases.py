@@ -8,8 +8,8 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any
 
-from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.rig import Rig
 
 STROKES = (0.1, 0.5, 0.9)
 """Initial positions, as fractions of the stroke."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.sampling_lag import ticks_between_samples
 from hilserver.rig.scale import Curve
 from hilserver.simulation.lockstep import RECORD, LockstepRun

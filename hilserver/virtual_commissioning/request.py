@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hilserver.rig.build import Rig, assemble, library_in
+from hilserver.rig.build import assemble, library_in
+from hilserver.rig.rig import Rig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 from hilserver.components.shared.piston import GRAVITY
 from hilserver.driver import driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
-from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of, starts_of_ports

@@ -12,7 +12,8 @@ from hilserver.circuit.program import Program
 from hilserver.fidelity.comparison import Comparison, simulated_device
 from hilserver.fidelity.segments import CircuitRows
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import Machine, machine_of_device
 from hilserver.tick.codes import CommandKind

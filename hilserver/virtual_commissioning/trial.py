@@ -12,7 +12,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.segments import CycleSegment, TripInRun, passes, trip_in
 from hilserver.fidelity.strategies import usable
 from hilserver.rig.available_strategies import possible
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RigSettings
 from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability

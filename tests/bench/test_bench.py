@@ -32,7 +32,8 @@ from hilserver.numerics import shape
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick import tick

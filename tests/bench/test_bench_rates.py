@@ -23,7 +23,8 @@ from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service.supervisor import Supervisor
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers

@@ -26,7 +26,8 @@ from hilserver.errors import ConfigurationError
 from hilserver.realtime.rig_setup import make_setup
 from hilserver.realtime.setup import read_setup, write_setup
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 

@@ -24,8 +24,9 @@ from hilserver.commissioning.discovery import described
 from hilserver.driver import ChannelInfo, Driver, FoundDevice
 from hilserver.errors import ConfigurationError, DriverError, HilserverError
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.calibration import Calibration, add, fit
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 

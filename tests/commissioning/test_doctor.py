@@ -38,7 +38,8 @@ from hilserver.commissioning.host import Finding, Host, check_host
 from hilserver.compiler import loading
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.record.forecast import log_rate
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service.broker import BrokerError, EmbeddedBroker
 
 DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"

@@ -23,7 +23,8 @@ from hilserver.identify.identification import identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Mode
 
 pytestmark = pytest.mark.realtime

@@ -24,8 +24,8 @@ from hilserver.fidelity.strategies import compare, selected, with_cycle
 from hilserver.fidelity.summary import sentences
 from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of
 from hilserver.record.reader import LogReader, LogTable
-from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, Saturation

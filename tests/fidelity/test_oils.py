@@ -11,7 +11,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.compiler import compiled_program
 from hilserver.fidelity.reference import reference_simulation
 from hilserver.fidelity.strategies import simulate
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.balance import node_sums
 from hilserver.simulation.machine import circuit_on, machine_of_device
 from hilserver.simulation.packed_run import initial_values

@@ -26,7 +26,8 @@ from hilserver.fidelity.summary import _closer, sentences
 from hilserver.fidelity.sweeps import about_foreseen
 from hilserver.fidelity.tables import cycle_grid, frequency_grid, overview
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import CommandKind, Mode, ResultCode

@@ -21,7 +21,8 @@ from hilserver.fidelity.report import write_report, write_simulation
 from hilserver.fidelity.results import Fidelity
 from hilserver.fidelity.step import IntegrationStep, with_step_error
 from hilserver.fidelity.strategies import at_step, simulate, with_cycle
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 
 pytestmark = pytest.mark.slow

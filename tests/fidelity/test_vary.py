@@ -25,7 +25,8 @@ from hilserver.fidelity.unknowns import UNKNOWNS, Unknown, applicable, varied
 from hilserver.fidelity.vary import NOISE, UnknownResult, VariedRun, VaryResult, vary
 from hilserver.fidelity.vary_report import family_grid, trips_grid, unknowns_grid, vary_sentences
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.units import to_si

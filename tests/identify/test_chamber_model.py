@@ -22,7 +22,8 @@ from hilserver.identify.recorded import Recording
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.toml import copied
 
 DT = 1e-3

@@ -16,7 +16,7 @@ from hilserver.identify.experiment import NotIdentifiable
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 SECONDS = 12.0
 

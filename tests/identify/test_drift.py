@@ -15,7 +15,7 @@ from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.identify.drift import LONGEST, SHORTEST, Intensities, Trust, best_feedback_time
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 DT = 1e-3
 DRIFT, NOISE = 4e-9, 1.4e-15

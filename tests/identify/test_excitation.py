@@ -14,7 +14,7 @@ from rig_bench import BAR
 from hilserver.identify.excitation import NEAR_MIDDLE, Excitation, Extent, RunEnded, by_hand, groups_of
 from hilserver.identify.recorded import Recording
 from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 
 def heavy(bore: float, rod: float, stroke: float, mass: float, flow: float, dead: float, limit: float) -> Rig:

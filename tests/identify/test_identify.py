@@ -24,7 +24,8 @@ from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.simulated_excitation import LockstepBench, recorded_excitation
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import copied
 

@@ -23,9 +23,10 @@ from hilserver.identify.recorded import Noise, Recording
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
 from hilserver.rig.cylinder_settings import BRAIDED
 from hilserver.rig.merge import merged
+from hilserver.rig.rig import Rig
 from hilserver.units import ATMOSPHERE, BAR, L_MIN, difference, to_si
 
 Found = tuple[Rig, Recording, list[Identified]]

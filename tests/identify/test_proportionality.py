@@ -26,8 +26,9 @@ from hilserver.identify.recorded import Recording
 from hilserver.identify.report import fragment, notes, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import suspicions
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.merge import merged as merged_text
+from hilserver.rig.rig import Rig
 
 FLOW = 60.0
 """l/min at full opening, of the pair."""

@@ -21,7 +21,8 @@ from hilserver.identify.identification import Identified, Lateness, identify_val
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Saturation
 

@@ -27,7 +27,7 @@ from hilserver.identify.zeros import (
     zero_errors,
 )
 from hilserver.numerics.flow_of_arrays import orifice_law
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.units import BAR, L_MIN, to_si
 
 CONFIG = Path(__file__).parents[2] / "config"

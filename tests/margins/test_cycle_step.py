@@ -8,7 +8,8 @@ from pathlib import Path
 from hilserver.circuit.library import standard_library
 from hilserver.compiler import compiled_program
 from hilserver.margins.cycle_step import cycle_step_error
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.step_error import StepError
 
 DEMO = Path(__file__).parents[2] / "config/rigs/demo.toml"

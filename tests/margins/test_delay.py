@@ -20,7 +20,7 @@ from hilserver.margins.delay import NO_STEADY_MOTION, DelayResult, delay_margins
 from hilserver.margins.loop import DelayedLoop
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Saturation
 from hilserver.tick.row import headers

@@ -18,7 +18,8 @@ from hilserver.margins.flow_servo import controller, flow_plant, largest_slope, 
 from hilserver.margins.margins import margins
 from hilserver.margins.servo_loop import ServoLoop
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import valve_flow

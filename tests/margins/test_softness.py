@@ -16,7 +16,7 @@ from hilserver.margins import softness
 from hilserver.margins.delay import DelayResult, OperatingPoint, delay_margins, warnings
 from hilserver.margins.softness import ANY, MIN_SHARE, Correction, Softness, softness_of
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.volumes import AHEAD_TIME

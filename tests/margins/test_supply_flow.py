@@ -9,7 +9,7 @@ from component_bench import program
 from lift_bench import lift
 
 from hilserver.margins.margins import margins
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 
 
 def with_pump(pump: dict[str, Any], **more: Any) -> Rig:

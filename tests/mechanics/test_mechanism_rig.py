@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.simulated import joined, plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import is_position, machine_of

@@ -26,7 +26,8 @@ from hilserver.realtime.setup import read_setup, write_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.simulated_device import DeviceMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.program import command_record

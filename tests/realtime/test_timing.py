@@ -13,8 +13,9 @@ from hilserver.cli.status import timing_summary, timing_table
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.service.descriptions import channel_descriptions
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import COLUMN, TIMES, header

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hilserver.record.forecast import TYPICAL_SHARE, forecast, free_space, log_rate
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 
 DEMO = Path(__file__).parents[2] / "config/rigs/demo.toml"

@@ -25,8 +25,9 @@ from hilserver.record.recorder import CIRCUIT_VERSION, FLUSH_EVERY, PREVIOUS_TIC
 from hilserver.record.repair import check_log
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.tick.row import header as row_header
 
 

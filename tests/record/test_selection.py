@@ -28,8 +28,9 @@ from hilserver.record.selection import ALWAYS, SNAPSHOT_EVERY, ChosenColumns, is
 from hilserver.record.summary import summarise
 from hilserver.record.writer import LogWriter
 from hilserver.report.run_report import write_run_report
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.notes import notes
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.simulation.report import replay_sentences

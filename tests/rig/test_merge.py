@@ -18,8 +18,9 @@ from hilserver.errors import HilserverError
 from hilserver.identify import identification
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.merge import difference, merged, replace_keeping_copy
+from hilserver.rig.rig import Rig
 
 CONFIG = Path(__file__).parents[2] / "config"
 TODAY = date(2026, 11, 23)

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from rig_bench import BAR, DT, Bench, bench_rig
 
 from hilserver.errors import ConfigurationError, problems_of
-from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.scale import Scale
 from hilserver.rig.settings import OutputSettings
 from hilserver.tick.channels import scaled_value

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from hilserver.cli.rig_tables import watch_table
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.calibration import Calibration, _calibrated
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.scale import Scale
 from hilserver.rig.watches import watches
 from hilserver.units import ATMOSPHERE

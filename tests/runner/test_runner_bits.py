@@ -13,7 +13,8 @@ from runner_bench import ROOT, Packed, rig_named
 from hilserver.compiler.loading import RUNNER
 from hilserver.compiler.machine_code import RUNNER_SOURCES
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.runner.rows import ROWS, RowsFile, RowsKind, log_of, write_log
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import ComputedRows, replay_log

@@ -9,7 +9,8 @@ import pytest
 from service_harness import rig_text
 
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.check import SKIPPED
 from hilserver.sequences.model import load_sequence
 from hilserver.sequences.simulated import _Bench, simulate_sequence

@@ -16,8 +16,9 @@ from hilserver.fidelity.measures import sine_at
 from hilserver.protocol.commands import BeginPlayout, EndPlayout
 from hilserver.protocol.published import PlayoutStatus
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.sequences.check import PASSED
 from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import load_sequence

@@ -15,7 +15,8 @@ from hilserver.client import connect
 from hilserver.protocol.commands import Arm, React, Release, SwitchCircuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.row_events import DISARMED
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, SequenceResult
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log

@@ -16,7 +16,8 @@ from service_harness import Server, rig_text
 
 from hilserver.client import connect
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lift_bench import lift
 
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, SequenceResult
 from hilserver.sequences.logged import check_log
 from hilserver.sequences.logged_commands import LoggedCommand, commands_in, find_run, wanted_of

@@ -14,7 +14,8 @@ import pytest
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader

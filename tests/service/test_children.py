@@ -17,7 +17,8 @@ from hilserver.compiler.seal import seal
 from hilserver.compiler.sources import fingerprint
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.running import announce, find, running, withdraw, working_folder
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service import device_reports
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.forking import OF_SERVICE_MANAGER, fork

@@ -20,8 +20,9 @@ from hilserver.protocol.published import Answer
 from hilserver.realtime.rig_setup import RING_BYTES, loop_memory_shape
 from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service import recording_watch
 from hilserver.service.recording import RecorderProcess, _Written

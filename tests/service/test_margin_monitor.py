@@ -20,8 +20,8 @@ from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.realtime.shared import LoopMemory
-from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.service import margin_monitor
 from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
 from hilserver.service.running_circuit import RunningCircuit

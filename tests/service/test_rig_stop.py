@@ -11,8 +11,9 @@ import pytest
 from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
 from hilserver.realtime.shared import LoopMemory
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.service.rig_stop import RigStop
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import FaultCode, Mode

@@ -19,8 +19,9 @@ from hilserver.record.reader import LogReader
 from hilserver.record.recorder import CIRCUIT_VERSION, LogRecorder
 from hilserver.record.run import packed_record, run_header
 from hilserver.record.writer import LogWriter
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.telemetry_samples import LONGEST_GAP
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode

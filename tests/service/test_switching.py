@@ -17,7 +17,8 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service.switching import instability, present_values, with_start_values
 from hilserver.simulation.lockstep import LockstepRun
 

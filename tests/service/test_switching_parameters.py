@@ -12,7 +12,8 @@ from pydantic import JsonValue
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.protocol.commands import CircuitCommand, Switch, SwitchCircuit
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service.switching import PreparedSwitch, prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log

@@ -17,7 +17,8 @@ from hilserver.errors import ConfigurationError
 from hilserver.protocol.commands import ArmTrigger, EndTrigger
 from hilserver.realtime.reports import Orders
 from hilserver.record.cuts import CutTrigger
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.service.children import Child
 from hilserver.service.recording import RecorderProcess
 from hilserver.service.running_circuit import RunningCircuit

@@ -11,7 +11,8 @@ import pytest
 from command_line import Command
 
 from hilserver.fidelity.strategies import simulate
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.audit import audit_log
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log

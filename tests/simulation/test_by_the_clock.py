@@ -16,7 +16,8 @@ from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError
 from hilserver.fidelity.strategies import simulate
 from hilserver.realtime.clock import GridClock
-from hilserver.rig.build import at_speed, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import at_speed
 from hilserver.simulation.circuit_report import write_run
 from hilserver.simulation.circuit_run import CircuitRun, RunSettings, run_circuit_file
 from hilserver.simulation.lockstep import LockstepRun

@@ -13,7 +13,7 @@ from rig_bench import merged
 from hilserver.circuit.analysis import Analysis
 from hilserver.circuit.library import standard_library
 from hilserver.mechanics.tables import tables
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.machine import Machine, machine_alone, machine_of_device
 from hilserver.toml import read_toml
 

@@ -15,7 +15,8 @@ from hilserver.errors import ConfigurationError
 from hilserver.record.format import Event, RecordError, is_circuit
 from hilserver.record.reader import LogReader
 from hilserver.record.tables import read_table
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import Replayed, replay_log
 from hilserver.simulation.report import replay_sentences

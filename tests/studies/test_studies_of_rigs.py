@@ -24,7 +24,8 @@ from hilserver.fidelity.strategies import measure, simulate
 from hilserver.fidelity.sweeps import sweep_of
 from hilserver.fidelity.vary import strategy_for
 from hilserver.margins.margins import margins
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.studies import varied_rig, worst
 from hilserver.studies.measured import read_columns

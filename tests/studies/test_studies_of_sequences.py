@@ -17,7 +17,8 @@ from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.model import load_sequence
 from hilserver.sequences.simulated import PreparedSequence, _Bench, simulate_sequence
 from hilserver.simulation.lockstep import LockstepRun

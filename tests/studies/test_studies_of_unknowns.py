@@ -12,7 +12,8 @@ from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.fidelity.cycle_run import run_cycle_on
 from hilserver.fidelity.unknowns import applicable
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.studies.report import write_study
 from hilserver.studies.settings import Study, load_study
 from hilserver.studies.study import StudyResult, repeat, run_study

@@ -9,7 +9,8 @@ import pytest
 from study_bench import lift_files, replace_in
 
 from hilserver.errors import ConfigurationError
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.variants import assemble_variant
 from hilserver.studies.varied_rig import RigValues
 

@@ -15,7 +15,8 @@ from hilserver.bench.drivers import DriverCost
 from hilserver.bench.parts import PartCost
 from hilserver.circuit.library import standard_library
 from hilserver.commissioning.rates import RateTrial
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 
 TRIAL = RateTrial(1000.0, 2000, 0.0, 0, 20.0, 60.0, 30.0, 80.0, 200.0)
 """A rate that is sustained."""

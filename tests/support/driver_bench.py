@@ -24,7 +24,8 @@ import hilserver.driver
 from hilserver.circuit.library import standard_library
 from hilserver.driver import Driver
 from hilserver.installed import installed
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 
 ROOT = Path(__file__).parents[2]
 NAME = "io"

@@ -15,7 +15,8 @@ from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind

@@ -19,8 +19,8 @@ from hilserver.fidelity.reference import ReferenceSimulation, reference_simulati
 from hilserver.fidelity.results import LIMITED
 from hilserver.fidelity.segments import CircuitRows, passes
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.rig import Rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import machine_of_device

@@ -17,7 +17,8 @@ from rig_bench import merged
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.toml import read_toml
 
 CONFIG = Path(__file__).parents[2] / "config"

@@ -13,8 +13,9 @@ from component_bench import program
 
 from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
 from hilserver.rig.plan import first_row
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.plan import plan_on
 from hilserver.tick.program import command_record, no_command, work_array

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.compiler.loading import RUNNER
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.runner.pack import write_rig
 
 ROOT = Path(__file__).parents[2]

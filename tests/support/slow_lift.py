@@ -16,7 +16,8 @@ from rig_bench import Bench
 
 from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.plant_records import sensors_on
 

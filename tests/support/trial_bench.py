@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from component_bench import program
 
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, run_cases

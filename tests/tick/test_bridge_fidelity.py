@@ -27,7 +27,7 @@ from hilserver.fidelity.results import SegmentResult
 from hilserver.fidelity.strategies import compare
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Saturation

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rig_bench import BAR, DT, Bench, bench_rig
 from valve_bench import ASYMMETRICAL, flow_of, valve
 
-from hilserver.rig.build import at_speed, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import at_speed
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode, Saturation
 from hilserver.tick.outputs import raw_output

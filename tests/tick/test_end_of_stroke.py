@@ -9,7 +9,8 @@ from rig_bench import merged
 
 from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 
 DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"

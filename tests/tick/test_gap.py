@@ -20,7 +20,8 @@ from tick_bench import bench
 
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.simulated_device import DeviceMemory, SimulatedDevice
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import ABSURD, CommandKind, FaultCode, Mode
 

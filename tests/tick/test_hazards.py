@@ -18,7 +18,8 @@ from slow_lift import SlowLift, slow_lift
 
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.learning import GAIN_RANGE, NULL_RANGE, OVERLAP_RANGE
 from hilserver.tick.codes import CommandKind, Learning, Mode, Saturation

@@ -16,7 +16,7 @@ from hilserver.circuit.analysis import Analysis
 from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError
 from hilserver.fidelity.cycle_run import run_cycle_on
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.machine import machine_alone, machine_of_cylinders
 from hilserver.tick.cylinder import behind_A, behind_B, chamber_A, chamber_B
 from hilserver.tick.plan import CylinderRecord

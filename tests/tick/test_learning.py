@@ -19,8 +19,9 @@ from valve_bench import valve as valve_on_bench
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.linear import factorise
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
 from hilserver.rig.learned import learned_values
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.learning import (
     CAUTION,

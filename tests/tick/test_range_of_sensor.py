@@ -13,7 +13,8 @@ from rig_bench import BAR, Bench, bench_rig
 from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, trip_in
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.rig.watches import AT_END, MOVED, motions
 from hilserver.tick.codes import CommandKind, Learning, Mode
 from hilserver.units import ATMOSPHERE

@@ -9,7 +9,8 @@ import pytest
 from rig_bench import BAR, Bench, bench_rig
 
 from hilserver.record.reader import LogReader, LogTable
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.sequences.model import load_sequence
 from hilserver.sequences.simulated import simulate_sequence
 from hilserver.simulation.lockstep import LockstepRun

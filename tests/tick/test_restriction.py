@@ -20,7 +20,8 @@ from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import alone, sweep_of
 from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.cylinder import move_cylinder, start_cylinder
 from hilserver.tick.plan import CylinderRecord
 from hilserver.tick.records import blank, plain

@@ -17,7 +17,7 @@ from lift_bench import both, hard, lift, of_valves
 from numpy.typing import NDArray
 
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import Mode, Saturation

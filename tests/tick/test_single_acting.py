@@ -15,7 +15,8 @@ from hilserver.circuit.library import standard_library
 from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 
 
 def single_acting() -> Rig:

@@ -18,7 +18,8 @@ from hilserver.circuit.library import standard_library
 from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.rig.sampling_lag import SamplingLag, sampling_lag
 from hilserver.service.executor import Executor
 from hilserver.tick.codes import CommandKind, Mode

@@ -18,7 +18,8 @@ from port_family import Case
 from port_sizes import SIZES, STANDSTILLS, Table
 
 from hilserver.circuit.library import standard_library
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.virtual_commissioning.before_arming import examined
 
 pytestmark = pytest.mark.slow

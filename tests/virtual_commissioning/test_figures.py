@@ -12,7 +12,8 @@ from lift_bench import lift
 
 from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, load_rig
+from hilserver.rig.build import load_rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Saturation
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability

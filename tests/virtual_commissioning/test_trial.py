@@ -20,7 +20,8 @@ from trial_bench import SUPPLY, chosen, run
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError
-from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 from hilserver.units import to_si

@@ -12,7 +12,8 @@ from slow_lift import modbus, slow_lift
 from trial_bench import SUPPLY
 
 from hilserver.circuit.library import standard_library
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import assemble
+from hilserver.rig.rig import Rig
 from hilserver.virtual_commissioning.cases import PULLING, CaseKind, cases
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.turned_loads import of_unstated_loads
