@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 
+from hilserver.circuit.catalogue import facts_of, part_of
 from hilserver.driver import Driver, driver_named, installed_drivers
 from hilserver.editor.parts import Table, below, tables
 from hilserver.errors import HilserverError
@@ -20,7 +21,6 @@ from hilserver.rig.build import PLANT_FILES
 from hilserver.rig.checks import channel_kinds
 from hilserver.rig.references import Names
 from hilserver.rig.settings import RigSettings
-from hilserver.service.catalogue import facts_of, part_of
 from hilserver.units import Quantity
 from hilserver.web.datasheet import DatasheetField, as_text
 

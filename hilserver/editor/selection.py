@@ -8,6 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
+from hilserver.circuit.catalogue import component_types, values_of
 from hilserver.circuit.model import NodeStart, Solver
 from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.components.base import Fluid
@@ -29,7 +30,6 @@ from hilserver.editor.fields import component_fields, mechanism_fields
 from hilserver.editor.parts import SIGNALS, PortEnd, below, tables
 from hilserver.editor.session import EditorSession
 from hilserver.protocol.published import DatasheetValue, TypeInfo
-from hilserver.service.catalogue import component_types, values_of
 from hilserver.web.datasheet import DatasheetField, as_text, as_value, fields_of
 from hilserver.web.style import heading
 from hilserver.web.value_row import picture

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hilserver.circuit.catalogue import component_types
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program, is_compiled
 from hilserver.margins.solver import solver_warning
@@ -28,7 +29,6 @@ from hilserver.realtime.segment_folder import other_users, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.rig import Rig
 from hilserver.service.broker import EmbeddedBroker
-from hilserver.service.catalogue import component_types
 from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over

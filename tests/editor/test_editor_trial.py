@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from service_harness import eventually, is_alive
 
+from hilserver.circuit.catalogue import component_types
 from hilserver.circuit.library import standard_library
 from hilserver.editor.charts import trial_chart
 from hilserver.editor.checks import check
@@ -27,7 +28,6 @@ from hilserver.editor.session import EditorSession
 from hilserver.editor.subcircuit_files import subcircuit_files
 from hilserver.editor.trial import main, run_trial, thinned
 from hilserver.errors import HilserverError
-from hilserver.service.catalogue import component_types
 from hilserver.toml import read_plain_toml
 from hilserver.web.display import Units
 
