@@ -183,7 +183,7 @@ class _Process:
     """A process of `hilserver.realtime.latency`, configured as the real-time process."""
 
     def __init__(self, scheduling: Scheduling) -> None:
-        text = json.dumps({**asdict(scheduling), "cpus": sorted(scheduling.cpus) if scheduling.cpus else None})
+        text = json.dumps(asdict(scheduling), default=sorted)  # a set: CPUs
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         command = [sys.executable, "-m", "hilserver.realtime.latency", text]
         self._process = subprocess.Popen(command, text=True, bufsize=1, start_new_session=True, **pipes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from hilserver.driver import Driver, Pace, driver_named
 
@@ -11,7 +13,7 @@ ADVICE = "Switch the hydraulic supply off at the machine, then check device and 
 """What a person must do if a device does not confirm its safe values."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class DeviceSetup:
     """A device in the loop: the raw slots that it fills, the columns of the row that it writes, and its first output.
 

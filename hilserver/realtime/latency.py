@@ -142,8 +142,7 @@ def carry_out(order: dict[str, Any]) -> None:
 
 def serve(scheduling: dict[str, Any]) -> int:
     """The body of the process; returns its exit code."""
-    cpus = scheduling.pop("cpus")
-    degradations = prepare(Scheduling(**scheduling, cpus=frozenset(cpus) if cpus else None))
+    degradations = prepare(Scheduling(**scheduling))
     real_time = os.sched_getscheduler(0) == os.SCHED_FIFO
     send_report(ready=True, real_time=real_time, degradations=[str(d) for d in degradations])
     try:

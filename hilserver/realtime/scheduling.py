@@ -7,8 +7,10 @@ import gc
 import os
 import resource
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 PRIORITY_BELOW_LOOP = 10
 """By how much the priority of the processes for devices is below that of the loop, which must not wait for them."""
@@ -17,7 +19,7 @@ _PR_SET_TIMERSLACK = 29
 _CAP_IPC_LOCK = 14
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Scheduling:
     """The requests to the operating system."""
 

@@ -52,17 +52,15 @@ def write_setup(setup: Setup, path: Path) -> None:
     arrays: dict[str, Any] = {"plan": setup.plan.block, "index": setup.index, "value": setup.value, "row": setup.row}
     for device, plant in setup.plants.items():
         arrays |= {f"plant.{device}.{name}": value for name, value in plant._asdict().items()}
-    scheduling = asdict(setup.scheduling)
-    scheduling["cpus"] = sorted(setup.scheduling.cpus) if setup.scheduling.cpus else None
     text = {
         "devices": [asdict(d) for d in setup.devices],
-        "scheduling": scheduling,
+        "scheduling": asdict(setup.scheduling),
         "plants": [*setup.plants],
         "own": [asdict(file) for file in setup.own],
         "speed": setup.speed,
         "rehearsal": setup.rehearsal,
     }
-    arrays["json"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
+    arrays["json"] = np.frombuffer(json.dumps(text, default=sorted).encode(), dtype=np.uint8)  # a set: CPUs
     path.touch(mode=0o600)
     with path.open("wb") as file:
         np.savez(file, **arrays)
@@ -78,12 +76,8 @@ def read_setup(path: Path) -> Setup:
             for device in text["plants"]
         }
         index, value, row = arrays["index"], arrays["value"], arrays["row"]
-    devices = tuple(
-        DeviceSetup(**{**d, **{key: tuple(d[key]) for key in ("inputs", "outputs", "output_columns")}})
-        for d in text["devices"]
-    )
-    cpus = text["scheduling"].pop("cpus")
-    scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
+    devices = tuple(DeviceSetup(**d) for d in text["devices"])
+    scheduling = Scheduling(**text["scheduling"])
     own = tuple(OwnFile(**o) for o in text["own"])
     loop = {name: text[name] for name in ("speed", "rehearsal")}
     return Setup(plan, index, value, row, devices, scheduling, plants=plants, own=own, **loop)

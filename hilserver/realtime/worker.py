@@ -290,7 +290,7 @@ def write_worker_file(setup: DeviceSetup, priority: int, path: Path) -> None:
 def serve(file: Path, supervisor: int, wait: Callable[[Driver], bool] = lambda driver: True) -> int:
     """The body of the worker process; returns its exit code. It opens the device once ``wait`` returns true."""
     text = json.loads(file.read_text())
-    setup = DeviceSetup(**{**text["device"], **{key: tuple(text["device"][key]) for key in ("inputs", "outputs")}})
+    setup = DeviceSetup(**text["device"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         kind, config = setup.configured()
