@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Action, FaultCode, Mode, fault_text
+from hilserver.tick.modes import is_enabled
 
 Column = Callable[[str], NDArray[Any]]
 """Gives a column of some rows by its name."""
@@ -29,9 +30,13 @@ def limits_with(rig: Rig, *actions: Action) -> list[str]:
 
 def columns_of_end(rig: Rig) -> list[str]:
     """The columns of a row, besides its mode, that tell why RUNNING has ended or is refused."""
+    return ["fault", *(f"limit.{name}" for name in limits_with(rig, Action.RAMP, Action.TRIP)), *_enable_columns(rig)]
+
+
+def _enable_columns(rig: Rig) -> list[str]:
+    """The columns of a row that tell whether the local enable is on."""
     enable = rig.settings.enable
-    switch = [f"channel.{enable.channel}", f"stale.{enable.channel}"] if enable is not None else []
-    return ["fault", *(f"limit.{name}" for name in limits_with(rig, Action.RAMP, Action.TRIP)), *switch]
+    return [f"channel.{enable.channel}", f"stale.{enable.channel}"] if enable is not None else []
 
 
 def ending_now(rig: Rig, column: Column, row: int) -> list[str]:
@@ -43,18 +48,18 @@ def cause_of_end(rig: Rig, column: Column, row: int) -> str:
     """Why RUNNING or ARMED has ended in this row; empty after a command."""
     if cause := fault_text(int(column("fault")[row]), rig.layout.limits):
         return cause
-    if int(column("mode")[row]) == Mode.SAFE and not _is_enabled(rig, column, row):
+    ends = rig.plan.loop[0].enable_action == Action.RAMP
+    if ends and int(column("mode")[row]) == Mode.SAFE and not _is_enabled(rig, column, row):
         return FaultCode.ENABLE.text
     return ", ".join(f"limit {name}" for name in limits_with(rig, Action.RAMP) if column(f"limit.{name}")[row])
 
 
 def _is_enabled(rig: Rig, column: Column, row: int) -> bool:
-    """Whether the local enable is on; see `hilserver.tick.modes.is_enabled`."""
-    enable, loop = rig.settings.enable, rig.plan.loop[0]
-    if enable is None or loop.enable_action != Action.RAMP:
-        return True
-    fresh = column(f"stale.{enable.channel}")[row] <= loop.enable_max_age
-    return bool(fresh and column(f"channel.{enable.channel}")[row] >= 0.5)
+    """Whether the local enable is on, as the tick decides it; only its columns are needed."""
+    cells = np.zeros(rig.layout.width)
+    for name in _enable_columns(rig):
+        cells[rig.layout.column(name)] = column(name)[row]
+    return is_enabled(rig.plan, cells)
 
 
 def has_ended(before: Any, now: Any) -> Any:
