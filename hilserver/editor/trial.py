@@ -16,7 +16,7 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.service.broker_process import die_with
+from hilserver.parent_process import die_with
 
 PATIENCE = 60.0
 """Seconds after which a run is given up."""

@@ -5,12 +5,13 @@ Started by :mod:`hilserver.service.broker` as ``python -m``; imports little, bec
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
 import signal
 import sys
+
+from hilserver.parent_process import die_with
 
 HOST = "127.0.0.1"
 PACKET_LIMIT = 16 << 20
@@ -29,13 +30,6 @@ def _main(program: str, port: str, parent: str, settings: str) -> None:
         _become_mosquitto(port, int(settings), access)
     else:
         _run_amqtt(port)
-
-
-def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies (Linux; it holds beyond exec)."""
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1: PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # died before the line above
-        sys.exit(1)
 
 
 def _become_mosquitto(port: str, file: int, access: dict[str, str]) -> None:
