@@ -13,7 +13,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +112,8 @@ def compared(rig: Rig, found: Identified) -> Iterator[Finding]:
     """Every identified property whose true value is known."""
     true = true_values(rig, found)
     for f in findings(found):
-        if f.name in true and isfinite(f.deviation):
-            yield Finding(f.name, true[f.name], f.value - true[f.name], f.deviation)
+        if f.name in true and f.estimate.is_known:
+            yield Finding(f.name, true[f.name], f.estimate.value - true[f.name], f.estimate.deviation)
 
 
 def recording_of(rig: Rig, name: str, seconds: float, kept: Path | None) -> Recording:

@@ -72,7 +72,7 @@ def _excess(found: Identified, name: str, wanted: float) -> float:
     if name not in found.fit.deviations:
         return 0.0  # this recording can't show it: there is neither chamber nor flow sensor
     inseparable = found.fit.parameters[name].inseparable
-    return sqrt(max(found.fit.deviations[name] ** 2 - inseparable**2, 0.0)) / wanted
+    return sqrt(found.estimate(name).variance_without(inseparable)) / wanted
 
 
 def response_deviation(found: Identified) -> float:

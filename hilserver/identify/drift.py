@@ -25,6 +25,7 @@ from math import hypot, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.identification import Identified
 from hilserver.identify.influences import uniform
 from hilserver.numerics.arrays import Floats
@@ -53,11 +54,10 @@ LONGEST = 0.1
 
 @dataclass(frozen=True)
 class Intensities:
-    """Of a volume's drift q² (m^6/s^3) and noise R (m^6·s), and the standard deviation of the former."""
+    """Of a volume's drift q² (m^6/s^3) and noise R (m^6·s)."""
 
-    drift: float
+    drift: Estimate
     noise: float
-    deviation: float
 
     @classmethod
     def of(cls, residual: Floats, used: NDArray[np.bool_], dt: float) -> Intensities | None:
@@ -76,7 +76,7 @@ class Intensities:
         pairs = zip(np.array_split(near, PARTS), np.array_split(far, PARTS), strict=True)
         deviation = float(np.std([drift_of(*pair) for pair in pairs], ddof=1)) / sqrt(PARTS)
         noise = w / 6.0 * (float(np.mean(near * near)) - 2.0 / 3.0 * max(q2, 0.0) * short**3)
-        return cls(q2, max(noise, 0.0), deviation)
+        return cls(Estimate(q2, deviation), max(noise, 0.0))
 
 
 def second_differences(residual: Floats, used: NDArray[np.bool_], block: int, apart: int) -> Floats:
@@ -99,25 +99,20 @@ def second_differences(residual: Floats, used: NDArray[np.bool_], block: int, ap
 
 @dataclass(frozen=True)
 class Trust:
-    """Settings by which the bridge relies on a valve's model, with standard deviations.
+    """Settings by which the bridge relies on a valve's model. ``drift``: m³/s in DRIFT_TIME; ``feedback_time``: s."""
 
-    ``drift``: m³/s in DRIFT_TIME; ``feedback_time``: s.
-    """
-
-    drift: float
-    drift_deviation: float
-    feedback_time: float
-    feedback_deviation: float
+    drift: Estimate
+    feedback_time: Estimate
 
     @classmethod
     def of(cls, seen: Intensities, nominal: float) -> Trust:
         """For residuals with these intensities, and a valve with this ``nominal`` flow, m³/s."""
-        unseen, cautious = UNSEEN_DRIFT * nominal, max(seen.drift + seen.deviation, 0.0)
+        unseen, cautious = UNSEEN_DRIFT * nominal, max(seen.drift.value + seen.drift.deviation, 0.0)
         drift = min(sqrt(cautious * DRIFT_TIME + unseen * unseen), LARGEST_DRIFT * nominal)
-        deviation = min(hypot(0.5 * seen.deviation * DRIFT_TIME / drift, uniform(unseen)), drift)
+        deviation = min(hypot(0.5 * seen.drift.deviation * DRIFT_TIME / drift, uniform(unseen)), drift)
         best = best_feedback_time(drift * drift / DRIFT_TIME, seen.noise)
         time = min(max(best, SHORTEST), LONGEST)
-        return cls(drift, deviation, time, 0.5 * time * deviation / drift)
+        return cls(Estimate(drift, deviation), Estimate(time, 0.5 * time * deviation / drift))
 
 
 def trust_in(found: Identified, nominal: float) -> Trust | None:

@@ -3,92 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import floor, hypot, inf, isfinite, log10, pi, sqrt
+from dataclasses import dataclass, replace
+from math import inf, pi, sqrt
 from typing import Literal
 
 from hilserver.identify.drift import trust_in
-from hilserver.identify.identification import SIGNIFICANT, Identified, Lateness
+from hilserver.identify.estimate import Estimate, most_certain
+from hilserver.identify.identification import Identified
 from hilserver.identify.influences import OWN_DELAY, SPOOL, uniform, unseen_delay
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.rig.valves import time_constant
 from hilserver.units import shown_unit
 
-MAX_DIGITS = 5
-"""After the decimal point."""
 TYPICAL_LEAKAGE_DROP = 70e5
 """Pa, at which leakage is stated where the rig file has none."""
-
-
 MIN_DELAY = 1e-4
 """s: smallest correction of a sensor's delay."""
 
 
 @dataclass(frozen=True)
 class IdentifiedValue:
-    """An identified property: SI value, standard deviation (inf: not identifiable), configured value, and shown unit.
+    """An identified property: its estimate and its configured value, SI, and the unit in which they are shown.
 
     ``key``: of the rig file, empty if there is none; ``factor``: from SI to ``unit``.
     """
 
     name: str
     key: str
-    value: float
-    deviation: float
+    estimate: Estimate
     configured: float | None
     unit: str = ""
     factor: float = 1.0
 
     @property
-    def known(self) -> bool:
-        """Whether the recording determines this value."""
-        return isfinite(self.deviation)
+    def shown(self) -> Estimate:
+        """The estimate in ``unit``."""
+        return self.estimate.scaled(self.factor)
 
     def text(self) -> str:
         """``"58.8 l/min"``, with its significant digits."""
-        return joined(rounded(self.value * self.factor, self.deviation * self.factor), self.unit)
+        return joined(self.shown.rounded(), self.unit)
 
     def deviation_text(self) -> str:
         """``"0.2 l/min"``"""
-        return joined(f"{self.deviation * self.factor:.2g}", self.unit) if self.known else "not identifiable"
+        return joined(f"{self.shown.deviation:.2g}", self.unit) if self.estimate.is_known else "not identifiable"
 
 
 def findings(found: Identified) -> list[IdentifiedValue]:
     """The properties of a valve."""
-    v, fit, C = found.experiment.settings, found.fit, found.experiment.C_PA
-    values, drop = found.values, v.nominal_flow.edge_drop()
-    to_tank = v.nominal_flow_AT
-
-    def sd(name: str, factor: float = 1.0) -> float:
-        return fit.deviations[name] * factor if name in fit.deviations else inf
-
+    v, C, in_flow = found.experiment.settings, found.experiment.C_PA, shown_unit("m^3/s")
+    has_flow = "C_PA" in found.values
     result = []
-    if "C_PA" in values:
-        result += [
-            IdentifiedValue(
-                "flow P to port, full command", "nominal_flow",
-                values["C_PA"] * C * sqrt(drop), sd("C_PA", C * sqrt(drop)),
-                v.nominal_flow.flow, *shown_unit("m^3/s"),
-            ),
-            IdentifiedValue(
-                "flow port to T, full command", "nominal_flow_to_tank", values["C_AT"] * C * sqrt(to_tank.edge_drop()),
-                sd("C_AT", C * sqrt(to_tank.edge_drop())), to_tank.flow, *shown_unit("m^3/s"),
-            ),
-        ]  # fmt: skip
+    if has_flow:
+        for name, key, coefficient, point in (
+            ("flow P to port, full command", "nominal_flow", "C_PA", v.nominal_flow),
+            ("flow port to T, full command", "nominal_flow_to_tank", "C_AT", v.nominal_flow_AT),
+        ):
+            share, law = found.estimate(coefficient), sqrt(point.edge_drop())
+            flow = Estimate(share.value * C * law, share.deviation * (C * law))
+            result.append(IdentifiedValue(name, key, flow, point.flow, *in_flow))
     result += _motion(found)
-    result.append(IdentifiedValue("delay", "delay", *delay_and_deviation(found), v.delay, "ms", 1e3))
-    if "C_PA" in values:
+    result.append(IdentifiedValue("delay", "delay", identified_delay(found), v.delay, "ms", 1e3))
+    if has_flow:
         result.append(_overlap(found))
-        leak = leakage_point(found)
-        shown = leak.flow_of(values["leakage"] * C), leak.flow_of(sd("leakage", C))
-        configured = v.leakage.flow if v.leakage else 0.0
-        result.append(IdentifiedValue("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
-        gone = v.leakage.gone_at if v.leakage else None
-        ends = _at_spool(found, "gone_at")
-        result.append(IdentifiedValue("opening at which leakage ends", "gone_at", *ends, gone))
-    null = v.null - v.polarity * values["null"]
-    result.append(IdentifiedValue("null", "null", null, sd("null"), v.null))
-    result.append(IdentifiedValue("hysteresis", "hysteresis", values["hysteresis"], sd("hysteresis"), v.hysteresis))
+        leakage = found.estimate("leakage").scaled(C).scaled(leakage_point(found).flow_of(1.0))
+        configured, gone_at = (v.leakage.flow, v.leakage.gone_at) if v.leakage else (0.0, None)
+        result.append(IdentifiedValue("leakage at null", "leakage", leakage, configured, *in_flow))
+        result.append(IdentifiedValue("opening at which leakage ends", "gone_at", _at_spool(found, "gone_at"), gone_at))
+    null = found.estimate("null")
+    result.append(IdentifiedValue("null", "null", replace(null, value=v.null - v.polarity * null.value), v.null))
+    result.append(IdentifiedValue("hysteresis", "hysteresis", found.estimate("hysteresis"), v.hysteresis))
     return result
 
 
@@ -96,14 +80,13 @@ def _overlap(found: Identified) -> IdentifiedValue:
     """The overlap; a flow-signal curve contains it, so that there is no key of its own."""
     curve = found.experiment.curve
     key = "overlap" if found.experiment.settings.flow_signal is None else ""
-    return IdentifiedValue("overlap", key, *_at_spool(found, "overlap"), curve.closed_to)
+    return IdentifiedValue("overlap", key, _at_spool(found, "overlap"), curve.closed_to)
 
 
-def _at_spool(found: Identified, name: str) -> tuple[float, float]:
-    """An opening of the linear valve as a position of the spool, and its standard deviation."""
-    curve, value = found.experiment.curve, found.values[name]
-    deviation = found.fit.deviations.get(name, inf)
-    return float(curve.spool_for(value)), deviation / curve.first_slope
+def _at_spool(found: Identified, name: str) -> Estimate:
+    """An opening of the linear valve as a position of the spool."""
+    curve, opening = found.experiment.curve, found.estimate(name)
+    return Estimate(float(curve.spool_for(opening.value)), opening.deviation / curve.first_slope)
 
 
 @dataclass(frozen=True)
@@ -125,18 +108,17 @@ def leakage_point(found: Identified) -> LeakagePoint:
 
 
 def _motion(found: Identified) -> list[IdentifiedValue]:
-    v, values, fit = found.experiment.settings, found.values, found.fit
-    f, d = values["frequency"], values.get("damping", 0.0)
-    sd = fit.deviations.get("frequency", inf)
+    v, frequency, damping = found.experiment.settings, found.estimate("frequency"), found.estimate("damping")
     if not found.second_order:
-        return [IdentifiedValue("-45° frequency (first order)", "f45", f, sd, v.f45, "Hz")]
+        return [IdentifiedValue("-45° frequency (first order)", "f45", frequency, v.f45, "Hz")]
+    f, d = frequency.value, damping.value
     root = sqrt(d * d + 1.0)
-    known = {"frequency", "damping"} <= set(fit.deviations)
-    sd45 = fit.deviation_of({"frequency": root - d, "damping": f * (d / root - 1.0)}) if known else inf
+    gradient = {"frequency": root - d, "damping": f * (d / root - 1.0)}
+    f45 = Estimate(f * (root - d), found.fit.deviation_of(gradient) if separates_delay(found) else inf)
     return [
-        IdentifiedValue("-90° frequency", "f90", f, sd, v.f90, "Hz"),
-        IdentifiedValue("damping", "damping", d, fit.deviations.get("damping", inf), v.damping if v.f90 else None),
-        IdentifiedValue("-45° frequency", "", f * (root - d), sd45, v.f45, "Hz"),
+        IdentifiedValue("-90° frequency", "f90", frequency, v.f90, "Hz"),
+        IdentifiedValue("damping", "damping", damping, v.damping if v.f90 else None),
+        IdentifiedValue("-45° frequency", "", f45, v.f45, "Hz"),
     ]
 
 
@@ -146,11 +128,10 @@ def trust_findings(found: Identified) -> list[IdentifiedValue]:
     nominal = found.values.get("C_PA", 0.0) * found.experiment.C_PA * sqrt(v.nominal_flow.edge_drop())
     if (trust := trust_in(found, nominal)) is None:
         return []
-    drift, deviation = trust.drift / nominal, trust.drift_deviation / nominal
-    times = trust.feedback_time, trust.feedback_deviation, v.bridge.feedback_time
+    drift = Estimate(trust.drift.value / nominal, trust.drift.deviation / nominal)
     return [
-        IdentifiedValue("drift of the flow in 0.1 s", "flow_drift", drift, deviation, v.flow_drift),
-        IdentifiedValue("feedback time", "feedback_time", *times, "ms", 1e3),
+        IdentifiedValue("drift of the flow in 0.1 s", "flow_drift", drift, v.flow_drift),
+        IdentifiedValue("feedback time", "feedback_time", trust.feedback_time, v.bridge.feedback_time, "ms", 1e3),
     ]
 
 
@@ -159,58 +140,44 @@ def separates_delay(found: Identified) -> bool:
     return {"frequency", "damping"} & found.values.keys() <= found.fit.deviations.keys()
 
 
-def delay_and_deviation(found: Identified) -> tuple[float, float]:
-    """The delay, the lag minus that of the spool and what the sensors are late, and its standard deviation, s."""
-    value, deviation = _delay_and_sensors(found)
+def identified_delay(found: Identified) -> Estimate:
+    """The delay of the valve, s: the lag minus that of the spool, and minus what the sensors are late."""
+    together = _delay_and_sensors(found)
     if found.lateness is None:
-        return value, deviation
+        return together
     dt = found.experiment.dt
-    fitted = max(deviation**2 - unseen_delay(dt) ** 2, 0.0)  # of the fit alone
-    return value - found.lateness.value, sqrt(fitted + lateness_deviation(found.lateness, dt) ** 2)
+    sensor = sensor_lateness(found.lateness, dt)
+    fitted = together.variance_without(unseen_delay(dt))
+    return Estimate(together.value - sensor.value, sqrt(fitted + sensor.deviation**2))
 
 
-def lateness_deviation(lateness: Lateness, dt: float) -> float:
-    """Standard deviation of the delay of a sensor: of what all have in common, and of its own, s."""
-    return hypot(lateness.deviation, uniform(OWN_DELAY * dt))
+def sensor_lateness(common: Estimate, dt: float) -> Estimate:
+    """By how much a sensor is later than stated, s: what all have in common, with the tolerance of its own delay."""
+    return common.with_further(uniform(OWN_DELAY * dt))
 
 
-def own_delay(results: Sequence[Identified], channel: str) -> tuple[float, float]:
-    """By how much a sensor is later than the one that shows the flow, beyond what is stated, and its deviation, s.
+def own_delay(results: Sequence[Identified], channel: str) -> Estimate:
+    """By how much a sensor is later than the one that shows the flow, beyond what is stated, s.
 
     0 where that is not significant.
     """
-    key = f"delay {channel}"
-    known = [(each.fit.deviations[key], each.values[key]) for each in results if key in each.fit.deviations]
-    deviation, more = min(known, default=(inf, 0.0))
-    return (more if abs(more) > max(SIGNIFICANT * deviation, MIN_DELAY) else 0.0), deviation
+    more = most_certain(each.estimate(f"delay {channel}") for each in results)
+    return more if more.is_significant(MIN_DELAY) else replace(more, value=0.0)
 
 
-def _delay_and_sensors(found: Identified) -> tuple[float, float]:
-    """The delay of the valve with that of the sensors beyond the stated one.
+def _delay_and_sensors(found: Identified) -> Estimate:
+    """The delay of the valve with that of the sensors beyond the stated one, s.
 
     Where the recording does not separate delay and spool, the spool remains that of the rig file, with its usual
     tolerance.
     """
-    values, fit = found.values, found.fit
+    lag, values = found.estimate("lag"), found.values
     if separates_delay(found):
         f, d = values["frequency"], values.get("damping", 0.0)
         gradient = {"lag": 1.0, "frequency": lag_of(f, d) / f, "damping": -1.0 / (pi * f)}
-        return delay_of(values), fit.deviation_of(gradient) if "lag" in fit.deviations else inf
+        return Estimate(delay_of(values), found.fit.deviation_of(gradient) if lag.is_known else inf)
     tau = time_constant(found.experiment.settings)
-    return values["lag"] - tau, hypot(fit.deviations.get("lag", inf), sqrt(2.0) * uniform(SPOOL) * tau)
-
-
-def rounded(value: float, deviation: float) -> str:
-    """A value rounded to two digits of its standard deviation.
-
-    >>> rounded(58.80315, 0.012), rounded(71.8, 2.1), rounded(0.03, 0.0), rounded(-1e-9, 1e-3)
-    ('58.803', '71.8', '0.03', '0.0000')
-    """
-    if not (isfinite(deviation) and deviation > 0.0):
-        return f"{value:.6g}"
-    digits = min(max(1 - floor(log10(deviation)), 0), MAX_DIGITS)
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0.0 else text
+    return lag.shifted(-tau).with_further(sqrt(2.0) * uniform(SPOOL) * tau)
 
 
 def joined(text: str, unit: str) -> str:

@@ -9,6 +9,7 @@ from math import inf, pi
 
 import numpy as np
 
+from hilserver.identify.estimate import SIGNIFICANT, Estimate
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.fit import FitResult, Whitener, fit
 from hilserver.identify.flows import suggested_curve
@@ -23,8 +24,6 @@ LARGEST_DAMPING = 3.0
 """Above it, a second-order spool counts as first-order."""
 USEFUL_FREQUENCY = 0.15
 """Largest relative standard deviation with which a frequency is still useful."""
-SIGNIFICANT = 3.0
-"""Standard deviations."""
 
 DELAYS = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 8e-3)
 FREQUENCIES = (20.0, 40.0, 80.0, 160.0)
@@ -37,19 +36,12 @@ OTHER_DAMPINGS = (0.5, 0.75, 1.1)
 
 
 @dataclass(frozen=True)
-class Lateness:
-    """By how much all sensors are later than stated, and the standard deviation of this, s."""
-
-    value: float
-    deviation: float
-
-
-@dataclass(frozen=True)
 class Identified:
     """The identified valve. ``left_out``: parameters that the recording does not identify, with their deviation.
 
-    ``fitted``: the values of all parameters with which the model fits best, also of those left out. ``lateness``: of
-    the sensors, which is no longer in the delay of the valve (:mod:`hilserver.identify.lateness`); None: not known.
+    ``fitted``: the values of all parameters with which the model fits best, also of those left out. ``lateness``: by
+    how much all sensors are later than stated, s, which is no longer in the delay of the valve
+    (:mod:`hilserver.identify.lateness`); None: not known.
     """
 
     experiment: Experiment
@@ -57,13 +49,17 @@ class Identified:
     fit: FitResult
     left_out: dict[str, float]
     fitted: dict[str, float]
-    lateness: Lateness | None = None
+    lateness: Estimate | None = None
 
     @property
     def values(self) -> dict[str, float]:
         """All parameters: identified, or configured where they were left out."""
         start = self.experiment.parameters(self.second_order)
         return {name: p.start for name, p in start.items()} | self.fit.values
+
+    def estimate(self, name: str) -> Estimate:
+        """A parameter. Not known are those that were left out, and those that the model does not have: they are 0."""
+        return Estimate(self.values.get(name, 0.0), self.fit.deviations.get(name, inf))
 
     @property
     def best(self) -> FittedValve:

@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.findings import delay_and_deviation, own_delay
-from hilserver.identify.identification import Identified, Lateness
+from hilserver.identify.findings import identified_delay, own_delay
+from hilserver.identify.identification import Identified
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
 from hilserver.rig.settings import RigSettings, ValveSettings
 
@@ -41,17 +42,16 @@ def with_lateness(results: Sequence[Identified]) -> list[Identified]:
     common, valve = uniform(COMMON_DELAY * dt), uniform(VALVE_DELAY * dt)
     excess, weights = [], []
     for each in states_one:
-        delay, deviation = delay_and_deviation(each)
-        own = max(deviation**2 - unseen_delay(dt) ** 2, 0.0)
-        excess.append(delay - each.experiment.settings.delay)
-        weights.append(1.0 / (valve**2 + own))
+        delay = identified_delay(each)
+        excess.append(delay.value - each.experiment.settings.delay)
+        weights.append(1.0 / (valve**2 + delay.variance_without(unseen_delay(dt))))
     precision = common**-2 + sum(weights)
     later = sum(w * e for w, e in zip(weights, excess, strict=True)) / precision
     later = max(later, -min(_channel_delays(found), default=0.0))
-    later = min(later, max(min(delay_and_deviation(each)[0] for each in found), 0.0))
+    later = min(later, max(min(identified_delay(each).value for each in found), 0.0))
     if abs(later) < MIN_LATENESS:
         later = 0.0
-    return [replace(each, lateness=Lateness(later, sqrt(1.0 / precision))) for each in found]
+    return [replace(each, lateness=Estimate(later, sqrt(1.0 / precision))) for each in found]
 
 
 def _states_delays(experiment: Experiment) -> bool:
@@ -84,4 +84,4 @@ def _channel_delays(results: Sequence[Identified]) -> list[float]:
     channels = results[0].experiment.rig.settings.channels
     unknown = {name for each in results for name in each.experiment.sensors_of_unknown_delay()}
     names = {name for each in results for name in each.experiment.measured_channels()} - unknown
-    return [channels[name].delay + own_delay(results, name)[0] for name in names]
+    return [channels[name].delay + own_delay(results, name).value for name in names]

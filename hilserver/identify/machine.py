@@ -24,8 +24,9 @@ from scipy.optimize import least_squares
 
 from hilserver.components.orifice import OF_A_POINT
 from hilserver.identify.chamber import MIN_PRESSURE, Chamber, free_air
-from hilserver.identify.findings import IdentifiedValue, lateness_deviation, own_delay
-from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.estimate import Estimate, most_certain
+from hilserver.identify.findings import IdentifiedValue, own_delay, sensor_lateness
+from hilserver.identify.identification import Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform, zero_tolerance
 from hilserver.identify.motion import Rod, friction_by, motion_of, rod_of
 from hilserver.identify.parameters import Values
@@ -96,15 +97,14 @@ class IdentifiedChamber:
         return self.chamber.compliance(self.x, self.p, values)
 
     @property
-    def hose_deviation(self) -> float:
-        """Standard deviation of the oil in hoses, m³."""
-        return self.found.fit.deviations.get(f"hose {self.chamber.port}", inf) * self.chamber.dead
+    def in_hoses(self) -> Estimate:
+        """The oil in hoses, m³."""
+        return self.found.estimate(f"hose {self.chamber.port}").scaled(self.chamber.dead)
 
     @property
     def has_hose(self) -> bool:
         """Whether hoses are stated, or shown by the recording."""
-        shown = self.chamber.in_hoses(self.found.values) > SIGNIFICANT * self.hose_deviation
-        return self.chamber.stated_hose > 0.0 or shown
+        return self.chamber.stated_hose > 0.0 or self.in_hoses.is_positive
 
     def pressure_at_piston(self) -> Floats:
         """The pressure behind the restriction, at the ticks of the recording."""
@@ -256,15 +256,15 @@ def _motion(
     if motion is None:
         return
     mass, softness, of_rod = motion.mass, motion.compliance, settings.mass_of_rod()
-    yield IdentifiedValue("moving mass", "mass", mass.value, mass.deviation, settings.mass, "kg")
+    yield IdentifiedValue("moving mass", "mass", mass, settings.mass, "kg")
     by_pressures = _friction_by_pressures(list(chambers.values()), rod, list(motion.friction))
     for (speed, force), by_pressure in zip(motion.friction.items(), by_pressures, strict=True):
-        deviation = hypot(force.deviation, MODEL_ERROR * force.value, by_pressure)
-        yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", force.value, deviation, None, "N")
-    if softness.value > SIGNIFICANT * softness.deviation and of_rod < mass.value:
+        friction = force.with_further(MODEL_ERROR * force.value, by_pressure)
+        yield IdentifiedValue(f"friction at {speed:.2g} m/s", "", friction, None, "N")
+    if softness.is_positive and of_rod < mass.value:
         k = (1.0 - of_rod / mass.value) ** 2 / softness.value
-        deviation = k * hypot(softness.deviation / softness.value, MODEL_ERROR)
-        yield IdentifiedValue("spring between rod and load", "", k, deviation, None, "N/m")
+        spring = Estimate(k, k * hypot(softness.deviation / softness.value, MODEL_ERROR))
+        yield IdentifiedValue("spring between rod and load", "", spring, None, "N/m")
 
 
 def _friction_by_pressures(chambers: Sequence[IdentifiedChamber], rod: Rod, speeds: Sequence[float]) -> Floats:
@@ -288,32 +288,30 @@ def _oil(
     oil, deviation = _with_deviation(chambers)
     if deviation.compliance <= INFORMED * uniform(ELASTICITY) * oil.compliance:
         B = 1.0 / oil.compliance
-        yield IdentifiedValue(
-            "bulk modulus", "bulk_modulus", B, deviation.compliance * B**2, settings.bulk_modulus, "MPa", 1e-6
-        )
-        air = max(deviation.air, MIN_AIR)
-        yield IdentifiedValue("air in the oil", "air_fraction", oil.air, air, settings.air_fraction)
+        modulus, air = Estimate(B, deviation.compliance * B**2), Estimate(oil.air, max(deviation.air, MIN_AIR))
+        yield IdentifiedValue("bulk modulus", "bulk_modulus", modulus, settings.bulk_modulus, "MPa", 1e-6)
+        yield IdentifiedValue("air in the oil", "air_fraction", air, settings.air_fraction)
     else:
         line = chambers[0].chamber.line
         oil, deviation = _with_deviation(chambers, Oil(1.0 / line.B_o, line.alpha_0, {}))
     for side, port in (("A", settings.port_A), ("B", settings.port_B)):
         if port is None or port not in oil.dead_volumes:
             continue
-        value, sd, key = oil.dead_volumes[port], deviation.dead_volumes[port], f"dead_volume_{side}"
-        if value <= SIGNIFICANT * sd:
+        dead, key = Estimate(oil.dead_volumes[port], deviation.dead_volumes[port]), f"dead_volume_{side}"
+        if not dead.is_positive:
             continue
-        yield IdentifiedValue(f"dead volume {side}", key, value, sd, getattr(settings, key), *shown_unit("m^3"))
+        yield IdentifiedValue(f"dead volume {side}", key, dead, getattr(settings, key), *shown_unit("m^3"))
         if port in oil.hoses:
             spread, key = deviation.hoses[port], f"hose_volume_{side}"
-            inside = min(oil.hoses[port], value - ROUNDING * (sd + spread))  # as both are shown
-            yield IdentifiedValue(
-                f"hoses {side}", key, max(inside, 0.0), spread, getattr(settings, key), *shown_unit("m^3")
-            )
+            inside = min(oil.hoses[port], dead.value - ROUNDING * (dead.deviation + spread))  # as both are shown
+            hoses = Estimate(max(inside, 0.0), spread)
+            yield IdentifiedValue(f"hoses {side}", key, hoses, getattr(settings, key), *shown_unit("m^3"))
         key = f"line_volume_{side}"
         if side in restricted or getattr(settings, key) > 0.0:
             spread, name = deviation.lines[port], f"line before the restriction {side}"
-            before = min(oil.lines[port], value - sd - ROUNDING * spread)  # less than the dead volume as it is shown
-            yield IdentifiedValue(name, key, max(before, 0.0), spread, getattr(settings, key), *shown_unit("m^3"))
+            most = dead.value - dead.deviation - ROUNDING * spread  # less than the dead volume as it is shown
+            before = Estimate(max(min(oil.lines[port], most), 0.0), spread)
+            yield IdentifiedValue(name, key, before, getattr(settings, key), *shown_unit("m^3"))
 
 
 def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = None) -> tuple[Oil, Oil]:
@@ -335,7 +333,7 @@ def _with_deviation(chambers: Sequence[IdentifiedChamber], stated: Oil | None = 
         variance += np.einsum("ik,ij,jk->k", np.array(gradient), covariance, np.array(gradient))
     compliance, air, *volumes = np.sqrt(np.maximum(variance, 0.0)).tolist()
     dead = dict(zip(oil.dead_volumes, volumes[: len(chambers)], strict=True))
-    hoses = {c.chamber.port: c.hose_deviation for c in chambers if c.has_hose}
+    hoses = {c.chamber.port: c.in_hoses.deviation for c in chambers if c.has_hose}
     return oil, Oil(compliance, air, dead, hoses, dict(zip(oil.lines, volumes[len(chambers) :], strict=True)))
 
 
@@ -345,25 +343,24 @@ def _numbers(oil: Oil) -> Floats:
 
 def _restriction(chamber: IdentifiedChamber, side: str) -> Restriction | None:
     """The restriction between port and piston: the drop at a rod speed of ROD_SPEED. None if it is not significant."""
-    fit, key = chamber.found.fit, f"restriction {chamber.chamber.port}"
-    value, deviation = chamber.found.values.get(key, 0.0), fit.deviations.get(key, inf)
-    if value <= SIGNIFICANT * deviation:
+    drop = chamber.found.estimate(f"restriction {chamber.chamber.port}")
+    if not drop.is_positive:
         return None
     cylinder = chamber.chamber.cylinder
     name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
     stated: PortRestriction | None = getattr(cylinder, key)
     configured = stated.drop_at(flow) if stated is not None else None
     transition = chamber.chamber.transition(chamber.found.values)
-    return Restriction(name, key, value, deviation, configured, *shown_unit("Pa"), flow, transition)
+    return Restriction(name, key, drop, configured, *shown_unit("Pa"), flow, transition)
 
 
 def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[IdentifiedValue]:
     """From the fit that knows it best."""
-    deviation, value = min((f.fit.deviations.get("piston_leakage", inf), f.values["piston_leakage"]) for f in fits)
+    best = most_certain(found.estimate("piston_leakage") for found in fits)
     prior = fits[0].experiment.parameters(True)["piston_leakage"].prior
-    if deviation <= INFORMED * prior:
-        unit = "l/min/bar", BAR / L_MIN
-        yield IdentifiedValue("leakage past the piston", "leakage", max(value, 0.0), deviation, configured, *unit)
+    if best.deviation <= INFORMED * prior:
+        leakage, unit = replace(best, value=max(best.value, 0.0)), ("l/min/bar", BAR / L_MIN)
+        yield IdentifiedValue("leakage past the piston", "leakage", leakage, configured, *unit)
 
 
 # --- channels ---------------------------------------------------------------------------------------------------------
@@ -385,13 +382,14 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
     unit = shown_unit(settings.unit)
     if noise is not None:
         stated = settings.noise.value if settings.noise is not None else None
-        yield IdentifiedValue("noise", "noise", noise.value, noise.deviation, stated, *unit)
+        yield IdentifiedValue("noise", "noise", noise, stated, *unit)
     if name in recording.zeros and name not in rig.calibrations:
         zero, tared = recording.zeros[name], settings.tare.value if settings.tare is not None else 0.0
         if abs(zero.value) > MIN_ZERO * zero_tolerance(rig, name):
-            yield IdentifiedValue("zero", "tare", tared + zero.value, zero.deviation, tared, *unit)
-    (more, deviation), lateness = own_delay(results, name), results[0].lateness
+            yield IdentifiedValue("zero", "tare", zero.shifted(tared), tared, *unit)
+    more, lateness = own_delay(results, name), results[0].lateness
     if lateness is not None and not any(name in found.experiment.sensors_of_unknown_delay() for found in results):
-        more, deviation = more + lateness.value, lateness_deviation(lateness, recording.dt)
-    if more != 0.0:
-        yield IdentifiedValue("delay", "delay", max(settings.delay + more, 0.0), deviation, settings.delay, "ms", 1e3)
+        more = sensor_lateness(lateness, recording.dt).shifted(more.value)
+    if more.value != 0.0:
+        delay = replace(more, value=max(settings.delay + more.value, 0.0))
+        yield IdentifiedValue("delay", "delay", delay, settings.delay, "ms", 1e3)

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot, inf, pi, sqrt
+from math import inf, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.identify.chamber import END_OF_STROKE, MIN_PRESSURE
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings
@@ -44,14 +45,6 @@ MODEL_ERROR = 0.01
 """Standard deviation of a mass by gains of the sensors and errors of the model, as a fraction."""
 USEFUL = 0.1
 """Largest standard deviation of a mass that is still useful, as a fraction of it."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value and its standard deviation, SI."""
-
-    value: float
-    deviation: float
 
 
 @dataclass(frozen=True)
@@ -95,10 +88,8 @@ def motion_of(rod: Rod) -> RodMotion | None:
         return None
     best = min(found, key=lambda motion: motion.mass.deviation / motion.mass.value)
     spread = float(np.std([motion.mass.value for motion in found]))
-    deviation = hypot(best.mass.deviation, spread, MODEL_ERROR * best.mass.value)
-    if deviation > USEFUL * best.mass.value:
-        return None
-    return replace(best, mass=replace(best.mass, deviation=deviation))
+    mass = best.mass.with_further(spread, MODEL_ERROR * best.mass.value)
+    return replace(best, mass=mass) if mass.deviation <= USEFUL * mass.value else None
 
 
 def _motion(rod: Rod, width: float) -> RodMotion | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError, did_you_mean
+from hilserver.identify.estimate import Estimate
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
@@ -35,36 +36,6 @@ MIN_NOISE = 2e-5
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Standard deviation of a sensor's white noise, and that of this value, SI."""
-
-    value: float
-    deviation: float
-
-    @classmethod
-    def of(cls, samples: Floats) -> Noise | None:
-        """From successive samples; None if they are too few, without noise, or repeat each other.
-
-        The fourth difference of a motion is small beside that of noise; of many parts the median counts.
-        """
-        if len(samples) < 4 * PART or np.mean(np.diff(samples) == 0.0) > 0.5:
-            return None
-        rough = np.diff(samples, 4)[: (len(samples) - 4) // PART * PART]
-        parts = np.sqrt(np.mean(rough.reshape(-1, PART) ** 2, axis=1) / FOURTH_DIFFERENCE)
-        value, span = float(np.median(parts)), float(np.ptp(samples))
-        deviation = value / sqrt(2.0 * PART)
-        return cls(value, deviation) if value > MIN_NOISE * span else None
-
-
-@dataclass(frozen=True)
-class ZeroError:
-    """The zero error of a sensor, and its standard deviation, SI."""
-
-    value: float
-    deviation: float
-
-
-@dataclass(frozen=True)
 class Recording:
     """Commands and measured values on a grid of ticks, SI.
 
@@ -79,8 +50,8 @@ class Recording:
     commands: Mapping[str, Floats]
     channels: Mapping[str, Floats]
     known: NDArray[np.bool_]
-    noise: Mapping[str, Noise] = field(default_factory=dict)
-    zeros: Mapping[str, ZeroError] = field(default_factory=dict)
+    noise: Mapping[str, Estimate] = field(default_factory=dict)
+    zeros: Mapping[str, Estimate] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     delays_known: bool = False
 
@@ -141,7 +112,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
         time, value = _samples(rig, name, taken, columns[f"raw.{name}"], dt)
         known &= _near(time, grid * dt, LONGEST_GAP * dt)
         channels[name] = np.interp(grid * dt, time, value)
-        if (found := Noise.of(value)) is not None:
+        if (found := noise_of(value)) is not None:
             noise[name] = found
     commands = {}
     for number, (name, valve) in enumerate(rig.settings.valves.items()):
@@ -149,6 +120,20 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
         share = (columns[f"valve.{name}.output"][row] - line.raw_offset) / line.raw_gain
         commands[name] = valve.polarity * (share - valve.null)
     return Recording(source, dt, commands, channels | _fixed(rig, len(grid)), known, noise)
+
+
+def noise_of(samples: Floats) -> Estimate | None:
+    """The standard deviation of a sensor's white noise, SI.
+
+    From successive samples; None if they are too few, without noise, or repeat each other. The fourth difference of a
+    motion is small beside that of noise; of many parts the median counts.
+    """
+    if len(samples) < 4 * PART or np.mean(np.diff(samples) == 0.0) > 0.5:
+        return None
+    rough = np.diff(samples, 4)[: (len(samples) - 4) // PART * PART]
+    parts = np.sqrt(np.mean(rough.reshape(-1, PART) ** 2, axis=1) / FOURTH_DIFFERENCE)
+    value, span = float(np.median(parts)), float(np.ptp(samples))
+    return Estimate(value, value / sqrt(2.0 * PART)) if value > MIN_NOISE * span else None
 
 
 def _measured(rig: Rig) -> list[str]:

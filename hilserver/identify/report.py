@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from dataclasses import replace
 
 import numpy as np
 
 from hilserver.components.shared.edges import NominalFlow
 from hilserver.identify.evaluation import EvaluatedValve, Evaluation
-from hilserver.identify.findings import (
-    IdentifiedValue,
-    delay_and_deviation,
-    joined,
-    leakage_point,
-    rounded,
-    separates_delay,
-)
-from hilserver.identify.fit import FitResult
-from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.findings import IdentifiedValue, identified_delay, joined, leakage_point, separates_delay
+from hilserver.identify.identification import Identified
 from hilserver.identify.machine import Restriction
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table
@@ -107,7 +99,8 @@ def _valve_lines(valve: EvaluatedValve) -> list[str]:
     for f in [*valve.findings, *(f for f in valve.trust if f.key == "flow_drift")]:
         if f.key in ("", "gone_at"):
             continue
-        if not f.known:
+        estimate = f.estimate
+        if not estimate.is_known:
             lines.append(f"# {f.key}: not identifiable from this recording")
             continue
         if f.key == "nominal_flow":
@@ -117,11 +110,11 @@ def _valve_lines(valve: EvaluatedValve) -> list[str]:
         elif f.key == "leakage":
             value = _leakage_value(found, f, by_key["gone_at"])
         elif f.key in ("delay", "overlap"):
-            value = _toml(f, max(f.value, 0.0))
+            value = _toml(f, max(estimate.value, 0.0))
         elif f.key == "hysteresis":  # to compensate for one that is not there would be noise
-            value = _toml(f, f.value if f.value > 2.0 * f.deviation else 0.0)
+            value = _toml(f, estimate.value if estimate.value > 2.0 * estimate.deviation else 0.0)
         else:
-            value = _toml(f, f.value)
+            value = _toml(f)
         lines.append(_line(f, value))
     if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
@@ -140,9 +133,9 @@ def extrapolated(found: Identified) -> list[str]:
 
 def _feedback_lines(valve: EvaluatedValve) -> list[str]:
     """The feedback time where it changes; the settings of the servo have begun its table where there are any."""
-    changed = [f for f in valve.trust if f.key == "feedback_time" and f.value != f.configured]
+    changed = [f for f in valve.trust if f.key == "feedback_time" and f.estimate.value != f.configured]
     begun = [] if valve.servo is not None else ["", f"[valves.{valve.name}.bridge]"]
-    return [*begun, *(_line(f, _toml(f, f.value)) for f in changed)] if changed else []
+    return [*begun, *(_line(f, _toml(f)) for f in changed)] if changed else []
 
 
 def obsolete(evaluation: Evaluation) -> dict[str, tuple[str, ...]]:
@@ -162,9 +155,9 @@ def _of_other_order(found: Identified) -> tuple[str, ...]:
 def _machine_value(f: IdentifiedValue) -> str:
     """A value of a cylinder or channel; a restriction as its drop at a flow."""
     if not isinstance(f, Restriction):
-        return _toml(f, f.value)
+        return _toml(f)
     flow, transition = shown_value(f.flow, "m^3/s", 5), shown_value(f.transition, "Pa", 2)
-    return f'{{ flow = "{flow}", drop = {_toml(f, f.value)}, transition_pressure = "{transition}" }}'
+    return f'{{ flow = "{flow}", drop = {_toml(f)}, transition_pressure = "{transition}" }}'
 
 
 def _without_key(f: IdentifiedValue) -> str:
@@ -175,22 +168,23 @@ def _line(f: IdentifiedValue, value: str) -> str:
     return f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}"
 
 
-def _toml(f: IdentifiedValue, value: float) -> str:
-    text = rounded(value * f.factor, f.deviation * f.factor)
-    return f'"{text} {f.unit}"' if f.unit else text
+def _toml(f: IdentifiedValue, value: float | None = None) -> str:
+    """Its value, or this one with the same number of digits."""
+    shown = f if value is None else replace(f, estimate=replace(f.estimate, value=value))
+    return f'"{shown.text()}"' if f.unit else shown.text()
 
 
 def _point(f: IdentifiedValue, point: NominalFlow) -> str:
     drop = shown_value(point.drop, "Pa", 6)
-    return f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}" }}'
+    return f'{{ flow = {_toml(f)}, drop = "{drop}", per = "{point.per}" }}'
 
 
 def _leakage_value(found: Identified, f: IdentifiedValue, gone: IdentifiedValue) -> str:
     point = leakage_point(found)
     drop = shown_value(point.drop, "Pa", 6)
-    text = f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}"'
-    if gone.known:
-        text += f", gone_at = {rounded(gone.value, gone.deviation)}"
+    text = f'{{ flow = {_toml(f)}, drop = "{drop}", per = "{point.per}"'
+    if gone.estimate.is_known:
+        text += f", gone_at = {_toml(gone)}"
     elif gone.configured is not None:
         text += f", gone_at = {gone.configured:g}"
     return text + " }"
@@ -255,19 +249,19 @@ def table(valve: EvaluatedValve) -> Grid:
 def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
     """Identified value, its deviation, configured value."""
     configured = "" if f.configured is None else joined(f"{f.configured * f.factor:.5g}", f.unit)
-    return f.text() if f.known else "-", f.deviation_text(), configured
+    return f.text() if f.estimate.is_known else "-", f.deviation_text(), configured
 
 
 def notes(valve: EvaluatedValve) -> list[str]:
     """The signals behind the values, and further observations."""
     found = valve.found
-    e, fit, values = found.experiment, found.fit, found.values
+    e = found.experiment
     sources = [f"the oil in the chamber at port {c.port} (position and pressure)" for c in e.chambers]
     sources += [f"the flow sensor {e.flow.channel}"] if e.flow else []
     sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
     lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
     if not separates_delay(found):
-        lag = IdentifiedValue("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
+        lag = IdentifiedValue("", "", found.estimate("lag"), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}. The lag of the spool is taken from the rig file; the "
@@ -280,36 +274,31 @@ def notes(valve: EvaluatedValve) -> list[str]:
         )
     lines += extrapolated(found)
     lines.append(about_the_delay(found))
-    if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
-        leak = [shown_value(v["piston_leakage"] * PISTON_DROP, "m^3/s", 2) for v in (values, fit.deviations)]
-        lines.append(f"Leakage past the piston: {leak[0]} ± {leak[1]} at {shown_value(PISTON_DROP, 'Pa')}.")
-    if e.flow and _significant(fit, "flow_gain", values.get("flow_gain", 1.0) - 1.0, 0.005):
-        gain = f"{values['flow_gain']:.4f} ± {fit.deviations['flow_gain']:.2g}"
+    leak, gain = found.estimate("piston_leakage"), found.estimate("flow_gain")
+    if leak.is_significant():
+        shown = [shown_value(each * PISTON_DROP, "m^3/s", 2) for each in (leak.value, leak.deviation)]
+        lines.append(f"Leakage past the piston: {shown[0]} ± {shown[1]} at {shown_value(PISTON_DROP, 'Pa')}.")
+    if e.flow and gain.shifted(-1.0).is_significant(0.005):
         lines.append(
-            f"The flow sensor {e.flow.channel} reads {gain} times the flow into the chamber; the flow coefficients "
-            f"are those determined from the chamber."
+            f"The flow sensor {e.flow.channel} reads {gain.value:.4f} ± {gain.deviation:.2g} times the flow into the "
+            f"chamber; the flow coefficients are those determined from the chamber."
         )
     for word, sensor in (("flow", e.flow), ("spool", e.spool)):
-        late = f"{word}_delay"
-        if sensor and _significant(fit, late, values.get(late, 0.0), 1e-4):
-            later = found.lateness.value if found.lateness else 0.0
-            more, known = (values[late] + later) * 1e3, e.rig.settings.channels[sensor.channel].delay * 1e3
+        late = found.estimate(f"{word}_delay")
+        if sensor and late.is_significant(1e-4):
+            more = late.shifted(found.lateness.value if found.lateness else 0.0).scaled(1e3)
+            known = e.rig.settings.channels[sensor.channel].delay * 1e3
             lines.append(
-                f"The {word} sensor {sensor.channel} lags {more:.2f} ms ± {fit.deviations[late] * 1e3:.2g} ms more "
-                f'than configured: set its delay = "{more + known:.2g} ms".'
+                f"The {word} sensor {sensor.channel} lags {more.value:.2f} ms ± {more.deviation:.2g} ms more than "
+                f'configured: set its delay = "{more.value + known:.2g} ms".'
             )
-    delay, deviation = delay_and_deviation(found)
-    if delay < -SIGNIFICANT * deviation:
+    delay = identified_delay(found)
+    if delay.value < 0.0 and delay.is_significant():
         lines.append("The delay is negative: the configured delays of the channels are too long.")
-    unknown = [f"{f.name} ({f.key})" if f.key else f.name for f in valve.findings if not f.known]
+    unknown = [f"{f.name} ({f.key})" if f.key else f.name for f in valve.findings if not f.estimate.is_known]
     if unknown and not found.suggested_curve:
         lines.append(
             f"Not identifiable from this recording, and left as in the rig file: {', '.join(unknown)}. Larger commands "
             "(--largest) and a longer sequence (--seconds) show more."
         )
     return lines
-
-
-def _significant(fit: FitResult, name: str, off: float, least: float) -> bool:
-    sd = fit.deviations.get(name, inf)
-    return abs(off) > SIGNIFICANT * sd and abs(off) > least

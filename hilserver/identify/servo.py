@@ -62,7 +62,7 @@ def tuned_servo(found: Identified, findings: Iterable[IdentifiedValue], recordin
 
 def identified_settings(found: Identified, findings: Iterable[IdentifiedValue]) -> ValveSettings:
     """The valve with its identified values; configured ones where the recording does not identify them."""
-    v, values = found.experiment.settings, {f.key: f.value for f in findings}
+    v, values = found.experiment.settings, {f.key: f.estimate.value for f in findings}
     to_tank, leak = v.nominal_flow_AT, leakage_point(found)
     known = Leakage.model_construct(flow=values["leakage"], drop=leak.drop, per=leak.per, gone_at=values["gone_at"])
     return v.model_copy(

@@ -13,8 +13,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.flows import USUAL, largest_disproportion
-from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.identification import Identified
 from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, VALVE_DELAY, unseen_delay
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
@@ -66,22 +67,25 @@ def suspicions(found: Identified) -> Iterator[Suspicion]:
     """Those of a valve."""
     wanted, own = found.experiment.parameters(found.second_order), {c.port for c in found.experiment.chambers}
     stated = {f"restriction {c.port}" for c in found.experiment.chambers if c.stated_transition is not None}
-    for name, value in found.fit.values.items():
-        p, deviation = wanted[name], found.fit.deviations[name]
+    for name in found.fit.values:
+        p, value = wanted[name], found.estimate(name)
         word = next((word for word in STRUCTURES if name.startswith(f"{word} ")), None)
         if word is None or name in stated or (word in OF_A_PORT and name.removeprefix(f"{word} ") not in own):
             continue
-        off = abs(value - p.start)
-        if off > SIGNIFICANT * deviation and (word in ALWAYS or off > p.prior):
+        if value.shifted(-p.start).is_significant(0.0 if word in ALWAYS else p.prior):
             what, experiment = STRUCTURES[word]
             subject = name.removeprefix(f"{word} ")
             unit, suffix = _unit(found, word, subject)
-            figure = f"{shown_value(value, unit, 3)} ± {shown_value(deviation, unit, 2)}{suffix}"
-            usual = f"{shown_value(p.start, unit, 3)} ± {shown_value(p.prior, unit, 2)}{suffix}"
+            figure, usual = (_in_words(each, unit) + suffix for each in (value, Estimate(p.start, p.prior)))
             yield Suspicion(what.format(subject), figure, usual, experiment)
     yield from _slower(found)
     yield from _not_proportional(found)
     yield from _correlated(found)
+
+
+def _in_words(estimate: Estimate, unit: str) -> str:
+    """``"4.25 bar ± 0.31 bar"``"""
+    return f"{shown_value(estimate.value, unit, 3)} ± {shown_value(estimate.deviation, unit, 2)}"
 
 
 def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
@@ -97,8 +101,8 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
     """A spool that is later in fast movements than in others, or that is at its highest speed all the time."""
     lag = found.lag_by_speed
     if lag is not None and lag.is_limited:
-        more = shown_value(lag.fast - lag.slow, "s", 3)
-        additional = f"additional lag in fast movements: {more} ± {shown_value(lag.deviation, 's', 2)}"
+        more = Estimate(lag.fast - lag.slow, lag.deviation)
+        additional = f"additional lag in fast movements: {_in_words(more, 's')}"
         in_all = f"lag in all movements: {shown_value(lag.slow, 's', 2)}"
         yield Suspicion(
             "speed-limited spool: the other values are then wrong",

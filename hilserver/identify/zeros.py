@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.influences import ACCURACY, PISTON_LEAKAGE, uniform, zero_tolerance
-from hilserver.identify.recorded import Recording, ZeroError
+from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow_of_arrays import drop_of_law
 from hilserver.rig.cylinder_settings import CylinderSettings
@@ -144,8 +145,8 @@ def _ticks(dt: float) -> int:
     return max(round(WINDOW / dt), 1)
 
 
-def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
-    """The zero errors of the channels that were connected, as far as they have any: those with a fixed value have none.
+def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, Estimate]:
+    """The zero errors of the channels that were connected, SI; those with a fixed value have none.
 
     Unknown are zero and gain of each sensor, and of each connection the leakage and the overlap of its edge.
     """
@@ -179,7 +180,7 @@ def zero_errors(rig: Rig, found: Sequence[PortAtRest]) -> dict[str, ZeroError]:
     start = np.concatenate([np.zeros(2 * len(sensors)), np.full(len(pairs), 0.5), np.zeros(len(pairs))])
     solved = least_squares(residuals, start)
     deviations = known * np.sqrt(np.diag(np.linalg.inv(solved.jac.T @ solved.jac)))
-    return {n: ZeroError(float(known[k] * solved.x[k]), float(deviations[k])) for k, n in enumerate(sensors)}
+    return {n: Estimate(float(known[k] * solved.x[k]), float(deviations[k])) for k, n in enumerate(sensors)}
 
 
 def implausible(rig: Rig, found: Sequence[PortAtRest]) -> list[PortAtRest]:

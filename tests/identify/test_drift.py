@@ -14,6 +14,7 @@ from hilserver.compiler import standard_program
 from hilserver.fidelity.comparison import Comparison
 from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.identify.drift import LONGEST, SHORTEST, Intensities, Trust, best_feedback_time
+from hilserver.identify.estimate import Estimate
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
 
@@ -34,8 +35,8 @@ def test_intensities_are_those_of_the_signal(drift: float) -> None:
     found = Intensities.of(residual(drift, NOISE), np.full(60_000, True), DT)
     assert found is not None
     assert found.noise == pytest.approx(NOISE, rel=0.05)
-    assert abs(found.drift - drift) < 3.0 * found.deviation
-    assert found.deviation < 0.2 * DRIFT
+    assert abs(found.drift.value - drift) < 3.0 * found.drift.deviation
+    assert found.drift.deviation < 0.2 * DRIFT
 
 
 @pytest.mark.parametrize("hold", [5, 10, 20])
@@ -46,7 +47,7 @@ def test_noise_of_a_slow_sensor_is_no_drift(hold: int) -> None:
     volume = sqrt(NOISE / (hold * DT)) * np.repeat(position, hold)[: ticks + 1]
     found = Intensities.of(np.diff(volume), np.full(len(volume) - 1, True), DT)
     assert found is not None
-    assert abs(found.drift) < min(3.0 * found.deviation, 0.1 * DRIFT)
+    assert abs(found.drift.value) < min(3.0 * found.drift.deviation, 0.1 * DRIFT)
     assert found.noise == pytest.approx(NOISE, rel=0.4)
 
 
@@ -92,11 +93,11 @@ def test_no_other_feedback_time_leaves_a_smaller_flow_error() -> None:
 def test_whatever_the_residuals_are_the_rig_file_can_be_loaded(drift: float, noise: float, deviation: float) -> None:
     """Such as residuals of a valve whose model is quite wrong; and no value is smaller than its standard deviation."""
     nominal = 1e-3
-    trust = Trust.of(Intensities(drift, noise, deviation), nominal)
-    assert 0.005 * nominal <= trust.drift <= nominal
-    assert 0.0 < trust.drift_deviation <= trust.drift
-    assert SHORTEST <= trust.feedback_time <= LONGEST
-    assert 0.0 < trust.feedback_deviation < 0.51 * trust.feedback_time
+    trust = Trust.of(Intensities(Estimate(drift, deviation), noise), nominal)
+    assert 0.005 * nominal <= trust.drift.value <= nominal
+    assert 0.0 < trust.drift.deviation <= trust.drift.value
+    assert SHORTEST <= trust.feedback_time.value <= LONGEST
+    assert 0.0 < trust.feedback_time.deviation < 0.51 * trust.feedback_time.value
 
 
 def flow_errors(rig: Rig) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from hilserver.fidelity.unknowns import applicable, varied
 from hilserver.identify import report
 from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent, by_hand
-from hilserver.identify.findings import delay_and_deviation
+from hilserver.identify.findings import identified_delay
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.identify.report import document, fragment, obsolete
@@ -115,9 +115,9 @@ def test_without_the_motion_of_the_spool_its_lag_and_the_delay_are_right_togethe
     _, recording, found = sequence
     known = [name for name in found.fit.values if name not in ("frequency", "damping")]
     slow = replace(found, fit=found.fit.of(known), left_out={"frequency": 50.0, "damping": 1.0})
-    delay, deviation = delay_and_deviation(slow)
-    assert delay + 0.7 / (pi * 80.0) == pytest.approx(1e-3 + 0.7 / (pi * 72.0), abs=0.1e-3)
-    assert found.fit.deviations["lag"] < deviation < 2e-3
+    delay = identified_delay(slow)
+    assert delay.value + 0.7 / (pi * 80.0) == pytest.approx(1e-3 + 0.7 / (pi * 72.0), abs=0.1e-3)
+    assert found.fit.deviations["lag"] < delay.deviation < 2e-3
     first = replace(found, second_order=False)
     assert obsolete(Evaluation([first], recording))["A"] == ("f90", "damping")
     assert obsolete(Evaluation([replace(first, fit=slow.fit)], recording))["A"] == ()

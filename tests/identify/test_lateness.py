@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from identification_coverage import changed_rig
 
 from hilserver.identify import lateness
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.identification import Identified, Lateness, identify_valve
+from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment
@@ -34,7 +36,7 @@ class Valve:
         self, delay: float, stated: bool = True, known: bool = False, others: bool = False, own: float = 0.0
     ) -> None:
         self.delay, self.lateness = delay, None
-        self.values, self.fit = {"delay p_A": own}, SimpleNamespace(deviations={"delay p_A": FITTED})
+        self.estimate = {"delay p_A": Estimate(own, FITTED), "delay x": Estimate(0.0, inf)}.__getitem__
         settings = SimpleNamespace(delay=STATED, model_fields_set={"delay"} if stated else set())
         other = SimpleNamespace(port="B", other_port=None, supply="x", tank="p_T", flow=None, spool=None)
         rig = SimpleNamespace(
@@ -61,13 +63,13 @@ def stubs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
     if "slow" in request.keywords:
         return
     total = float(np.hypot(FITTED, unseen_delay(DT)))
-    monkeypatch.setattr(lateness, "delay_and_deviation", lambda valve: (valve.delay, total))
+    monkeypatch.setattr(lateness, "identified_delay", lambda valve: Estimate(valve.delay, total))
     monkeypatch.setattr(lateness, "replace", lambda valve, **changed: SimpleNamespace(**changed))
 
 
-def assigned(*valves: Any) -> Lateness | None:
+def assigned(*valves: Any) -> Estimate | None:
     found = with_lateness(list(valves))[0].lateness
-    assert found is None or isinstance(found, Lateness)
+    assert found is None or isinstance(found, Estimate)
     return found
 
 

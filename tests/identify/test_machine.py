@@ -19,7 +19,7 @@ from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.machine import channel_findings, machine_findings
-from hilserver.identify.recorded import Noise, Recording
+from hilserver.identify.recorded import Recording, noise_of
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.zeros import without_zero_errors
@@ -58,7 +58,7 @@ def true_compliance(rig: Rig, side: str, x: float, p: float) -> float:
 @pytest.mark.slow
 def test_chambers_are_as_soft_as_the_simulated_ones(identified: Found) -> None:
     rig, recording, results = identified
-    found = {f.key: f.value for f in machine_findings(results, recording)["cylinders.lift"]}
+    found = {f.key: f.estimate.value for f in machine_findings(results, recording)["cylinders.lift"]}
     for side, area in (("A", 1963.5e-6), ("B", 1256.6e-6)):
         for x in (0.3, 0.5):
             for p in (10e5, 40e5, 100e5):
@@ -77,11 +77,11 @@ def test_the_moved_mass_is_identified(identified: Found) -> None:
     true = to_si(parts["load"]["mass"], "kg") + to_si(parts["cylinder"]["moving_mass"], "kg")
     assert true > 1.1 * rig.settings.cylinders["lift"].mass or true < 0.9 * rig.settings.cylinders["lift"].mass
     found = list(machine_findings(results, recording)["cylinders.lift"])
-    (mass,) = (f for f in found if f.key == "mass")
+    (mass,) = (f.estimate for f in found if f.key == "mass")
     assert mass.value == pytest.approx(true, rel=0.08)
     assert abs(mass.value - true) < 3.0 * mass.deviation
     static = to_si(parts["cylinder"]["friction"]["static"], "N")
-    friction = {float(f.name.split()[2]): f for f in found if f.name.startswith("friction at")}
+    friction = {float(f.name.split()[2]): f.estimate for f in found if f.name.startswith("friction at")}
     for speed, force in friction.items():
         assert abs(force.value - static * (0.7 + speed)) < 4.0 * force.deviation, speed
     assert len(friction) == 4
@@ -90,7 +90,7 @@ def test_the_moved_mass_is_identified(identified: Found) -> None:
 @pytest.mark.slow
 def test_leakage_past_the_piston_is_identified(identified: Found) -> None:
     rig, recording, results = identified
-    found = {f.key: f for f in machine_findings(results, recording)["cylinders.lift"]}["leakage"]
+    found = {f.key: f.estimate for f in machine_findings(results, recording)["cylinders.lift"]}["leakage"]
     true = to_si(rig.sources["devices"]["rig"]["machine"]["components"]["cylinder"]["leakage"], "m^3/(s*Pa)")
     assert found.value == pytest.approx(true, rel=0.1)
     assert abs(found.value - true) < 4.0 * found.deviation
@@ -118,7 +118,7 @@ def test_a_zero_is_added_to_the_tare_unless_a_calibration_file_has_it(identified
 
     def tare_of(changed: Rig) -> list[float]:
         there = [replace(results[0], experiment=Experiment(changed, recording, "A"))]
-        return [f.value for f in channel_findings(there, recording, "p_A") if f.key == "tare"]
+        return [f.estimate.value for f in channel_findings(there, recording, "p_A") if f.key == "tare"]
 
     (zero,) = tare_of(rig)
     table = rig.sources["rig"]
@@ -148,15 +148,15 @@ def test_a_wrong_model_of_the_valve_is_trusted_less(identified: Found) -> None:
         trust, less = trust_in(found, 1e-3), trust_in(replace(found, fit=replace(found.fit, values=wrong)), 1e-3)
         assert trust is not None
         assert less is not None
-        assert trust.drift < 1.5e-3 * UNSEEN_DRIFT
-        assert less.drift > 1.5 * trust.drift
-        assert less.feedback_time < trust.feedback_time
+        assert trust.drift.value < 1.5e-3 * UNSEEN_DRIFT
+        assert less.drift.value > 1.5 * trust.drift.value
+        assert less.feedback_time.value < trust.feedback_time.value
 
 
 def test_noise_is_that_of_successive_samples() -> None:
     rng = np.random.default_rng(5)
     motion = 50.0 * np.sin(2.0 * np.pi * 10.0 * np.arange(20_000) * 1e-3)
-    found = Noise.of(motion + 0.2 * rng.standard_normal(len(motion)))
+    found = noise_of(motion + 0.2 * rng.standard_normal(len(motion)))
     assert found is not None
     assert found.value == pytest.approx(0.2, rel=0.05)
 
@@ -164,7 +164,7 @@ def test_noise_is_that_of_successive_samples() -> None:
 @pytest.mark.parametrize("samples", [np.zeros(5000), np.repeat(np.arange(500.0), 10), np.arange(100.0)])
 def test_no_noise_is_stated_where_there_is_none(samples: Any) -> None:
     """A reading that repeats itself, or too few of them."""
-    assert Noise.of(samples) is None
+    assert noise_of(samples) is None
 
 
 LEAKAGE = {"leakage": "0.015 l/min/bar"}
@@ -215,7 +215,7 @@ def test_a_small_restriction_is_not_taken_for_friction() -> None:
     rig = assemble(dict(rig.sources), FILE, rig.library)
     recording = without_zero_errors(rig, recorded_excitation(rig, ["A", "B"], Extent(20.0, 0.6)))
     results = [identify_valve(rig, recording, valve) for valve in ("A", "B")]
-    found = {f.name: f for f in machine_findings(results, recording)["cylinders.lift"]}
+    found = {f.name: f.estimate for f in machine_findings(results, recording)["cylinders.lift"]}
     for side in "AB":
         restriction = found[f"restriction {side}"]
         print(side, restriction.value, restriction.deviation)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.motion import RodMotion, motion_of, rod_of
-from hilserver.identify.recorded import Noise, Recording
+from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings
 
@@ -66,7 +67,7 @@ def recorded(masses: Floats, seconds: float, size: float, stiffness: float = np.
 
 def recording_of(x: Floats, pressure: Floats) -> Recording:
     known: NDArray[np.bool_] = np.ones(len(x), dtype=bool)
-    return Recording("test", DT, {}, {"x": x, "p": pressure}, known, {"x": Noise(NOISE, 0.01 * NOISE)})
+    return Recording("test", DT, {}, {"x": x, "p": pressure}, known, {"x": Estimate(NOISE, 0.01 * NOISE)})
 
 
 def found_in(recording: Recording) -> RodMotion | None:

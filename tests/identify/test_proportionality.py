@@ -116,7 +116,7 @@ def test_with_its_flow_signal_curve_a_valve_of_two_gains_is_identified() -> None
     stated = of_valves(flow_signal=curve, nominal_flow={"flow": "63 l/min", "drop": "35 bar", "per": "edge"})
     found = identified(with_two_gains(lift(stated), 0.2, 0.1))
     flow = next(each for each in findings(found) if each.key == "nominal_flow")
-    assert flow.value * 6e4 == pytest.approx(FLOW, rel=0.005)
+    assert flow.estimate.value * 6e4 == pytest.approx(FLOW, rel=0.005)
     assert found.values["frequency"] == pytest.approx(80.0, rel=0.01)
     assert not suspected(found)
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from rig_bench import merged
 
 from hilserver.identify import evaluation, identification
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.evaluation import EvaluatedValve, Evaluation
 from hilserver.identify.excitation import Extent
-from hilserver.identify.identification import Identified, Lateness, identify_valve
+from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
 from hilserver.identify.report import document, fragment, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
@@ -55,7 +56,7 @@ def identified() -> tuple[Recording, Identified]:
 def test_what_the_sensors_are_late_stays_in_the_loop(identified: tuple[Recording, Identified]) -> None:
     """Valve and sensor together delay the loop, however their delay is divided."""
     recording, found = identified
-    late = (replace(found, lateness=Lateness(-each, 0.7e-3)) for each in (1e-3, 2e-3))  # no delay is negative
+    late = (replace(found, lateness=Estimate(-each, 0.7e-3)) for each in (1e-3, 2e-3))  # no delay is negative
     servos = [valve.servo for valve in Evaluation(list(late), recording).valves]
     assert servos[0] is not None
     assert servos[1] is not None

@@ -219,7 +219,7 @@ def test_standard_deviations_include_the_accuracy_of_the_sensors(randomised: lis
 def test_the_oil_behind_a_restriction_is_told_from_that_in_a_hose(randomised: list[Identified]) -> None:
     """Hose and line are before it. Capacitance behind it: a quarter as far off as with hose and line, or less."""
     recording, rig = randomised[0].experiment.recording, randomised[0].experiment.rig
-    found = {f.key: f.value for f in machine_findings(randomised, recording)["cylinders.lift"]}
+    found = {f.key: f.estimate.value for f in machine_findings(randomised, recording)["cylinders.lift"]}
     machine, m = rig.sources["devices"]["rig"]["machine"], plain(rig.plan.cylinder[0])
     assert "cylinder_hose_A" in machine["components"]
     assert "restriction_A" in found
