@@ -23,14 +23,13 @@ from typing import Literal, Self
 from hilserver.errors import HilserverError
 from hilserver.protocol.accounts import Accounts
 from hilserver.service import broker_process
+from hilserver.service.backoff import Backoff
 from hilserver.service.broker_process import HOST, installed_mosquitto
 
 _log = logging.getLogger(__name__)
 
 START_TIMEOUT = 10.0
 STOP_TIMEOUT = 3.0
-FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
-STABLE_AFTER = 5.0
 
 _COMMAND_RECEIVED = re.compile(r"Received PUBLISH from (.+) \(d\d, q\d, r\d, m\d+, 'hil/[^/']+/command/")
 """What mosquitto's log says of a message."""
@@ -191,14 +190,13 @@ class EmbeddedBroker:
         self._settings = -1
 
     async def _keep_alive(self) -> None:
-        delay = FIRST_DELAY
+        backoff = Backoff(first=0.1, longest=5.0, stable_after=5.0)
         loop = asyncio.get_running_loop()
         while self._process is not None:
             began = loop.time()
             code = await self._process.wait()
             _log.warning("the embedded broker ended (%s); starting it again on port %d", _ending(code), self.port)
-            delay = FIRST_DELAY if loop.time() - began >= STABLE_AFTER else min(2 * delay, LONGEST_DELAY)
-            await asyncio.sleep(delay)
+            await asyncio.sleep(backoff.ended(loop.time() - began))
             try:
                 await self._start()
             except (BrokerError, OSError) as error:

@@ -35,6 +35,7 @@ from hilserver.protocol.published import (
 )
 from hilserver.protocol.stopping import STOPPING
 from hilserver.protocol.topics import HEARTBEAT, Topics
+from hilserver.service.backoff import Backoff
 from hilserver.service.broker_process import PACKET_LIMIT
 from hilserver.service.inbox import Arrival, Commands, Inbox, Reply
 
@@ -48,10 +49,6 @@ TELEMETRY_LIMIT = 200
 """Telemetry messages that may wait to be sent."""
 EVENTS_RETAINED = 100
 """Number of events, the latest ones, that clients receive when they connect later."""
-FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
-"""Seconds before the next attempt to connect: after a stable connection, and at most. Otherwise they are doubled."""
-STABLE_AFTER = 5.0
-"""Seconds after which a connection counts as stable."""
 SILENCE = 1.0
 """Seconds between two checks whether the broker is to be queried, for as long as it is not."""
 _UNSPECIFIED, _UNSUPPORTED_PROTOCOL, _TAKEN_OVER = 128, 132, 142  # reason codes of MQTT 5
@@ -203,7 +200,7 @@ class MqttService:
     # -- connection ---------------------------------------------------------------------------------------------------
 
     async def _stay_connected(self) -> None:
-        delay, complaint, short = FIRST_DELAY, "", 0
+        backoff, complaint, short = Backoff(first=0.1, longest=5.0, stable_after=5.0), "", 0
         while True:
             began = time.monotonic()
             try:
@@ -213,15 +210,15 @@ class MqttService:
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
                 _log.debug("MQTT connection failed", exc_info=True)
-            lived = time.monotonic() - began >= STABLE_AFTER
+            seconds = time.monotonic() - began
+            lived = seconds >= backoff.stable_after
             short = short + 1 if reason == LOST and not lived else 0
             if short == 3:
                 reason += " three times within seconds: does a second hilserver serve the same rig?"
             if lived or reason != complaint:
                 _log.warning("MQTT broker %s: %s; trying again", self.address, reason)
             complaint = reason
-            delay = FIRST_DELAY if lived else min(2 * delay, LONGEST_DELAY)
-            await asyncio.sleep(delay)
+            await asyncio.sleep(backoff.ended(seconds))
 
     async def _best_protocol(self) -> aiomqtt.ProtocolVersion:
         """MQTT 5 where the broker supports it, otherwise 3.1.1. Checked each time: the broker may have been replaced.

@@ -31,6 +31,7 @@ from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
 from hilserver.rig.rig import Rig
+from hilserver.service.backoff import Backoff
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.running_circuit import RunningCircuit
 from hilserver.service.silence import LOOK, SilenceTimer
@@ -40,11 +41,6 @@ from hilserver.service.troubles import Tell
 from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
-FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
-"""Seconds before the recorder is started again: after a stable run, and at most; length of a run that counts as stable.
-
-After a shorter run, and after a start that fails although the disk has room, the delay is twice as long as before.
-"""
 LOOK_FOR_ROOM = 2.0
 """Seconds between two checks of a disk that is nearly full."""
 MORE_ROOM = 1.1
@@ -223,7 +219,7 @@ class RecorderProcess:
     async def keep(self, tell: Tell) -> None:
         """Restart the recorder whenever it has ended, for as long as the run lasts."""
         self._tell = tell
-        delay = FIRST_DELAY
+        backoff = Backoff(first=0.2, longest=60.0, stable_after=5.0)
         while not self._is_over():
             began = time.monotonic()
             if self.recorder is not None:
@@ -234,13 +230,15 @@ class RecorderProcess:
                 self._telemetry.recording = RecordingStatus()
                 text = f"not recorded: the recorder ended ({reason.rstrip('.')}). Another one is started."
                 tell(RECORDER, text, text)
-                delay = FIRST_DELAY if time.monotonic() - began >= STABLE_AFTER else min(2 * delay, LONGEST_DELAY)
-            await asyncio.sleep(delay)
+                backoff.ended(time.monotonic() - began)
+            await asyncio.sleep(backoff.delay)
             while not self._is_over() and (trouble := await self._started_again()) is not None:
-                is_full = isinstance(trouble, NoRoom)
-                delay = FIRST_DELAY if is_full else min(2 * delay, LONGEST_DELAY)
                 self._telemetry.troubles[RECORDER] = f"not recorded: {trouble}"
-                await asyncio.sleep(LOOK_FOR_ROOM if is_full else delay)
+                if isinstance(trouble, NoRoom):
+                    backoff.reset()
+                    await asyncio.sleep(LOOK_FOR_ROOM)
+                else:
+                    await asyncio.sleep(backoff.ended())
             if not self._is_over():
                 tell(RECORDER, None, f"recording resumed in {self.log_file}")
 

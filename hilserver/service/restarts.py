@@ -9,12 +9,11 @@ import time
 from pathlib import Path
 from typing import Self
 
+from hilserver.service.backoff import Backoff
 from hilserver.service.notify import Notifier
 
 _log = logging.getLogger(__name__)
 
-FIRST, LONGEST = 1.0, 60.0
-"""Delay of a start after one failure, s, which doubles with each further one; and its maximum."""
 STABLE_AFTER = 60.0
 """Running time after which a start counts as successful, s."""
 
@@ -41,8 +40,7 @@ class Restarts:
 
     def delay(self) -> float:
         """Seconds to wait before this start."""
-        doublings = min(self.failures, 100) - 1
-        return min(FIRST * 2.0**doublings, LONGEST) if doublings >= 0 else 0.0
+        return Backoff(first=1.0, longest=60.0, stable_after=STABLE_AFTER, failures=self.failures).delay
 
     def wait(self, notifier: Notifier) -> None:
         """Wait for the delay after the failures so far, and count this start: as failed until it succeeds."""

@@ -20,13 +20,11 @@ from hilserver.realtime.devices import ADVICE, DeviceSetup
 from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.stand_by import WAITING
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
+from hilserver.service.backoff import Backoff
 from hilserver.service.children import Child, all_ready
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.troubles import TellOfSource
 
-FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 1.0, 2.0
-"""Seconds before a worker is started again: the first time, at most (a device that answers again must not wait long for
-its safe values); after how long a run it is a first time."""
 WORKER, STAND_BY = "hilserver.realtime.worker", "hilserver.realtime.stand_by"
 """Modules of its two processes."""
 LOOK = 0.01
@@ -114,24 +112,24 @@ class WorkerProcess:
 
     async def keep(self, tell: TellOfSource) -> None:
         """Replace the worker whenever it ends; kill it where it hangs. One that was stable is replaced at once."""
-        delay = 0.0
+        # the longest delay is short: a device that answers again must not wait long for its safe values
+        backoff = Backoff(first=0.2, longest=1.0, stable_after=2.0, failures=0)
         while self.child is not None:
             await self._have_stand_by()
             began = time.monotonic()
             reason = await self._ended(self.child)
-            delay = 0.0 if time.monotonic() - began >= STABLE_AFTER else max(delay, FIRST_DELAY)
+            backoff.ended(time.monotonic() - began)
             text = (
                 f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, and it accepts no "
                 f"commands"
             )
             tell(text, f"{text}. Another one is started.")
-            await asyncio.sleep(delay)
+            await asyncio.sleep(backoff.delay)
             while trouble := await self._start_again():
                 await self._have_stand_by()
-                delay = min(max(2.0 * delay, FIRST_DELAY), LONGEST_DELAY)
+                delay = backoff.ended()
                 tell(f"device {self.name}: {trouble}", f"device {self.name}: {trouble} Next attempt in {delay:g} s.")
                 await asyncio.sleep(delay)
-            delay = min(2.0 * delay, LONGEST_DELAY)
             tell(None, f"device {self.name}: its I/O process runs again")
 
     async def _ended(self, child: Child) -> str:
