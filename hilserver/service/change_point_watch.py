@@ -16,8 +16,6 @@ from hilserver.service.troubles import TellOfSource
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 
-NEAR = 0.02
-"""As in a simulation: smallest singular value of the loops' constraints, relative to the largest one of the run."""
 LOOK = 0.05
 """Seconds between two checks."""
 FIRST_LOOKS = 8
@@ -67,6 +65,8 @@ class ChangePointWatch:
             if self._has_told:
                 tell(None, "the circuit has changed; its mechanisms are monitored from the start")
             self._has_told = False
+        from hilserver.simulation.change_points import NEAR  # already loaded, in the thread
+
         rows = self._telemetry.since(self._cursor)
         self._cursor = self._telemetry.published
         rows = rows[headers(rows)["circuit_version"] == self._version]
