@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import atan, atan2, pi
 
 import numpy as np
 
 from hilserver.rig.rig import Rig
-from hilserver.rig.sampling_lag import sampling_lag
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import time_constant, valve_delay
 from hilserver.tick.bridge.effects import Compensates, includes
@@ -18,21 +17,21 @@ from hilserver.tick.estimator import TREND_TIME
 
 
 def bridge_delay(
-    rig: Rig, valve: str, strategy: str, omega: float, off: float = 0.0, rates: Mapping[str, float] | None = None
+    rig: Rig, valve: str, strategy: str, omega: float, off: float = 0.0, slow: SlowDevices | None = None
 ) -> float:
     """Delay of the real flow behind the virtual one, s: phase lag at ``omega`` (1/s), divided by ``omega``.
 
     Without what the strategy compensates. ``off``: share by which sensors and valve are slower than configured; slow
     devices then have their largest lag. A prediction knows the ages of their samples and the mean lag of their
-    commands. ``rates``: how often slow devices are read and written, 1/s, if not as in the rig file.
+    commands. ``slow``: the slow devices, if not as in the rig file.
     """
     settings, v, kind = rig.settings, rig.settings.valves[valve], Strategy[strategy].kind
     sensor = settings.channels[settings.ports[v.port]]
-    rates = rig.rates if rates is None else rates
-    read, write = (sampling_lag(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
+    slow = slow or rig.slow_devices
+    read, write = slow.lag(sensor.device), slow.lag(v.device)
     tick = 0.5 / settings.loop.rate
     filtered = atan(omega * sensor.filter) / omega
-    planned = valve_delay(v, settings, rates)
+    planned = valve_delay(v, slow)
     known = sensor.lag + read.at(off) + planned + tick + spool_lag(v, omega)
     sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
     delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
@@ -44,7 +43,7 @@ def bridge_delay(
     if kind is INVERSE and includes(Strategy[strategy].compensates, Compensates.LAG):
         return delay - _lead(omega, time_constant(v) + tick, v.bridge.lead_filter)
     if kind is FLOW_SERVO:
-        return sensed + servo_lag(rig, valve, omega, off, rates)
+        return sensed + servo_lag(rig, valve, omega, off, slow)
     return delay
 
 
@@ -66,7 +65,7 @@ def spool_lag(v: ValveSettings, omega: float, slower: float = 1.0) -> float:
     return atan2(2.0 * v.damping * w, 1.0 - w * w) / omega
 
 
-def servo_lag(rig: Rig, valve: str, omega: float, off: float, rates: Mapping[str, float]) -> float:
+def servo_lag(rig: Rig, valve: str, omega: float, off: float, slow: SlowDevices) -> float:
     """Phase lag of the flow servo's closed loop divided by ``omega``, s, at the valve's nominal drop."""
     settings, v = rig.settings, rig.settings.valves[valve]
     assert v.flow is not None
@@ -74,7 +73,7 @@ def servo_lag(rig: Rig, valve: str, omega: float, off: float, rates: Mapping[str
     integral = 1.0 / (s * v.bridge.integral_time) if v.bridge.integral_time > 0.0 else 0.0
     derivative = s * v.bridge.derivative_time / (1.0 + s * v.bridge.derivative_filter)
     flow = settings.channels[v.flow]
-    read, write = (sampling_lag(device, rates, settings.loop.rate) for device in (flow.device, v.device))
+    read, write = slow.lag(flow.device), slow.lag(v.device)
     lag = 0.5 / settings.loop.rate + write.at(off) + slower * v.delay + spool_lag(v, omega, slower)
     actuator = np.exp(-s * lag)
     sensor = np.exp(-s * (slower * flow.delay + read.at(off))) / (1.0 + s * flow.filter)

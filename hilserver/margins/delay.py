@@ -39,6 +39,7 @@ from hilserver.margins.softness import ANY, MIN_SHARE, Softness, correction_of, 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.available_strategies import possible
 from hilserver.rig.rig import Rig
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.simulation.machine import (
     Machine,
     Pause,
@@ -223,43 +224,45 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
 
 def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
     """Slow devices that make the rig oscillate with these strategies, in words: it must not be armed."""
-    rates = _rates_between(rig, found.driven)
+    slow = _slow_between(rig, found.driven)
     for strategy in strategies:
         margin = found.of(strategy)
-        if margin is None or not rates:
+        if margin is None or not slow.rates:
             continue
-        delay = _certain_delay(rig, found.driven, margin, rates)
-        if delay < margin.at_rest or delay <= _certain_delay(rig, found.driven, margin, {}):
+        delay = _certain_delay(rig, found.driven, margin, slow)
+        if delay < margin.at_rest or delay <= _certain_delay(rig, found.driven, margin, replace(slow, rates={})):
             continue
-        devices = " and ".join(f"{name} ({rate:g} Hz)" for name, rate in rates.items())
+        devices = " and ".join(f"{name} ({rate:g} Hz)" for name, rate in slow.rates.items())
+        verb = "is" if len(slow.rates) == 1 else "are"
         yield (
-            f"{devices} {'is' if len(rates) == 1 else 'are'} too slow for this circuit: with strategy {strategy} the "
+            f"{devices} {verb} too slow for this circuit: with strategy {strategy} the "
             f"delay of the real flow is {1e3 * delay:.4g} ms. From {1e3 * margin.at_rest:.4g} ms on, the loop of "
             "circuit, valve and machine oscillates at rest, at any position. "
-            f"{_remedy(rig, found.driven, margin, rates)}"
+            f"{_remedy(rig, found.driven, margin, slow)}"
         )
 
 
-def _rates_between(rig: Rig, valves: Sequence[str]) -> dict[str, float]:
-    """Rates of the slow devices that measure the pressures at the valves' ports or drive the valves, 1/s."""
+def _slow_between(rig: Rig, valves: Sequence[str]) -> SlowDevices:
+    """The slow devices that measure the pressures at the valves' ports or drive the valves."""
     settings = [rig.settings.valves[name] for name in valves]
     used = {rig.settings.channels[rig.settings.ports[v.port]].device for v in settings} | {v.device for v in settings}
-    return {name: rate for name, rate in rig.rates.items() if name in used}
+    slow = rig.slow_devices
+    return replace(slow, rates={name: rate for name, rate in slow.rates.items() if name in used})
 
 
-def _certain_delay(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates: Mapping[str, float]) -> float:
+def _certain_delay(rig: Rig, valves: Sequence[str], margin: StrategyDelay, slow: SlowDevices) -> float:
     """The delay by which slow devices are judged: its mean; of a prediction, which knows the mean, its uncertainty."""
     off, omega = PARAMETER_ERROR if predicts(margin.strategy) else 0.0, 2.0 * pi * margin.frequency
-    return max(bridge_delay(rig, name, margin.strategy, omega, off, rates) for name in valves)
+    return max(bridge_delay(rig, name, margin.strategy, omega, off, slow) for name in valves)
 
 
-def _remedy(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates: Mapping[str, float]) -> str:
+def _remedy(rig: Rig, valves: Sequence[str], margin: StrategyDelay, slow: SlowDevices) -> str:
     """The rate above which the rig comes to rest, if any."""
     fast = "a device that the loop itself reads and writes"
-    rate, fastest = min(rates.values()), rig.settings.loop.rate
+    rate, fastest = min(slow.rates.values()), slow.loop_rate
     while rate < fastest:
         rate *= 1.02
-        if _certain_delay(rig, valves, margin, dict.fromkeys(rates, rate)) < margin.at_rest:
+        if _certain_delay(rig, valves, margin, replace(slow, rates=dict.fromkeys(slow.rates, rate))) < margin.at_rest:
             return f"Required: at least {rate:.0f} Hz, or {fast}."
     return f"Connect pressure sensors and valves to {fast}."
 

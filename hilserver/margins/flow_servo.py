@@ -17,7 +17,6 @@ from hilserver.margins.servo_loop import FlowPlant, LoopMargins, Pid, ServoLoop,
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.rig import Rig
-from hilserver.rig.sampling_lag import sampling_lag
 from hilserver.rig.settings import BridgeSettings, ValveSettings
 from hilserver.rig.valves import time_constant
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
@@ -129,7 +128,7 @@ def flow_plant(rig: Rig, v: ValveSettings, drop: float) -> FlowPlant:
     assert v.flow is not None
     channel = rig.settings.channels[v.flow]
     omega = 2.0 * pi * v.f90 if v.f90 is not None else 0.0
-    held = sum(sampling_lag(device, rig.rates, rig.settings.loop.rate).largest for device in (channel.device, v.device))
+    held = sum(rig.slow_devices.lag(device).largest for device in (channel.device, v.device))
     return FlowPlant(
         gain=largest_slope(v) * root_of_drop(drop, v.transition_pressure) / v.nominal_flow.flow,
         tau=time_constant(v),

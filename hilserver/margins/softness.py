@@ -91,7 +91,7 @@ def correction_of(rig: Rig, ports: Sequence[str], pressures: Mapping[str, float]
         at, chamber = ports.index(v.port), chamber_B if line.is_B else chamber_A
         C[at] = chamber(stroke * m.stroke, pressures[v.port], m)
         time[at] = v.bridge.feedback_time
-        lag[at] = valve_delay(v, rig.settings, rig.rates) + 0.5 / rig.settings.loop.rate + time_constant(v)
+        lag[at] = valve_delay(v, rig.slow_devices) + 0.5 / rig.settings.loop.rate + time_constant(v)
     return Correction(C, time, lag) if C.any() else None
 
 

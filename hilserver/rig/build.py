@@ -33,7 +33,7 @@ from hilserver.rig.file_kinds import kind_of
 from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import build_plan, row_layout
 from hilserver.rig.references import subtables, unresolved
-from hilserver.rig.rig import Device, Rig
+from hilserver.rig.rig import Device, Rig, slow_devices_of
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import PlantCircuit, build_plant, read_plant
 from hilserver.rig.trust import remember
@@ -180,9 +180,9 @@ def assemble(
     plants = dict(_plants(settings, devices, read, file, library, problems, accounts))
     circuits = {name: circuit for name, (circuit, _) in plants.items()}
     arrays = {name: each for name, (_, each) in plants.items()}
-    slots, rates = raw_slots(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
+    slots, slow = raw_slots(settings, devices), slow_devices_of(settings, devices)
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
-    layout = row_layout(settings, slots, rates, outputs) if not wrong else None
+    layout = row_layout(settings, slots, slow, outputs) if not wrong else None
     problems += unmatched_signals(settings, layout.names, name) if layout is not None else ()
     packed = None
     if circuit is not None:
@@ -193,7 +193,7 @@ def assemble(
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
-    plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid, _longest_gap(settings, devices))
+    plan = build_plan(settings, cycle, slots, layout, slow, circuit.fluid, _longest_gap(settings, devices))
     parts = (tuple(devices), library, layout, plan, packed, sources, arrays, circuits, calibrations)
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 

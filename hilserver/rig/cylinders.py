@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
 from hilserver.components.base import Fluid
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import PortRestriction
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_delay
 from hilserver.tick.bridge.learning import DELAY_RANGE
@@ -22,14 +22,11 @@ UNSTEADY = 3.0
 """The same for other devices, in ticks: the device may have a separate clock, and the loop may wake up late."""
 
 
-def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int, int]:
-    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays may be.
-
-    ``rates``: how often slow devices are read and written, 1/s.
-    """
+def past_lengths(settings: RigSettings, slow: SlowDevices) -> tuple[int, int]:
+    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays may be."""
     rate = settings.loop.rate
-    commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
-    late = {device: max(TRANSFER * rate, UNSTEADY) for device in rates}
+    commands = max((valve_delay(v, slow) for v in settings.valves.values()), default=0.0) * rate
+    late = {device: max(TRANSFER * rate, UNSTEADY) for device in slow.rates}
     ages = (s.lag * rate + late.get(s.device or "", UNSTEADY) for s in _sensors(settings))
     return ceil(commands + DELAY_RANGE * rate) + 2, ceil(max(ages, default=UNSTEADY)) + 1
 

@@ -11,8 +11,7 @@ do not contain) and, slightly, all other states. The stationary gain follows fro
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ import numpy as np
 from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.numerics.riccati import spare_cells
-from hilserver.rig.sampling_lag import ticks_between_samples
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, RATES, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of, plain
@@ -56,13 +55,14 @@ P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, Cylinde
 """The filter's states by number."""
 
 
-def kalman_table(settings: RigSettings, plan: Plan, rates: Mapping[str, float]) -> Floats:
+def kalman_table(settings: RigSettings, plan: Plan, slow: SlowDevices) -> Floats:
     """LINES lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B.
 
-    ``rates``: how often slow devices are read, 1/s. Each of their samples corrects the estimate once.
+    Each sample of a slow device corrects the estimate once.
     """
     dt, first = plan.loop[0].dt, plan.layout[0].channel
-    ticks = [ticks_between_samples(channel.device, rates, 1.0 / dt) for channel in settings.channels.values()]
+    slow = replace(slow, loop_rate=1.0 / dt)
+    ticks = [slow.ticks(channel.device) for channel in settings.channels.values()]
     deviations = [channel.deviation() for channel in settings.channels.values()]
     drifts = [valve.flow_drift for valve in settings.valves.values()]
     length, lines = plan.layout[0].cylinder_past_ticks, []

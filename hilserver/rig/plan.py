@@ -24,7 +24,7 @@ from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
 from hilserver.rig.input_settings import InputSettings
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.outputs import DrivenOutput
-from hilserver.rig.sampling_lag import ticks_between_samples
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_line
@@ -194,19 +194,18 @@ def _row_without_circuit(layout: RowLayout, plan: Plan) -> Floats:
 def row_layout(
     settings: RigSettings,
     slots: Mapping[tuple[str, str], int],
-    rates: Mapping[str, float],
+    slow: SlowDevices,
     outputs: tuple[DrivenOutput, ...],
 ) -> RowLayout:
     """The layout of the row, with the usual room for circuit values.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s; ``outputs``:
-    those in use.
+    ``slots``: (device, source) -> raw slot; ``outputs``: those in use.
     """
     limits = _limit_lines(settings, list(settings.channels), outputs)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
     latest = max((_ticks_of(s, settings) for s in settings.inputs.values()), default=0)
-    lengths = (*past_lengths(settings, rates), latest)
+    lengths = (*past_lengths(settings, slow), latest)
     sections = _sections(settings, raw, limits, outputs, lengths)
     names, starts = list(RowHeader.names()), {}
     for section, columns in sections.items():
@@ -269,20 +268,20 @@ def build_plan(
     cycle: CycleSettings | None,
     slots: Mapping[tuple[str, str], int],
     layout: RowLayout,
-    rates: Mapping[str, float],
+    slow: SlowDevices,
     fluid: Fluid,
     longest_gap: float,
 ) -> Plan:
     """The plan of a run.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s; ``fluid``: the
-    machine's oil; ``longest_gap``: time without a tick after which devices have closed the valves, s.
+    ``slots``: (device, source) -> raw slot; ``fluid``: the machine's oil; ``longest_gap``: time without a tick after
+    which devices have closed the valves, s.
     """
     channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
     lines: dict[str, list[Line]] = {
         "loop": [_loop_line(settings, cycle, longest_gap)],
         "layout": [layout.places()],
-        "channel": _channel_lines(settings, slots, rates),
+        "channel": _channel_lines(settings, slots, slow),
         "curve": _curve_lines(settings),
         "limit": list(_limit_lines(settings, channels, layout.outputs).values()),
         "end": _end_lines(settings, channels),
@@ -291,13 +290,13 @@ def build_plan(
             for s in settings.inputs.values()
         ],
         "port": port_lines(settings, first),
-        "valve": [valve_line(v, settings, rates, first) for v in settings.valves.values()],
-        "output": _output_lines(settings, rates),
+        "valve": [valve_line(v, settings, slow, first) for v in settings.valves.values()],
+        "output": _output_lines(settings, slow),
         "cylinder": cylinder_lines(settings, first, fluid),
         "cycle": cycle_lines(cycle, inputs),
     }
     plan = make_plan(lines, np.empty((0, 0)))
-    return make_plan(lines, kalman_table(settings, plan, rates)) if len(plan.cylinder) else plan
+    return make_plan(lines, kalman_table(settings, plan, slow)) if len(plan.cylinder) else plan
 
 
 def _loop_line(settings: RigSettings, cycle: CycleSettings | None, longest_gap: float) -> Line:
@@ -323,10 +322,8 @@ def _loop_line(settings: RigSettings, cycle: CycleSettings | None, longest_gap: 
     return line
 
 
-def _channel_lines(
-    settings: RigSettings, slots: Mapping[tuple[str, str], int], rates: Mapping[str, float]
-) -> list[Line]:
-    lines, first, rate = [], 0, settings.loop.rate
+def _channel_lines(settings: RigSettings, slots: Mapping[tuple[str, str], int], slow: SlowDevices) -> list[Line]:
+    lines, first = [], 0
     watched = channel_constants(settings)
     for name, s in settings.channels.items():
         line: Line = dict(watched[name])
@@ -348,7 +345,7 @@ def _channel_lines(
                 "valid_low": lowest,
                 "valid_high": highest,
                 "valid_rate": s.valid_rate.value if s.valid_rate is not None else np.inf,
-                "least_interval": 0.5 * ticks_between_samples(s.device, rates, rate) / rate,
+                "least_interval": 0.5 * slow.ticks(s.device) / slow.loop_rate,
             }
             first += points
         lines.append(line)
@@ -425,12 +422,12 @@ def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, Line]]:
     return found
 
 
-def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Line]:
+def _output_lines(settings: RigSettings, slow: SlowDevices) -> list[Line]:
     """A heartbeat on a slow device changes no faster than the device is sure to see."""
     lines = []
     for s in settings.outputs.values():
         off, on = s.levels()
-        ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1
+        ticks = np.ceil(2.0 * slow.loop_rate / slow.rates[s.device]) if s.device in slow.rates else 1
         line = {"when": When[s.on.upper()], "off": off, "on": on, "toggle_ticks": int(ticks), "off_delay": s.off_delay}
         lines.append(line)
     return lines

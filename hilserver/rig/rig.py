@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import RowLayout
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
 from hilserver.rig.simulated import PlantCircuit
 from hilserver.tick.plan import Plan, plan_on
@@ -93,9 +94,9 @@ class Rig:
         return self.settings.loop.rate * self.speed
 
     @property
-    def rates(self) -> dict[str, float]:
-        """How often slow devices are read and written, 1/s, by name."""
-        return {device.name: device.rate for device in self.devices if device.rate is not None}
+    def slow_devices(self) -> SlowDevices:
+        """Those that the loop itself does not read and write."""
+        return slow_devices_of(self.settings, self.devices)
 
     @property
     def broker(self) -> BrokerAddress:
@@ -132,6 +133,11 @@ class Rig:
         if before is None:
             return read_circuit(source, self.library, file, self.circuit_folder)
         return read_variant(before, source, self.library, file, self.circuit_folder)
+
+
+def slow_devices_of(settings: RigSettings, devices: Iterable[Device]) -> SlowDevices:
+    """The devices that the loop itself does not read and write."""
+    return SlowDevices({d.name: d.rate for d in devices if d.rate is not None}, settings.loop.rate)
 
 
 def at_speed(rig: Rig, speed: float) -> Rig:

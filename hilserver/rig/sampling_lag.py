@@ -18,19 +18,25 @@ class SamplingLag:
         return self.mean if off == 0.0 else self.largest
 
 
-def sampling_lag(device: str | None, rates: Mapping[str, float], loop_rate: float) -> SamplingLag:
-    """Lag by which a device holds samples and commands longer than the loop, which does so for one tick.
+@dataclass(frozen=True)
+class SlowDevices:
+    """The devices with a process of their own, which reads and writes them at its own rate."""
 
-    ``rates``: how often slow devices are read and written, 1/s; others are read and written by the loop itself.
-    Samples taken every k ticks have the ages 0, 1, … k - 1 ticks when the loop reads them, and a command is in effect
-    for k ticks instead of one; transfer times are those of the configured delays.
-    """
-    if device is None or device not in rates:
-        return SamplingLag()
-    longer = max(1.0 / rates[device] - 1.0 / loop_rate, 0.0)
-    return SamplingLag(0.5 * longer, longer)
+    rates: Mapping[str, float]
+    """How often, 1/s, by name; the loop itself reads and writes all others."""
+    loop_rate: float
 
+    def lag(self, device: str | None) -> SamplingLag:
+        """Lag by which a device holds samples and commands longer than the loop, which does so for one tick.
 
-def ticks_between_samples(device: str | None, rates: Mapping[str, float], loop_rate: float) -> int:
-    """Ticks from one sample of a device to the next; 1 where the loop reads it itself."""
-    return max(round(loop_rate / rates[device]), 1) if device is not None and device in rates else 1
+        Samples taken every k ticks have the ages 0, 1, … k - 1 ticks when the loop reads them, and a command is in
+        effect for k ticks instead of one; transfer times are those of the configured delays.
+        """
+        if device is None or device not in self.rates:
+            return SamplingLag()
+        longer = max(1.0 / self.rates[device] - 1.0 / self.loop_rate, 0.0)
+        return SamplingLag(0.5 * longer, longer)
+
+    def ticks(self, device: str | None) -> int:
+        """Ticks from one sample of a device to the next; 1 where the loop reads it itself."""
+        return max(round(self.loop_rate / self.rates[device]), 1) if device is not None and device in self.rates else 1

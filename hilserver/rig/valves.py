@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import acos, acosh, cos, cosh, exp, pi, sin, sinh, sqrt
 from typing import Any
 
 import numpy as np
 
 from hilserver.rig.flow_signal import FlowSignal
-from hilserver.rig.sampling_lag import sampling_lag
+from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.flow_signal import BENDS
@@ -22,13 +21,11 @@ LATEST = 24.0
 """Ticks by which commands of slow devices are predicted ahead at most."""
 
 
-def valve_line(
-    v: ValveSettings, settings: RigSettings, rates: Mapping[str, float], first_channel: int
-) -> dict[str, Any]:
-    """A valve's line of the plan. ``rates``: how often slow devices are read and written, 1/s."""
+def valve_line(v: ValveSettings, settings: RigSettings, slow: SlowDevices, first_channel: int) -> dict[str, Any]:
+    """A valve's line of the plan."""
     return {
         **_connections(v, settings, first_channel),
-        **_ages(v, settings, rates),
+        **_ages(v, settings, slow),
         **_characteristic(v),
         **_spool(v, settings.loop.rate),
         **_bridge(v),
@@ -58,13 +55,13 @@ def _connections(v: ValveSettings, settings: RigSettings, first_channel: int) ->
     }
 
 
-def _ages(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> dict[str, Any]:
+def _ages(v: ValveSettings, settings: RigSettings, slow: SlowDevices) -> dict[str, Any]:
     """Delay of the command, lag of the spool sensor, and mean age of the measured flow, s."""
     spool, flow = (settings.channels.get(channel or "") for channel in (v.spool, v.flow))
     return {
-        "delay": valve_delay(v, settings, rates),
+        "delay": valve_delay(v, slow),
         "age_spool": spool.lag if spool is not None else 0.0,
-        "age_Q": flow.lag + sampling_lag(flow.device, rates, settings.loop.rate).mean if flow is not None else 0.0,
+        "age_Q": flow.lag + slow.lag(flow.device).mean if flow is not None else 0.0,
     }
 
 
@@ -137,10 +134,9 @@ def _output(v: ValveSettings) -> dict[str, Any]:
     }
 
 
-def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
+def valve_delay(v: ValveSettings, slow: SlowDevices) -> float:
     """Time from a command to the start of the spool's motion, s, with the mean lag of a slow device."""
-    rate = settings.loop.rate
-    return v.delay + min(sampling_lag(v.device, rates, rate).mean, LATEST / rate)
+    return v.delay + min(slow.lag(v.device).mean, LATEST / slow.loop_rate)
 
 
 def time_constant(v: ValveSettings) -> float:

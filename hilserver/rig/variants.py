@@ -48,7 +48,7 @@ def _variant(rig: Rig, sources: Mapping[str, Any]) -> Rig:
     if layout != rig.layout or circuit.fluid != rig.circuit.fluid:
         slots = raw_slots(settings, list(devices))
         plan = build_plan(
-            settings, rig.cycle, slots, layout, rig.rates, circuit.fluid, float(rig.plan.loop[0].longest_gap)
+            settings, rig.cycle, slots, layout, rig.slow_devices, circuit.fluid, float(rig.plan.loop[0].longest_gap)
         )
     tables = {name: _read(rig, name, given) for name, given in sources["devices"].items()}
     plants = {each.name: _plant(rig, each, tables[each.name]) for each in devices if each.name in rig.first_plants}

@@ -12,7 +12,6 @@ from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.rig import Rig
-from hilserver.rig.sampling_lag import ticks_between_samples
 from hilserver.rig.scale import Curve
 from hilserver.simulation.lockstep import RECORD, LockstepRun
 from hilserver.tick.plant import PlantArrays
@@ -59,8 +58,7 @@ class StandInRun(LockstepRun):
         self._true: list[Floats] = []
         self._channels = list(_channels(rig, substitute))
         self._outputs = [rig.layout.column(f"valve.{name}.output") for name in rig.settings.valves]
-        valves, rate = rig.settings.valves.values(), rig.settings.loop.rate
-        self._periods = [ticks_between_samples(valve.device, rig.rates, rate) for valve in valves]
+        self._periods = [rig.slow_devices.ticks(valve.device) for valve in rig.settings.valves.values()]
         self._held: Floats = self.row[self._outputs].copy()
         self._readings = np.zeros(len(substitute.measured))
         first = rig.plan.layout[0]
@@ -126,7 +124,7 @@ def _channels(rig: Rig, substitute: StandIn) -> list[_Channel]:
             continue
         sensor = substitute.measured.index(name) if name in substitute.measured else None
         constant = 0.0 if sensor is not None else _quiet(rig, name, settings)
-        every = ticks_between_samples(settings.device, rig.rates, rig.settings.loop.rate)
+        every = rig.slow_devices.ticks(settings.device)
         found.append(_Channel(settings.curve(), settings.raw_limits(), places[name], every, sensor, constant))
     return found
 

@@ -11,7 +11,7 @@ from scipy.linalg import expm, solve_discrete_are
 
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.kalman import _discrete, stationary
-from hilserver.rig.sampling_lag import ticks_between_samples
+from hilserver.rig.sampling_lag import SlowDevices
 
 POSITION, SPEED, BIAS = range(3)
 
@@ -112,6 +112,6 @@ def test_a_slower_sensor_leaves_more_uncertainty(model: tuple[Floats, Floats, Fl
 
 
 def test_ticks_between_the_samples_of_a_device() -> None:
-    assert ticks_between_samples("plc", {"plc": 50.0}, 1000.0) == 20
-    assert ticks_between_samples("plc", {"plc": 3000.0}, 1000.0) == 1
-    assert ticks_between_samples("card", {"plc": 50.0}, 1000.0) == ticks_between_samples(None, {}, 1000.0) == 1
+    assert SlowDevices({"plc": 50.0}, 1000.0).ticks("plc") == 20
+    assert SlowDevices({"plc": 3000.0}, 1000.0).ticks("plc") == 1
+    assert SlowDevices({"plc": 50.0}, 1000.0).ticks("card") == SlowDevices({}, 1000.0).ticks(None) == 1

@@ -58,7 +58,7 @@ class SlowLift(Bench):
         super().__init__(rig)
         machine = machine or lift()
         (self.plant,), (device,) = machine.plants().values(), machine.devices
-        self.every = round(1.0 / (rig.rates["rig"] * DT))
+        self.every = round(1.0 / (rig.slow_devices.rates["rig"] * DT))
         self.phase, self.turn = phase, 0
         self._inputs_of = list(device.inputs)
         self._outputs = [rig.layout.column(f"valve.{name}.output") for name in ("A", "B")]

@@ -20,7 +20,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
 from hilserver.rig.build import assemble
 from hilserver.rig.rig import Rig
-from hilserver.rig.sampling_lag import SamplingLag, sampling_lag
+from hilserver.rig.sampling_lag import SamplingLag, SlowDevices
 from hilserver.service.executor import Executor
 from hilserver.tick.codes import CommandKind, Mode
 from hilserver.tick.cylinder import expected
@@ -55,10 +55,10 @@ def found(rig: Rig) -> RigMargins:
 
 
 def test_a_value_is_held_for_a_period_instead_of_a_tick() -> None:
-    held = sampling_lag("plc", {"plc": 200.0}, 1000.0)
+    held = SlowDevices({"plc": 200.0}, 1000.0).lag("plc")
     assert (held.mean, held.largest) == pytest.approx((2e-3, 4e-3))
-    assert sampling_lag("plc", {"plc": 5000.0}, 1000.0) == SamplingLag()  # the loop takes the latest
-    assert sampling_lag("card", {"plc": 200.0}, 1000.0) == sampling_lag(None, {}, 1000.0) == SamplingLag()
+    assert SlowDevices({"plc": 5000.0}, 1000.0).lag("plc") == SamplingLag()  # the loop takes the latest
+    assert SlowDevices({"plc": 200.0}, 1000.0).lag("card") == SlowDevices({}, 1000.0).lag(None) == SamplingLag()
 
 
 def test_command_delay_is_that_of_the_margins() -> None:
@@ -74,7 +74,7 @@ def test_command_delay_is_that_of_the_margins() -> None:
         delays[rate] = -np.angle(ratio(speed[first:last], rows["valve.A.flow_virtual"][first:last], f)) / (
             2 * np.pi * f
         )
-    assert delays[50] - delays[1000] == pytest.approx(sampling_lag("rig", {"rig": 50.0}, 1000.0).mean, abs=1.5e-3)
+    assert delays[50] - delays[1000] == pytest.approx(SlowDevices({"rig": 50.0}, 1000.0).lag("rig").mean, abs=1.5e-3)
 
 
 @pytest.mark.parametrize(("rate", "phase", "x", "p"), [(200, 0, 1e-4, 0.01), (100, 4, 1e-4, 0.02), (50, 7, 1e-3, 0.06)])
@@ -111,7 +111,7 @@ def test_only_devices_between_pressure_and_valve_count() -> None:
     scale = {"raw": [0, 100], "value": [0, 100]}
     table["channels"] = {**table["channels"], "oil": {"device": "tank", "source": "oil", "scale": scale}}
     both_devices = assemble({**rig.sources, "rig": table}, rig.file, standard_library())
-    assert both_devices.rates == {"rig": 1000.0, "tank": 2.0}
+    assert both_devices.slow_devices.rates == {"rig": 1000.0, "tank": 2.0}
     assert not list(found(both_devices).refusals(both_devices, ["inverse_static", "feedback"]))
 
 
