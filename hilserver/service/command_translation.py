@@ -6,7 +6,6 @@ A switch of the circuit is prepared in `hilserver.service.switching`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import did_you_mean
@@ -16,7 +15,7 @@ from hilserver.rig.rig import Rig
 from hilserver.service.loop_command import LoopCommand
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
-from hilserver.service.refusals import invalid
+from hilserver.service.refusals import invalid, number_of
 from hilserver.service.strategies import offered_strategies
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import CommandKind
@@ -63,20 +62,20 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
     settings = rig.settings
     match command:
         case commands.SetInput():
-            number = _index(command.input, settings.inputs, "input")
+            number = number_of(command.input, settings.inputs, "input")
             low, high = settings.inputs[command.input].range
             if not low <= command.value <= high:
                 raise invalid("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
             return LoopCommand(CommandKind.SET_INPUT, number, command.value)
         case commands.SelectStrategy():
-            number = _index(command.valve, settings.valves, "valve")
+            number = number_of(command.valve, settings.valves, "valve")
             offered = offered_strategies(rig, command.valve)
             if command.strategy not in offered:
                 hint = did_you_mean(command.strategy, offered)
                 raise invalid("strategy", f'"{command.strategy}" is not offered by this valve.{hint}')
             return LoopCommand(CommandKind.STRATEGY, number, float(Strategy[command.strategy]))
         case commands.Jog():
-            number = _index(command.valve, settings.valves, "valve")
+            number = number_of(command.valve, settings.valves, "valve")
             limit = settings.valves[command.valve].bridge.jog_limit
             if abs(command.command) > limit:
                 raise invalid("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
@@ -88,9 +87,3 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
         case commands.ArmTrigger() | commands.EndTrigger():
             raise invalid("trigger", "needs the recorder of a running server: a run without one has no triggers.")
     return LoopCommand(_PLAIN[type(command)])
-
-
-def _index(name: str, known: Mapping[str, Any], what: str) -> float:
-    if name not in known:
-        raise invalid(what, f'the rig has no {what} "{name}".' + did_you_mean(name, known))
-    return float(list(known).index(name))

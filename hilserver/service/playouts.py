@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import degrees, hypot, radians
-from typing import Any
 
 import numpy as np
 
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import HilserverError, did_you_mean
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import BeginPlayout, EndPlayout
 from hilserver.protocol.published import PlayoutStatus
@@ -17,24 +16,22 @@ from hilserver.record.row_events import PLAYOUT
 from hilserver.rig.rig import Rig
 from hilserver.rig.triggers import signal_zero
 from hilserver.service.loop_command import LoopCommand
-from hilserver.service.refusals import invalid, refusal_text
+from hilserver.service.numbered import NumberedTable
+from hilserver.service.refusals import invalid, number_of, refusal_text
 from hilserver.service.row_signals import converted, signal_column
 from hilserver.tick.codes import CommandKind, Mode, PlayoutState, ResultCode
 from hilserver.tick.playout import LEAST_TICKS, MOST_TICKS
-from hilserver.tick.row import header, is_whole, playout_memory
+from hilserver.tick.row import header, playout_memory
 from hilserver.units import difference, quantity
 
 ACTIVE = (PlayoutState.WAITING, PlayoutState.LEARNING, PlayoutState.CONTROLLED, PlayoutState.FADING)
 
 
-class PlayoutTable:
+class PlayoutTable(NumberedTable[PlayoutStatus]):
     """The names of the rig's playouts, by number. ``channels``: the row's columns by the channels' names."""
 
     def __init__(self, rig: Rig, channels: Mapping[str, str]) -> None:
-        self.names: dict[int, str] = {}
-        self._news: list[dict[str, Any]] = []
-        self._rig = rig
-        self._channels = {name: column for name, column in channels.items() if not is_whole(column)}
+        super().__init__(rig, channels, PLAYOUT, rig.settings.loop.playouts)
 
     def prepare(self, command: BeginPlayout, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
         """The three commands that begin a playout.
@@ -60,10 +57,8 @@ class PlayoutTable:
             raise HilserverError(refusal_text(command, ResultCode.WRONG_MODE, mode.name))
         self._require_at_rest(command.input, int(number), row)
         free = self._free_number(command.playout, row)
-        self.names[free] = command.playout
         text = f"{command.channel} ± {command.amplitude} at {command.frequency} by {command.input}"
-        about = {"number": free, "name": command.playout, "text": text}
-        self._news.append({PLAYOUT: about})
+        about = self._begin(free, command.playout, text)
         place, phase = float(free), radians(command.phase)
         target = (float(column), float(ticks), wanted.value, phase)
         drive = (command.drive, limit, command.gain, command.tolerance)
@@ -71,7 +66,7 @@ class PlayoutTable:
         return [
             LoopCommand(CommandKind.PLAY_TARGET, place, number, target),
             LoopCommand(CommandKind.PLAY_DRIVE, place, command.mean, drive),
-            LoopCommand(CommandKind.PLAY, place, float(command.cycles), counts, {PLAYOUT: about}),
+            LoopCommand(CommandKind.PLAY, place, float(command.cycles), counts, about),
         ]
 
     def end(self, command: EndPlayout, row: Floats) -> list[LoopCommand]:
@@ -82,23 +77,6 @@ class PlayoutTable:
             what = f'playout "{command.playout}"' if command.playout is not None else "playout"
             raise invalid(PLAYOUT, f"no {what} is running.")
         return [LoopCommand(CommandKind.PLAY_END, float(n)) for n in chosen]
-
-    def status(self, row: Floats) -> dict[str, PlayoutStatus]:
-        """The state of each playout, by name."""
-        return {self.name(n): self._status(row, n) for n in range(self._count) if self._state(row, n)}
-
-    def news(self) -> list[dict[str, Any]]:
-        """What the log notes of the playouts that were begun since the last call."""
-        news, self._news = self._news, []
-        return news
-
-    def name(self, number: int) -> str:
-        """The name of a playout."""
-        return self.names.get(number, f"{number}")
-
-    @property
-    def _count(self) -> int:
-        return self._rig.settings.loop.playouts
 
     def _state(self, row: Floats, number: int) -> int:
         return int(playout_memory(self._rig.plan, row, number).state)
@@ -142,9 +120,7 @@ class PlayoutTable:
     def _input(self, command: BeginPlayout) -> tuple[float, float]:
         """Number of the input, and the largest amplitude of its drive."""
         inputs = self._rig.settings.inputs
-        if command.input not in inputs:
-            raise invalid("input", f'the rig has no input "{command.input}".' + did_you_mean(command.input, inputs))
-        settings = inputs[command.input]
+        number, settings = number_of(command.input, inputs, "input"), inputs[command.input]
         low, high = settings.range
         if settings.hold_to_run is not None:
             raise invalid("input", f"{command.input} must be held by a person (hold_to_run).")
@@ -154,7 +130,7 @@ class PlayoutTable:
         limit = room if command.limit is None else command.limit
         if limit > room:
             raise invalid("limit", f"{limit:g} about the mean leaves the input's range {low:g} … {high:g}.")
-        return float(list(inputs).index(command.input)), limit
+        return number, limit
 
     def _centre(self, command: BeginPlayout, unit: str | None) -> tuple[float, float]:
         if command.centre is None:
@@ -174,7 +150,7 @@ class PlayoutTable:
         playing = [n for n in range(self._count) if self._state(row, n) in ACTIVE]
         if any(self.name(n) == name for n in playing):
             raise invalid(PLAYOUT, f'playout "{name}" is running: end it first (end_playout).')
-        same = [n for n in range(self._count) if n not in playing and self.names.get(n) == name]
+        same = [n for n in range(self._count) if n not in playing and self._names.get(n) == name]
         free = [*same, *(n for n in range(self._count) if n not in playing)]
         if not free:
             raise invalid(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.errors import did_you_mean, shown
+from hilserver.errors import shown
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import ENDING, React, Release
 from hilserver.protocol.published import ReactionStatus
@@ -15,25 +14,23 @@ from hilserver.rig.conditions import condition
 from hilserver.rig.rig import Rig
 from hilserver.rig.triggers import signal_zero
 from hilserver.service.loop_command import LoopCommand
-from hilserver.service.refusals import invalid
+from hilserver.service.numbered import NumberedTable
+from hilserver.service.refusals import invalid, number_of
 from hilserver.service.row_signals import converted, signal_column
 from hilserver.tick.codes import CommandKind, Reacting, ReactionState
-from hilserver.tick.row import is_whole, reaction_memory
+from hilserver.tick.row import reaction_memory
 from hilserver.units import difference, quantity
 
 EDGE, REPEAT = 1.0, 2.0
 """The options of a reaction: bits of the last argument of its second command."""
 
 
-class ReactionTable:
+class ReactionTable(NumberedTable[ReactionStatus]):
     """The names of the rig's reactions, by number. ``channels``: the row's columns by the channels' names."""
 
     def __init__(self, rig: Rig, channels: Mapping[str, str]) -> None:
-        self.names: dict[int, str] = {}
+        super().__init__(rig, channels, REACTION, rig.settings.loop.reactions)
         self._texts: dict[int, str] = {}
-        self._news: list[dict[str, Any]] = []
-        self._rig = rig
-        self._channels = {name: column for name, column in channels.items() if not is_whole(column)}
 
     def prepare(self, command: React, packed: PackedCircuit, row: Floats) -> list[LoopCommand]:
         """The two commands that arm a reaction. Raises ConfigurationError if a value is wrong, or no number is free."""
@@ -57,16 +54,14 @@ class ReactionTable:
         if command.repeat and command.then in ENDING:
             raise invalid("repeat", f"is not used with {command.then}: remove it.")
         free = self._free_number(command.reaction, row)
-        about: dict[str, Any] = {"number": free, "name": command.reaction}
-        about |= {"text": reaction_line(command), "then": command.then}
-        self.names[free], self._texts[free] = command.reaction, about["text"]
-        self._news.append({REACTION: about})
+        self._texts[free] = text = reaction_line(command)
+        about = self._begin(free, command.reaction, text, then=command.then)
         place = float(free)
         when = (wanted.direction, level, width, hold)
         action = float(Reacting[command.then.upper()])
         return [
             LoopCommand(CommandKind.REACT_WHEN, place, float(column), when),
-            LoopCommand(CommandKind.REACT_THEN, place, action, (number, value, ramp, options), {REACTION: about}),
+            LoopCommand(CommandKind.REACT_THEN, place, action, (number, value, ramp, options), about),
         ]
 
     def release(self, command: Release, row: Floats) -> list[LoopCommand]:
@@ -79,20 +74,6 @@ class ReactionTable:
             raise invalid(REACTION, text)
         return [LoopCommand(CommandKind.RELEASE, float(number)) for number in used]
 
-    def news(self) -> list[dict[str, Any]]:
-        """What the log notes of the reactions that were armed since the last call."""
-        news, self._news = self._news, []
-        return news
-
-    def name(self, number: int) -> str:
-        """The name of a reaction."""
-        return self.names.get(number, f"{number}")
-
-    def status(self, row: Floats) -> dict[str, ReactionStatus]:
-        """The state of each that is not free, by name."""
-        used = [number for number in range(self._count) if self._state(row, number)]
-        return {self.name(number): self._status(row, number) for number in used}
-
     def ended(self, row: Floats) -> list[str]:
         """The names of the reactions that have ended the run and are not released yet."""
         found = range(self._count)
@@ -103,10 +84,6 @@ class ReactionTable:
         state, text = ReactionState(int(memory.state)), self._texts.get(number, "")
         return ReactionStatus(text=text, state=state.name, met=float(memory.held) >= 0.0)
 
-    @property
-    def _count(self) -> int:
-        return self._rig.settings.loop.reactions
-
     def _state(self, row: Floats, number: int) -> int:
         return int(reaction_memory(self._rig.plan, row, number).state)
 
@@ -115,7 +92,7 @@ class ReactionTable:
             text = "the rig has no reactions: set their number in the rig file, such as [loop] reactions = 4."
             raise invalid(REACTION, text)
         used = [number for number in range(self._count) if self._state(row, number)]
-        same = [number for number in used if self.names.get(number) == name]
+        same = [number for number in used if self._names.get(number) == name]
         free = [*same, *(number for number in range(self._count) if number not in used)]
         if not free:
             text = f"all {self._count} reactions of the rig are armed: release one, or raise [loop] reactions."
@@ -127,16 +104,14 @@ class ReactionTable:
         if command.input is None or command.value is None:
             return 0.0, 0.0
         inputs = self._rig.settings.inputs
-        if command.input not in inputs:
-            raise invalid("input", f'the rig has no input "{command.input}".' + did_you_mean(command.input, inputs))
-        settings = inputs[command.input]
+        number, settings = number_of(command.input, inputs, "input"), inputs[command.input]
         low, high = settings.range
         if not low <= command.value <= high:
             raise invalid("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
         if settings.hold_to_run is not None and command.value != settings.initial:
             text = f"{command.input} must be held by a person (hold_to_run): a reaction can only set it to "
             raise invalid("value", f"{text}{settings.initial:g}.")
-        return float(list(inputs).index(command.input)), command.value
+        return number, command.value
 
 
 def reaction_line(command: React) -> str:

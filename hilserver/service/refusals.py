@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from hilserver.errors import ConfigurationError, Problem
+from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.protocol import commands
 from hilserver.tick.codes import ResultCode
 
@@ -42,3 +43,10 @@ def refusal_text(command: commands.Command, result: int, mode: str, violated: Se
 def invalid(key: str, text: str) -> ConfigurationError:
     """The error of a command that can't be carried out because of its value at ``key``."""
     return ConfigurationError([Problem(text, key)])
+
+
+def number_of(name: str, known: Mapping[str, Any], what: str) -> float:
+    """The number of an input or valve (``what``) of the rig. Raises ConfigurationError if it has none of this name."""
+    if name not in known:
+        raise invalid(what, f'the rig has no {what} "{name}".' + did_you_mean(name, known))
+    return float(list(known).index(name))
