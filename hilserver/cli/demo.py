@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hilserver.protocol.commands import Command
     from hilserver.protocol.published import ServerState
     from hilserver.rig.rig import Rig
-    from hilserver.service.supervisor import Supervisor
+    from hilserver.service.supervisor import ServerRun
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,12 @@ async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     ready.cancel()
     if not task.done():
-        typer.echo(f"Ready after {time.monotonic() - began:.1f} s. MQTT broker: {supervisor.address}")
+        run = ready.result()
+        typer.echo(f"Ready after {time.monotonic() - began:.1f} s. MQTT broker: {run.address}")
         async with contextlib.AsyncExitStack() as stack:
             if panel:
-                await show_panel(supervisor, stack)
-            playing = asyncio.create_task(play(supervisor))
+                await show_panel(run, stack)
+            playing = asyncio.create_task(play(run))
             await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
             if stay and not task.done():
                 typer.echo("It keeps running for you to operate it: arm, start, click a component. Ctrl-C ends it.")
@@ -125,12 +126,11 @@ async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
     return code
 
 
-async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -> None:
+async def show_panel(run: ServerRun, stack: contextlib.AsyncExitStack) -> None:
     """Start the panel next to the demo and print its address."""
     from hilserver.panel.app import panel_process
 
-    assert supervisor.address is not None
-    url = await stack.enter_async_context(panel_process(supervisor.rig.settings.name, supervisor.address))
+    url = await stack.enter_async_context(panel_process(run.rig.settings.name, run.address))
     typer.echo(f"Panel in the browser: {url}" if url else "No panel: pip install 'hilserver[panel]'")
 
 
@@ -157,33 +157,31 @@ def script(rig: Rig) -> list[DemoStep]:
 LENGTH = 9.6
 
 
-async def play(supervisor: Supervisor) -> None:
+async def play(run: ServerRun) -> None:
     """Send the script's commands over MQTT at their times and keep the live table up to date."""
     from rich.console import Console
     from rich.live import Live
 
     from hilserver.client import request
 
-    assert supervisor.address is not None
-    assert supervisor.telemetry is not None
     console = Console()
-    rig, steps, done = supervisor.rig, script(supervisor.rig), []
+    rig, steps, done = run.rig, script(run.rig), []
     began, speed = time.monotonic(), rig.speed
     live = sys.stdout.isatty()
     with Live(console=console, refresh_per_second=10, transient=not live, auto_refresh=live) as view:
         while (elapsed := (time.monotonic() - began) * speed) < LENGTH:
             while steps and elapsed >= steps[0].at:
                 step = steps.pop(0)
-                answer = await request(supervisor.address, rig.settings.name, step.command)
+                answer = await request(run.address, rig.settings.name, step.command)
                 result = f"tick {answer.tick}" if answer.ok else f"refused: {answer.reason}"
                 if "prepared_ms" in answer.result:
                     result += f", active after {answer.result['active_ms']:.0f} ms"
                 done.append(f"{elapsed:5.1f} s  {step.text}  ({result})")
                 if not live:
                     console.print(done[-1])
-            row = supervisor.telemetry.latest()
+            row = run.telemetry.latest()
             if row is not None and live:
-                view.update(live_table(supervisor.telemetry.state(row, 0), rig, done, elapsed / LENGTH))
+                view.update(live_table(run.telemetry.state(row, 0), rig, done, elapsed / LENGTH))
             await asyncio.sleep(0.1 / max(speed, 1.0))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hilserver.service.forking import Forked
     from hilserver.service.notify import Notifier
     from hilserver.service.restarts import Restarts
-    from hilserver.service.supervisor import Supervisor
+    from hilserver.service.supervisor import ServerRun
 
 RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)]
 
@@ -91,27 +91,27 @@ async def _serve(
 
     supervisor = Supervisor(at_speed(load_rig(rig), speed), notifier, restarts, prepared)
     task = asyncio.create_task(supervisor.run())
-    ready = asyncio.create_task(supervisor.ready.wait())
-    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    started = asyncio.create_task(supervisor.started())
+    await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
-        _say_what_runs(supervisor)
-    ready.cancel()
+        _say_what_runs(started.result())
+    started.cancel()
     code = await task
     if report is not None:
         await asyncio.to_thread(_report, supervisor.log_file, report)
     return code
 
 
-def _say_what_runs(supervisor: Supervisor) -> None:
+def _say_what_runs(run: ServerRun) -> None:
     """The rig, the address at which it is operated, and its log."""
-    settings, speed = supervisor.rig.settings, supervisor.rig.speed
+    settings, speed, log = run.rig.settings, run.rig.speed, run.recording.log_file
     at_speed = f", {speed:g} times real time" if speed != 1.0 else ""
     typer.echo(
-        f"{settings.name} runs at {settings.loop.rate:g} Hz{at_speed}. MQTT: {supervisor.address}, "
+        f"{settings.name} runs at {settings.loop.rate:g} Hz{at_speed}. MQTT: {run.address}, "
         f"topics hil/{settings.name}/#"
     )
     why_not = "the disk is nearly full" if settings.recording.enabled else "recording.enabled = false"
-    typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else f"Not recorded ({why_not}).")
+    typer.echo(f"Log: {log}" if log else f"Not recorded ({why_not}).")
     typer.echo("Ctrl-C ends it with the valves at null.")
 
 

@@ -16,7 +16,7 @@ from hilserver.identify.recorded import Recording, recording_of_log
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
 from hilserver.rig.rig import Rig
-from hilserver.service.supervisor import Supervisor
+from hilserver.service.supervisor import ServerRun, Supervisor
 from hilserver.service.telemetry import fault_reason
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -39,7 +39,7 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
     """
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: there is no work cycle to run (cycle = …).")
-    return await _served(rig, lambda supervisor: _passes(supervisor, strategies, tell), "its passes were complete")
+    return await _served(rig, lambda run: _passes(run, strategies, tell), "its passes were complete")
 
 
 async def record_by_hand(
@@ -52,14 +52,14 @@ async def record_by_hand(
     """
     ended = threading.Event()
 
-    async def move(supervisor: Supervisor) -> None:
+    async def move(run: ServerRun) -> None:
         await asyncio.sleep(PAUSE)
-        await _do(supervisor, Arm(), Start())
-        bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
+        await _do(run, Arm(), Start())
+        bench = LiveBench(run, asyncio.get_running_loop(), ended)
         if early := await asyncio.to_thread(excite, rig, bench, list(valves), extent):
             tell(early)
         else:
-            await _do(supervisor, Stop(), Disarm())
+            await _do(run, Stop(), Disarm())
 
     try:
         return await _served(by_hand(rig, extent.largest), move, "the sequence was complete")
@@ -72,11 +72,10 @@ class LiveBench:
 
     reaction = 0.05
 
-    def __init__(self, supervisor: Supervisor, loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
-        self._supervisor, self._loop, self._ended = supervisor, loop, ended
-        settings = supervisor.rig.settings
-        self._renewed = jog_renewal(supervisor.rig)
-        self._columns = {name: supervisor.rig.layout.column(f"channel.{name}") for name in settings.channels}
+    def __init__(self, run: ServerRun, loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
+        self._run, self._loop, self._ended = run, loop, ended
+        self._renewed = jog_renewal(run.rig)
+        self._columns = {name: run.rig.layout.column(f"channel.{name}") for name in run.rig.settings.channels}
         self._highest: dict[str, float] = {}
         self._due = time.monotonic()
 
@@ -86,7 +85,7 @@ class LiveBench:
         while True:
             jogs = [Jog(valve=name, command=command) for name, command in commands.items()]
             try:
-                asyncio.run_coroutine_threadsafe(_do(self._supervisor, *jogs), self._loop).result(TIMEOUT)
+                asyncio.run_coroutine_threadsafe(_do(self._run, *jogs), self._loop).result(TIMEOUT)
             except HilserverError:  # refused: mostly because the rig is no longer RUNNING
                 self._look()
                 raise
@@ -109,22 +108,21 @@ class LiveBench:
 
     def recording(self) -> Recording:
         """From the log so far. The valves are at null while it is evaluated: jogs expire."""
-        assert self._supervisor.log_file is not None  # it is RUNNING
-        return recording_of_log(self._supervisor.rig, self._supervisor.log_file)
+        assert self._run.recording.log_file is not None  # it is RUNNING
+        return recording_of_log(self._run.rig, self._run.recording.log_file)
 
     def _look(self) -> Floats:
-        assert self._supervisor.telemetry is not None
-        row = self._supervisor.telemetry.latest()
+        row = self._run.telemetry.latest()
         assert row is not None  # it is RUNNING
         if header(row).mode != Mode.RUNNING:
-            log = self._supervisor.log_file
-            raise RunEnded(f"{_left(self._supervisor.rig, row, 'while its valves were moved')} Recorded so far: {log}.")
+            log = self._run.recording.log_file
+            raise RunEnded(f"{_left(self._run.rig, row, 'while its valves were moved')} Recorded so far: {log}.")
         for name, column in self._columns.items():
             self._highest[name] = max(self._highest.get(name, -inf), float(row[column]))
         return row
 
 
-async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]], what: str) -> Path:
+async def _served(rig: Rig, conversation: Callable[[ServerRun], Awaitable[None]], what: str) -> Path:
     """Run a server of the rig while an exchange with it lasts; returns the log."""
     if not rig.settings.recording.enabled:
         raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is required for the evaluation.")
@@ -132,11 +130,11 @@ async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]
     rig = replace(rig, settings=rig.settings.model_copy(update={"recording": everything}))
     supervisor = Supervisor(rig, attended=True)
     serving = asyncio.create_task(supervisor.run())
-    ready = asyncio.create_task(supervisor.ready.wait())
-    await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
-    ready.cancel()
+    started = asyncio.create_task(supervisor.started())
+    await asyncio.wait({serving, started}, return_when=asyncio.FIRST_COMPLETED)
+    started.cancel()
     if not serving.done():
-        talking = asyncio.ensure_future(conversation(supervisor))
+        talking = asyncio.ensure_future(conversation(started.result()))
         await asyncio.wait({serving, talking}, return_when=asyncio.FIRST_COMPLETED)
         supervisor.stop()
         interrupted = not talking.done()
@@ -151,37 +149,35 @@ async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]
     return supervisor.log_file
 
 
-async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell: Callable[[str], object]) -> None:
+async def _passes(run: ServerRun, strategies: Sequence[str | None], tell: Callable[[str], object]) -> None:
     for strategy in strategies:
         if strategy is not None:
-            for valve in supervisor.rig.settings.valves:
-                await _do(supervisor, SelectStrategy(valve=valve, strategy=strategy))
-        tell(f"{supervisor.rig.settings.name}: work cycle with {strategy or 'the strategies of the rig file'}")
+            for valve in run.rig.settings.valves:
+                await _do(run, SelectStrategy(valve=valve, strategy=strategy))
+        tell(f"{run.rig.settings.name}: work cycle with {strategy or 'the strategies of the rig file'}")
         await asyncio.sleep(PAUSE)
-        await _do(supervisor, Arm(), Start(), Cycle(action="start"))
-        await _pass(supervisor, strategy)
-        await _do(supervisor, Stop(), Disarm())
+        await _do(run, Arm(), Start(), Cycle(action="start"))
+        await _pass(run, strategy)
+        await _do(run, Stop(), Disarm())
 
 
-async def _do(supervisor: Supervisor, *commands: Command) -> None:
+async def _do(run: ServerRun, *commands: Command) -> None:
     """Execute commands, one after the other. Raises HilserverError if one is refused."""
-    assert supervisor.executor is not None
     for command in commands:
-        answer = await supervisor.executor.execute(command)
+        answer = await run.executor.execute(command)
         if not answer.ok:
-            raise HilserverError(f"{supervisor.rig.settings.name}: {command.name} was refused: {answer.reason}")
+            raise HilserverError(f"{run.rig.settings.name}: {command.name} was refused: {answer.reason}")
 
 
-async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
+async def _pass(run: ServerRun, strategy: str | None) -> None:
     """Wait for the end of the work cycle. Raises HilserverError if RUNNING ends before it."""
-    assert supervisor.telemetry is not None
     while True:
         await asyncio.sleep(LOOK)
-        row = supervisor.telemetry.latest()
+        row = run.telemetry.latest()
         if row is None:
             continue
         if header(row).mode != Mode.RUNNING:
-            raise _left(supervisor.rig, row, "during its work cycle" + (f" with {strategy}" if strategy else ""))
+            raise _left(run.rig, row, "during its work cycle" + (f" with {strategy}" if strategy else ""))
         if header(row).cycle_time < 0.0:
             return
 

@@ -161,9 +161,8 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
 
 async def _begin(supervisor: Supervisor) -> None:
     """Start the rig and its work cycle. Raises HilserverError if it refuses."""
-    await supervisor.until_it_can_be_armed()
-    executor, deadline = supervisor.executor, time.monotonic() + PATIENCE
-    assert executor is not None
+    run = await supervisor.until_it_can_be_armed()
+    executor, deadline = run.executor, time.monotonic() + PATIENCE
     answer = await executor.execute(commands.Arm())
     while not answer.ok and time.monotonic() < deadline:  # there are not yet samples of all channels
         await asyncio.sleep(0.02)

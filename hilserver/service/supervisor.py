@@ -9,6 +9,7 @@ import logging
 import shutil
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,10 +60,26 @@ LAST_MESSAGES_TIMEOUT = 0.3
 """Seconds for sending the last messages."""
 
 
+@dataclass(frozen=True)
+class ServerRun:
+    """What runs, once all of it has started. ``address`` is for clients: that of an embedded broker has no login."""
+
+    rig: Rig
+    address: BrokerAddress
+    telemetry: TelemetryReader
+    executor: Executor
+    check: ArmingCheck
+    recording: RecorderProcess
+    processes: LoopProcesses
+    mqtt: MqttService
+    publisher: Publisher
+
+
 class Supervisor:
     """A run of a rig in real time. ``await run()`` returns its exit code after a stop, or when the loop has died.
 
-    ``attended``: this program operates the rig itself; then no link to another operator is required.
+    It is made in an event loop. ``attended``: this program operates the rig itself; then no link to another operator is
+    required.
     """
 
     def __init__(
@@ -79,12 +96,7 @@ class Supervisor:
         self._prepared = prepared or Prepared()
         self._notifier = notifier or Notifier()
         self._restarts = restarts or Restarts(None)
-        self.address: BrokerAddress | None = None
-        """Broker address for clients; that of an embedded broker has no login."""
-        self.executor: Executor | None = None
-        self.check: ArmingCheck | None = None
-        self.telemetry: TelemetryReader | None = None
-        self.ready = asyncio.Event()
+        self._started: asyncio.Future[ServerRun] = asyncio.get_running_loop().create_future()
         self._recording: RecorderProcess | None = None
         self._stop = asyncio.Event()
 
@@ -93,11 +105,15 @@ class Supervisor:
         """The log that is being written; another one after a restart of the recorder."""
         return self._recording.log_file if self._recording is not None else None
 
-    async def until_it_can_be_armed(self) -> None:
-        """Wait until it is ready and has simulated its circuit; a first start also compiles the program."""
-        await self.ready.wait()
-        assert self.check is not None
-        await self.check.finished.wait()
+    async def started(self) -> ServerRun:
+        """Wait until everything has started; a first start also compiles the program."""
+        return await asyncio.shield(self._started)
+
+    async def until_it_can_be_armed(self) -> ServerRun:
+        """Wait until it has started and simulated its circuit."""
+        run = await self.started()
+        await run.check.finished.wait()
+        return run
 
     def stop(self) -> None:
         """Request an orderly end: valves to null, safe values, log closed."""
@@ -113,9 +129,8 @@ class Supervisor:
                 starting = asyncio.create_task(self._start(stack))
                 if not await self._before_stop(starting):
                     return 0
-                processes, publisher = starting.result()
-                self.ready.set()
-                code = await self._serve(processes, publisher)
+                self._started.set_result(run := starting.result())
+                code = await self._serve(run)
             if self._recording is not None and self._recording.vanished:
                 code = code or 1
             if code == 0:
@@ -138,25 +153,24 @@ class Supervisor:
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
-    async def _start(self, stack: contextlib.AsyncExitStack) -> tuple[LoopProcesses, Publisher]:
+    async def _start(self, stack: contextlib.AsyncExitStack) -> ServerRun:
         """Start everything; the stack takes what has to be undone at the end."""
         if not self.rig.settings.mqtt.embedded:
-            self.address = self.rig.broker
-            self.address.check()
+            self.rig.broker.check()
         memory = await self._claim_memory(stack)
         folder = working_folder(self.rig.settings.name)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self.telemetry = telemetry = TelemetryReader(self.rig, memory)
+        telemetry = TelemetryReader(self.rig, memory)
         processes = LoopProcesses(self.rig, memory, folder, telemetry.devices, self._prepared)
         if not is_compiled(self.rig.library):
             await self._compile(processes)
         program = compiled_program(self.rig.library)
-        self.executor = executor = Executor(self.rig, memory, telemetry, program)
+        executor = Executor(self.rig, memory, telemetry, program)
         self._recording = recording = RecorderProcess(
             self.rig, memory, folder, program.fingerprint, executor.ran, telemetry, self._prepared
         )
         executor.triggers, telemetry.triggers = recording.triggers, recording.triggers.status
-        stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
+        stack.push_async_callback(recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
         children = await processes.start()
@@ -169,23 +183,23 @@ class Supervisor:
         from hilserver.service.margin_monitor import MarginMonitor
 
         monitor = MarginMonitor(self.rig, program, telemetry, lambda: executor.running)
-        self.check = check = ArmingCheck(self.rig, telemetry, lambda: executor.running, folder)
+        check = ArmingCheck(self.rig, telemetry, lambda: executor.running, folder)
 
         async def refusals(arm: commands.Arm) -> tuple[str, ...]:
             return monitor.refusals() or await check.refusals(arm)
 
         executor.arming_warnings, executor.arming_refusals = lambda: monitor.warnings() + check.doubts(), refusals
-        mqtt = await self._start_mqtt(stack, executor, folder)
+        mqtt, address = await self._start_mqtt(stack, executor, folder)
         await all_ready(*children)
-        assert self.address is not None
-        telemetry.degradations = (*processes.degradations, *self.address.weaknesses(), *_rivals(self.rig.settings.name))
+        telemetry.degradations = (*processes.degradations, *address.weaknesses(), *_rivals(self.rig.settings.name))
         for text in telemetry.degradations:
             _log.warning("%s", text)
         checking = asyncio.create_task(self._check_solver(program, telemetry))
         stack.push_async_callback(_cancel, checking)
         publisher = Publisher(mqtt, telemetry, executor)
-        tell = self._watch(stack, processes, publisher, mqtt)
-        self._require_operator(stack, executor, mqtt, tell)
+        run = ServerRun(self.rig, address, telemetry, executor, check, recording, processes, mqtt, publisher)
+        tell = self._watch(stack, run)
+        self._require_operator(stack, run, tell)
         mqtt.inbox.report = lambda text: tell("commands", None, text, warn=True)
         warn = functools.partial(tell, "margins", None, warn=True)
         change_points = ChangePointWatch(telemetry, lambda: executor.running, executor.execute)
@@ -196,8 +210,8 @@ class Supervisor:
         if may_take_over(self.rig.settings.loop, self.rig.clock_rate):
             compiled = CompiledCircuit(lambda: executor.running, executor.use_code)
             _background(stack, "compiling the circuit", lambda: compiled.keep(functools.partial(tell, "compiling")))
-        stack.callback(withdraw, announce(self.rig.settings.name, self.address))
-        return processes, publisher
+        stack.callback(withdraw, announce(self.rig.settings.name, address))
+        return run
 
     async def _compile(self, processes: LoopProcesses) -> None:
         """Compile in a separate process, so that this one still reacts to signals."""
@@ -227,71 +241,55 @@ class Supervisor:
             await end_predecessor(left_behind)
         return memory
 
-    async def _start_mqtt(self, stack: contextlib.AsyncExitStack, executor: Executor, folder: Path) -> MqttService:
+    async def _start_mqtt(
+        self, stack: contextlib.AsyncExitStack, executor: Executor, folder: Path
+    ) -> tuple[MqttService, BrokerAddress]:
+        """The MQTT side, and the address for clients."""
         settings, name = self.rig.settings.mqtt, self.rig.settings.name
-        address = self.address
-        if settings.embedded:
-            accounts = None
-            if settings.accounts is not None:
-                accounts = Accounts(name, self.rig.file.parent / settings.accounts, settings.operators)
-            broker = await stack.enter_async_context(EmbeddedBroker(settings.port, accounts=accounts))
-            address = self.address = BrokerAddress(port=broker.port)
-            if accounts is not None:
-                address = _own_login(address, accounts, folder)
-        assert address is not None
-        mqtt = MqttService(address, name, executor, lifetime=settings.command_lifetime)
-        if settings.embedded:
-            mqtt.inbox.blame = functools.partial(cut_off, broker, address)
-        return mqtt
+        new_service = functools.partial(MqttService, rig=name, commands=executor, lifetime=settings.command_lifetime)
+        if not settings.embedded:
+            return new_service(self.rig.broker), self.rig.broker
+        accounts = None
+        if settings.accounts is not None:
+            accounts = Accounts(name, self.rig.file.parent / settings.accounts, settings.operators)
+        broker = await stack.enter_async_context(EmbeddedBroker(settings.port, accounts=accounts))
+        address = BrokerAddress(port=broker.port)
+        own = _own_login(address, accounts, folder) if accounts is not None else address
+        mqtt = new_service(own)
+        mqtt.inbox.blame = functools.partial(cut_off, broker, own)
+        return mqtt, address
 
-    def _require_operator(
-        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Tell
-    ) -> None:
+    def _require_operator(self, stack: contextlib.AsyncExitStack, run: ServerRun, tell: Tell) -> None:
         """Watch the link to the operator, and return hold-to-run inputs to rest when they are no longer held."""
-        assert self.telemetry is not None
+        executor, mqtt = run.executor, run.mqtt
         held = HeldInputs(self.rig.settings.inputs, executor.execute)
         executor.done.append(held.follow)
         stack.callback(held.end)
-        self._require_recording(stack, executor, mqtt, tell)
+        self._require_recording(stack, run, tell)
         settings = self.rig.settings.operator
         if self._attended:
             return
-        link = OperatorLink(
-            settings,
-            self.telemetry,
-            lambda: (mqtt.heard, str(mqtt.address)),
-            executor.execute,
-            mqtt.inbox.refuse_waiting,
-        )
-
+        refuse = mqtt.inbox.refuse_waiting
+        link = OperatorLink(settings, run.telemetry, lambda: (mqtt.heard, str(mqtt.address)), executor.execute, refuse)
         executor.against.append(link.refusal)
         executor.done.append(link.take_over)
         mqtt.on_heartbeat = link.hear
         mqtt.ask_every = settings.lost_after / 4 if settings.require != "none" else None
-        self.telemetry.operator = lambda: link.client
+        run.telemetry.operator = lambda: link.client
         _background(stack, "watching the link to the operator", functools.partial(link.keep, tell))
 
-    def _require_recording(
-        self, stack: contextlib.AsyncExitStack, executor: Executor, mqtt: MqttService, tell: Tell
-    ) -> None:
+    def _require_recording(self, stack: contextlib.AsyncExitStack, run: ServerRun, tell: Tell) -> None:
         """Monitor that the run is recorded."""
-        assert self.telemetry is not None
-        assert self._recording is not None
-        recording, settings = self._recording, self.rig.settings.recording
+        settings, refuse = self.rig.settings.recording, run.mqtt.inbox.refuse_waiting
         if not settings.enabled:
             return
-        refuse = mqtt.inbox.refuse_waiting
-        watch = RecordingWatch(settings, self.telemetry, lambda: recording.last_tick, executor.execute, refuse)
-        executor.against.append(watch.refusal)
+        watch = RecordingWatch(settings, run.telemetry, lambda: run.recording.last_tick, run.executor.execute, refuse)
+        run.executor.against.append(watch.refusal)
         _background(stack, "watching the recording", functools.partial(watch.keep, tell))
 
-    def _watch(
-        self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
-    ) -> Tell:
+    def _watch(self, stack: contextlib.AsyncExitStack, run: ServerRun) -> Tell:
         """Start the background tasks; returns the function that reports the problem of a source, or that it is over."""
-        assert self.telemetry is not None
-        assert self._recording is not None
-        telemetry, recording = self.telemetry, self._recording
+        telemetry, processes, publisher, mqtt = run.telemetry, run.processes, run.publisher, run.mqtt
 
         def tell(source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
             telemetry.troubles.pop(source, None)
@@ -323,12 +321,11 @@ class Supervisor:
         _background(stack, "MQTT", mqtt.run)
         _background(stack, "publishing", publisher.run)
         if settings.recording.enabled:
-            _background(stack, "recording", functools.partial(recording.keep, tell))
-            _background(stack, "tidying up", functools.partial(recording.tidy_up, tell))
+            _background(stack, "recording", functools.partial(run.recording.keep, tell))
+            _background(stack, "tidying up", functools.partial(run.recording.tidy_up, tell))
         _background(stack, "watching the loop", processes.watch)
-        _background(
-            stack, "notifying the service manager", functools.partial(self._notifier.follow, self._tick, self._status)
-        )
+        follow = functools.partial(self._notifier.follow, lambda: _tick(telemetry), lambda: _status(telemetry))
+        _background(stack, "notifying the service manager", follow)
         _background(stack, "counting this start as a success", self._succeed)
         for device in processes.devices:
             _background(stack, f"watching {device.name}", functools.partial(watch_device, device))
@@ -337,41 +334,40 @@ class Supervisor:
             _background(stack, f"watching device {worker.name}", keep)
         return tell
 
-    def _tick(self) -> float | None:
-        """The loop's latest tick."""
-        assert self.telemetry is not None
-        row = self.telemetry.latest()
-        return None if row is None else float(header(row).tick)
-
-    def _status(self) -> str:
-        """Mode and fault, in one line."""
-        assert self.telemetry is not None
-        row = self.telemetry.latest()
-        if row is None:
-            return "starting"
-        mode, fault = Mode(int(header(row).mode)), self.telemetry.fault(row)
-        if mode == Mode.SAFE_NOT_CONFIRMED:
-            return " ".join(self.telemetry.unconfirmed(row))
-        return f"{mode.name}: {fault}" if fault else mode.name
-
     async def _succeed(self) -> None:
         await asyncio.sleep(STABLE_AFTER)
         self._restarts.succeed()
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
-    async def _serve(self, processes: LoopProcesses, publisher: Publisher) -> int:
+    async def _serve(self, run: ServerRun) -> int:
         """Serve until a stop is requested or the real-time process ends; leaves the devices safe in both cases."""
-        assert self.executor is not None
-        dying = asyncio.create_task(processes.died())
+        dying = asyncio.create_task(run.processes.died())
         fault = dying.result() if await self._before_stop(dying) else None
         self._notifier.stopping(fault or "stopping")
         if fault is None:
-            await self.executor.execute(commands.Disarm())  # refused where nothing is armed
-            fault = await processes.end_loop() or await processes.unsafe()
-        publisher.end(fault)
+            await run.executor.execute(commands.Disarm())  # refused where nothing is armed
+            fault = await run.processes.end_loop() or await run.processes.unsafe()
+        run.publisher.end(fault)
         await asyncio.sleep(LAST_MESSAGES_TIMEOUT)
         return 0 if fault is None else 1
+
+
+def _tick(telemetry: TelemetryReader) -> float | None:
+    """The loop's latest tick."""
+    row = telemetry.latest()
+    return None if row is None else float(header(row).tick)
+
+
+def _status(telemetry: TelemetryReader) -> str:
+    """Mode and fault, in one line."""
+    row = telemetry.latest()
+    if row is None:
+        return "starting"
+    mode, fault = Mode(int(header(row).mode)), telemetry.fault(row)
+    if mode == Mode.SAFE_NOT_CONFIRMED:
+        return " ".join(telemetry.unconfirmed(row))
+    return f"{mode.name}: {fault}" if fault else mode.name
 
 
 def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> BrokerAddress:

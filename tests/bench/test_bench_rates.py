@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from dataclasses import replace
@@ -25,7 +24,7 @@ from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import load_rig
 from hilserver.rig.rig import Rig
-from hilserver.service.supervisor import Supervisor
+from hilserver.service.supervisor import ServerRun, Supervisor
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 
@@ -123,8 +122,8 @@ def test_a_server_that_ends_by_itself_is_a_row_of_the_table(rig: Rig, monkeypatc
         async def run(self) -> int:
             return 1
 
-        async def until_it_can_be_armed(self) -> None:
-            await asyncio.sleep(60.0)
+        async def until_it_can_be_armed(self) -> ServerRun:
+            return await self.started()  # never
 
     monkeypatch.setattr(rates, "Supervisor", Overloaded)
     trials = try_rates(rig, [900.0, 1000.0])
