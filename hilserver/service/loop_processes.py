@@ -21,6 +21,7 @@ from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.rig import Rig
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.device_reports import DeviceReports
+from hilserver.service.silence import CountedSilence
 from hilserver.service.workers import WorkerProcess
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -104,17 +105,12 @@ class LoopProcesses:
         return f"the real-time process ended ({reason}); {safe}"
 
     async def watch(self) -> None:
-        """Kill a loop that has stopped ticking, so that the safe values can be written.
-
-        Checks are counted, not seconds: after a pause of the whole machine the loop needs a moment, too.
-        """
+        """Kill a loop that has stopped ticking, so that the safe values can be written."""
         patience = max(self._rig.settings.loop.heartbeat_timeout, MIN_TICKS / self._rig.clock_rate)
-        beats, looks = -1, 0
+        silence = CountedSilence(LOOK)
         while self.realtime is not None and self.realtime.running:
-            looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0
-            beats = self._memory.loop_heartbeat.beats
-            if looks * LOOK > patience:
-                _log.error("the loop has not ticked for %.1f s and is killed", looks * LOOK)
+            if (silent := silence.update(self._memory.loop_heartbeat.beats)) > patience:
+                _log.error("the loop has not ticked for %.1f s and is killed", silent)
                 self.realtime.kill()
             await asyncio.sleep(LOOK)
 

@@ -27,3 +27,21 @@ class SilenceTimer:
         self.seconds = 0.0 if signs != self._signs else self.seconds + step
         self._signs = signs
         return self.seconds
+
+
+class CountedSilence:
+    """Time since the last heartbeat of a process, s: the number of checks since then, ``look`` seconds apart.
+
+    A pause of the whole machine counts as a single check: after it, the other processes need a moment, too.
+    """
+
+    def __init__(self, look: float) -> None:
+        self._look = look
+        self._beats = -1
+        self._looks = 0
+
+    def update(self, beats: int) -> float:
+        """Update with the present number of heartbeats; returns the time since the last one, s."""
+        self._looks = self._looks + 1 if beats == self._beats else 0
+        self._beats = beats
+        return self._looks * self._look

@@ -23,6 +23,7 @@ from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.backoff import Backoff
 from hilserver.service.children import Child, all_ready
 from hilserver.service.device_reports import DeviceReports
+from hilserver.service.silence import CountedSilence
 from hilserver.service.troubles import TellOfSource
 
 WORKER, STAND_BY = "hilserver.realtime.worker", "hilserver.realtime.stand_by"
@@ -85,7 +86,7 @@ class WorkerProcess:
         beats, looks = self._memory.heartbeat.beats, 0
         patience = BEGINNING if self._stand_by_waits else OPENING
         waiting.go()
-        while self._memory.heartbeat.beats == beats and waiting.running:  # checks are counted, as in `_ended`
+        while self._memory.heartbeat.beats == beats and waiting.running:  # checks are counted, as in `CountedSilence`
             if (looks := looks + 1) * LOOK > patience:
                 waiting.kill()
                 await waiting.wait_ended()
@@ -135,21 +136,17 @@ class WorkerProcess:
     async def _ended(self, child: Child) -> str:
         """Wait for the end of a worker, and kill it where it hangs; returns why it ended.
 
-        A stand-by that has ended is replaced, once per second. Checks are counted, not seconds: after a pause of the
-        whole machine the worker needs a moment, too.
+        A stand-by that has ended is replaced, once per second.
         """
-        beats, looks, all_looks, hung = -1, 0, 0, ""
+        silence, looks, hung = CountedSilence(LOOK), 0, ""
         ending = asyncio.create_task(child.wait_ended())
         while not ending.done():
-            heartbeat = self._memory.heartbeat.beats
-            looks = looks + 1 if heartbeat == beats else 0
-            beats = heartbeat
-            if looks * LOOK > self._patience(child):
-                hung = f"the driver did not answer for {looks * LOOK:.2g} s and was killed"
+            if (silent := silence.update(self._memory.heartbeat.beats)) > self._patience(child):
+                hung = f"the driver did not answer for {silent:.2g} s and was killed"
                 child.kill()
                 break
-            all_looks += 1
-            if all_looks % round(1.0 / LOOK) == 0:
+            looks += 1
+            if looks % round(1.0 / LOOK) == 0:
                 await self._have_stand_by()
             await asyncio.wait({ending}, timeout=LOOK)
         reason = await ending
