@@ -11,7 +11,7 @@ do not contain) and, slightly, all other states. The stationary gain follows fro
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,6 @@ def kalman_table(settings: RigSettings, plan: Plan, slow: SlowDevices) -> Floats
     Each sample of a slow device corrects the estimate once.
     """
     dt, first = plan.loop[0].dt, plan.layout[0].channel
-    slow = replace(slow, loop_rate=1.0 / dt)
     ticks = [slow.ticks(channel.device) for channel in settings.channels.values()]
     deviations = [channel.deviation() for channel in settings.channels.values()]
     drifts = [valve.flow_drift for valve in settings.valves.values()]
