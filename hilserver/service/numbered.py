@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.rig import Rig
 from hilserver.tick.row import is_whole
 
 Status = TypeVar("Status")
