@@ -10,7 +10,7 @@ from hilserver.protocol import commands, description, topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.tick import codes
 from hilserver.tick.bridge.strategies import Strategy
-from hilserver.tick.row import column_reference
+from hilserver.tick.columns import column_reference
 from reference_pages.docstrings import docstring
 from reference_pages.fields import COLUMNS, flat_fields
 from reference_pages.markdown import Row, cell, table

@@ -17,7 +17,8 @@ from hilserver.rig.learned import learned_values
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.trust import library_of_log
-from hilserver.tick.row import LearningState, ValveState, as_whole, is_whole
+from hilserver.tick.columns import is_whole
+from hilserver.tick.row import LearningState, ValveState, as_whole
 from hilserver.units import shown_value
 
 Learned = Mapping[str, Mapping[str, LearnedValue]]

@@ -14,7 +14,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
 from hilserver.tick.codes import CommandKind
-from hilserver.tick.row import CommandRecord, as_whole, is_whole, unit_of_column
+from hilserver.tick.columns import is_whole, unit_of_column
+from hilserver.tick.row import CommandRecord, as_whole
 from hilserver.units import unit_of_value
 
 if TYPE_CHECKING:  # the recorder's process starts without loading settings

@@ -30,21 +30,11 @@ from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_line
 from hilserver.rig.watches import channel_constants, watches
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
+from hilserver.tick.columns import SECTIONS, is_whole
 from hilserver.tick.outputs import raw_output
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan, make_plan, table_of
 from hilserver.tick.records import NONE, RecordTable, cells_of
-from hilserver.tick.row import (
-    SECTIONS,
-    PortState,
-    RowHeader,
-    as_whole,
-    cylinder_state,
-    header,
-    is_whole,
-    past_of_valve,
-    trend,
-    valve_state,
-)
+from hilserver.tick.row import PortState, RowHeader, as_whole, cylinder_state, header, past_of_valve, trend, valve_state
 
 Line = dict[str, Any]
 """A record of the plan: the values of its fields by name."""

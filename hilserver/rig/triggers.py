@@ -12,7 +12,8 @@ from hilserver.errors import Problem, did_you_mean
 from hilserver.rig.conditions import condition
 from hilserver.rig.references import ChannelKind, Text, subtables
 from hilserver.tick.codes import Mode
-from hilserver.tick.row import ValveState, is_whole, unit_of_column
+from hilserver.tick.columns import is_whole, unit_of_column
+from hilserver.tick.row import ValveState
 from hilserver.units import CIRCUIT, AnyDifference, Time
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from hilserver.sequences.model import Action, Fault, InputValue, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.telemetry_samples import VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
-from hilserver.tick.row import as_whole, header, is_whole
+from hilserver.tick.columns import is_whole
+from hilserver.tick.row import as_whole, header
 from hilserver.units import CIRCUIT
 
 

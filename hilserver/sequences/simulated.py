@@ -34,11 +34,12 @@ from hilserver.simulation.lockstep import ANY_MODE, LockstepRun
 from hilserver.simulation.rows import RowMemory
 from hilserver.simulation.steps import Steps, completed
 from hilserver.tick.codes import Mode, ResultCode
+from hilserver.tick.columns import is_whole
 from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.records import RecordTable, Struct
-from hilserver.tick.row import as_whole, header, is_whole
+from hilserver.tick.row import as_whole, header
 
 R = TypeVar("R", bound=Struct)
 TOGETHER = 4000

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
-from hilserver.tick.row import is_whole
+from hilserver.tick.columns import is_whole
 
 Status = TypeVar("Status")
 

@@ -23,8 +23,9 @@ from hilserver.rig.build import assemble
 from hilserver.rig.plan import first_row
 from hilserver.rig.rig import Rig, at_speed
 from hilserver.rig.trust import library_of_log
+from hilserver.tick.columns import is_whole
 from hilserver.tick.program import no_command, work_array
-from hilserver.tick.row import as_whole, header, input_columns, is_whole
+from hilserver.tick.row import as_whole, header, input_columns
 
 OTHER_VERSION_TOLERANCE = 1e-6
 """Default tolerance if log and replay were computed by different programs, as a fraction of a column's range."""

@@ -19,7 +19,8 @@ from hilserver.report.document import Block, Document, Facts, Grid, Picture
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.studies.replay_runs import ReplayRuns, RunsOfLog
 from hilserver.studies.replayed_log import is_result
-from hilserver.tick.row import as_whole, is_whole
+from hilserver.tick.columns import is_whole
+from hilserver.tick.row import as_whole
 from hilserver.units import CIRCUIT, unit_of_value
 
 

@@ -27,9 +27,10 @@ from hilserver.studies.replayed_log import ReplayedLog, given_columns
 from hilserver.studies.subject import VariantFailedError
 from hilserver.studies.variant_circuits import Choices, VariantCircuits
 from hilserver.tick.codes import fault_text
+from hilserver.tick.columns import is_whole
 from hilserver.tick.lockstep import GOES_ON
 from hilserver.tick.program import commands_at, work_array
-from hilserver.tick.row import as_whole, is_whole
+from hilserver.tick.row import as_whole
 from hilserver.units import CIRCUIT
 
 BLOCK = 2000

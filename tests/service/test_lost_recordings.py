@@ -29,7 +29,8 @@ from hilserver.service.recording import RecorderProcess, _Written
 from hilserver.service.recording_watch import RecordingWatch
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
-from hilserver.tick.row import header, is_whole
+from hilserver.tick.columns import is_whole
+from hilserver.tick.row import header
 
 
 @functools.cache

@@ -24,7 +24,8 @@ from hilserver.simulation.samples import TickSamples
 from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import CommandKind
-from hilserver.tick.row import command_in, is_whole
+from hilserver.tick.columns import is_whole
+from hilserver.tick.row import command_in
 
 pytestmark = pytest.mark.slow
 

@@ -30,7 +30,8 @@ from hilserver.studies.report import write_study
 from hilserver.studies.settings import load_study
 from hilserver.studies.study import StudyResult, repeat, run_study
 from hilserver.studies.worst import worst_case
-from hilserver.tick.row import as_whole, is_whole
+from hilserver.tick.columns import is_whole
+from hilserver.tick.row import as_whole
 from hilserver.units import CIRCUIT
 
 TESTS = Path(__file__).parents[1]

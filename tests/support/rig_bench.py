@@ -17,9 +17,10 @@ from hilserver.rig.build import assemble
 from hilserver.rig.plan import first_row
 from hilserver.rig.rig import Rig
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
+from hilserver.tick.columns import is_whole
 from hilserver.tick.plan import plan_on
 from hilserver.tick.program import command_record, no_command, work_array
-from hilserver.tick.row import COLUMN, ValveState, as_whole, command_in, is_whole, valve_state
+from hilserver.tick.row import COLUMN, ValveState, as_whole, command_in, valve_state
 from hilserver.toml import copied
 
 BAR = 1e5

@@ -209,7 +209,7 @@ def _read_a_rig() -> None:
     """Read the rig of most tests, so that what a process keeps of the rigs that it has read is there in all."""
     from hilserver.compiler.programs import standard_program
     from hilserver.rig.build import load_rig
-    from hilserver.tick.row import unit_of_column
+    from hilserver.tick.columns import unit_of_column
 
     demo = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
     text = re.sub("^rate = .*", 'rate = "250 Hz"', demo.read_text(), flags=re.M)

@@ -14,20 +14,10 @@ from hilserver.rig.plan import first_row
 from hilserver.tick import plan as plan_module
 from hilserver.tick import row as row_module
 from hilserver.tick.codes import Mode
+from hilserver.tick.columns import column_reference, is_whole, matches, unit_of_column
 from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
 from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, records_in, value
-from hilserver.tick.row import (
-    COLUMN,
-    RowHeader,
-    ValveState,
-    as_whole,
-    column_reference,
-    header,
-    is_whole,
-    matches,
-    unit_of_column,
-    valve_state,
-)
+from hilserver.tick.row import COLUMN, RowHeader, ValveState, as_whole, header, valve_state
 
 RECORDS = [
     found
