@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import acos, acosh, cos, cosh, exp, pi, sin, sinh, sqrt
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from hilserver.rig.flow_signal import FlowSignal
 from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import RigSettings, ValveSettings
+from hilserver.tick.bridge.catch_up import POLE
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.flow_signal import BENDS
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE
@@ -96,7 +98,9 @@ def _spool(v: ValveSettings, rate: float) -> dict[str, Any]:
     tau, omega = time_constant(v), 2.0 * np.pi * v.f90 if v.f90 else 0.0
     matrix = spool_matrix(tau, omega, v.damping, 1.0 / (rate * SUBSTEPS_OF_MACHINE))
     steps = zip(("spool_11", "spool_12", "spool_21", "spool_22"), matrix, strict=True)
-    return {"tau": tau, "omega": omega, "damping": v.damping, **dict(steps)}
+    gains = catch_up_gains(spool_matrix(tau, omega, v.damping, 1.0 / rate))
+    catch_up = zip(("catch_up", "catch_up_speed"), gains, strict=True)
+    return {"tau": tau, "omega": omega, "damping": v.damping, **dict(steps), **dict(catch_up)}
 
 
 def _bridge(v: ValveSettings) -> dict[str, Any]:
@@ -169,6 +173,24 @@ def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
         cosine, sine = cosh(sqrt(-square) * h), sinh(sqrt(-square) * h) / sqrt(-square)
     even, odd = decay * cosine, decay * sine
     return [even + d * omega * odd, odd, -omega * omega * odd, even - d * omega * odd]
+
+
+def catch_up_gains(matrix: Sequence[float]) -> tuple[float, float]:
+    r"""State feedback by which a spool catches up (`hilserver.tick.bridge.catch_up`), from its transition over a tick.
+
+    For second order by Ackermann's formula, :math:`K = (0, 1)(\Gamma, \Phi\Gamma)^{-1}(\Phi - p I)^2`, both poles
+    at p: `POLE`, or the geometric mean of the spool's own poles if they are faster.
+    """
+    if matrix[1] == 0.0:
+        left = matrix[0]
+        return max(left - POLE, 0.0) / (1.0 - left), 0.0
+    transition = np.reshape(matrix, (2, 2))
+    effect = np.array([1.0, 0.0]) - transition[:, 0]  # of a command that is held for the tick
+    pole = min(POLE, sqrt(np.linalg.det(transition)))
+    wanted = np.linalg.matrix_power(transition - pole * np.eye(2), 2)
+    row = np.linalg.solve(np.column_stack([effect, transition @ effect]).T, np.array([0.0, 1.0]))
+    gains = row @ wanted
+    return float(gains[0]), float(gains[1])
 
 
 def spool_speed(v: ValveSettings) -> float:

@@ -215,6 +215,7 @@ class Learning(Explained):
     NOT_ACHIEVABLE = 3, "held: the virtual flow is not achievable"
     OSCILLATION = 4, "forgotten: the loop oscillates"
     END_OF_RANGE = 5, "held: a sensor of the machine is at an end of its range"
+    SOFT_OIL = 6, "held: the pressure is so low that free air makes the oil soft"
 
 
 def fault_text(number: int, limits: Sequence[str]) -> str:

@@ -63,6 +63,7 @@ from hilserver.tick.row import (
 )
 from hilserver.tick.valve import (
     DIP,
+    UNAVAILABLE,
     command_at,
     delay_of,
     move_spool,
@@ -82,6 +83,10 @@ JUMP = 0.25
 """Fraction of the supply pressure by which it jumps when it is switched on or fails, but not otherwise."""
 UNEXPLAINED = 0.25
 """Flow into a chamber that no valve passes, as a fraction of the nominal flow, that no error of the model explains."""
+SOFT = 5e5
+"""Pa, at a port: below it, the oil in the chamber may be softer by half a per cent of free air, whose amount nobody
+knows well, than by itself.
+"""
 SPOOL_TRUST = 0.3
 """Fraction of the difference between measured and simulated spool position that is corrected per sample."""
 SPOOL_ERROR_TIME = 0.02
@@ -344,12 +349,14 @@ def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> Non
 
 
 @compilable
-def is_unseen(plan: Plan, row: Floats, v: ValveRecord) -> bool:
-    """Whether the volume that a valve has passed is not known, since a sensor is at an end of its range."""
+def why_unseen(plan: Plan, row: Floats, v: ValveRecord, p: float) -> int:
+    """Why the volume that a valve has passed is not known: see `ValveState`."""
     if v.cylinder < 0:
-        return is_beyond(plan, row, v.column_Q)
+        return 1 if is_beyond(plan, row, v.column_Q) else 0
     m = plan.cylinder[v.cylinder]
-    return is_beyond(plan, row, m.sensor_A) or is_beyond(plan, row, m.sensor_B)
+    if is_beyond(plan, row, m.sensor_A) or is_beyond(plan, row, m.sensor_B):
+        return 1
+    return 2 if p < SOFT else 0
 
 
 @compilable
@@ -386,8 +393,8 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     else:
         b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
     slopes = slopes_of_edges(b.spool, p, p_S, p_T, b, v)
-    b.unseen = 1 if is_unseen(plan, row, v) else 0
-    if b.unseen != 0:
+    b.unseen = why_unseen(plan, row, v, p)
+    if b.unseen != 0 or b.saturation & UNAVAILABLE:
         forget_volumes(learning_state(plan, row, i))
     elif not is_gap(plan, elapsed):
         note_volume(expected_before, volume_before, slopes, b, learning_state(plan, row, i), elapsed)

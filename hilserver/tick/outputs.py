@@ -8,10 +8,11 @@ from hilserver.circuit.engine import N_VALUES
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
+from hilserver.tick.bridge.catch_up import catching_up, forget_withheld, note_withheld
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.learning import learn
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
-from hilserver.tick.bridge.strategies import compensates, follows, stop_winding_up
+from hilserver.tick.bridge.strategies import compensates, follows, looks_ahead, stop_winding_up
 from hilserver.tick.codes import Action, FaultCode, Learning, Mode, Saturation, When
 from hilserver.tick.demand import demand
 from hilserver.tick.modes import supervisor_lost, too_many_missed
@@ -44,6 +45,8 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
             learn(b, learning_state(plan, row, i), v, work, elapsed)
         b.saturation = Saturation.SPOOL_FAULT.value if abs(b.spool_error) > SPOOL_TOLERANCE else 0
         demand(plan, row, work, i, elapsed, dt, action)
+        if elapsed > 1.5 * dt:
+            forget_withheld(b)  # missed ticks: the last command was held for longer
         low, high = free_range(plan, row, i)
         limit_command(row, b, v, low, high, dt, action)
         if head.mode == Mode.RUNNING and follows(b.strategy):
@@ -111,10 +114,16 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
     if stopped:
         inside = clip(inside, low, high)
         stop_winding_up(inside, b, v)
-    b.command = clip(inside, last - rate * dt, last + rate * dt)
-    take_up_play(
-        b, v, dt, max(rate * dt - abs(b.command - last), 0.0), head.mode == Mode.RUNNING and follows(b.strategy)
-    )
+    wanted, most = inside, rate * dt
+    catches_up = head.mode == Mode.RUNNING and action != Action.HOLD and looks_ahead(b.strategy)
+    if catches_up:
+        wanted = clip(inside + catching_up(b, v, dt), max(low, v.u_min), min(high, v.u_max))
+    b.command = clip(wanted, last - most, last + most)
+    if catches_up:
+        note_withheld(inside - b.command, b, v)
+    else:
+        forget_withheld(b)
+    take_up_play(b, v, dt, max(most - abs(b.command - last), 0.0), head.mode == Mode.RUNNING and follows(b.strategy))
     low, high = min(b.command, max(low, v.u_min)), max(b.command, min(high, v.u_max))
     b.output = raw_output(clip(b.command + b.play, low, high), v)
     if head.mode == Mode.RUNNING:
@@ -123,7 +132,7 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
             flags |= Saturation.RANGE.value
         if stopped:
             flags |= Saturation.NEAR_END.value
-        if b.command != inside:
+        if b.command != wanted:
             flags |= Saturation.SLEW.value
         b.saturation = flags
 

@@ -249,6 +249,8 @@ class ValveRecord(Struct):
     spool_12: float = value("s", "spool transition over a sub-step: position from speed")
     spool_21: float = value("1/s", "spool transition over a sub-step: speed from position")
     spool_22: float = value("", "spool transition over a sub-step: speed from speed")
+    catch_up: float = value("", "command by which the spool catches up, by the distance that it is behind")
+    catch_up_speed: float = value("s", "the same by the speed")
 
 
 class CylinderRecord(Struct):

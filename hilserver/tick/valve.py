@@ -189,6 +189,8 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
     """Reset values that are no longer finite: the spool is assumed at its safe position."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
         b.spool, b.spool_speed = v.safe_value, 0.0
+    if not (isfinite(b.behind) and isfinite(b.behind_speed)):
+        b.behind = b.behind_speed = 0.0
     real, virtual = b.volume + b.volume_before, b.volume_virtual + b.volume_virtual_before
     if not isfinite(real + virtual + b.volume_error + b.volume_lost + b.volume_ahead):
         reset_volumes(b)

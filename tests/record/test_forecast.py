@@ -54,33 +54,33 @@ def test_the_rate_is_that_of_a_log(rig: Rig, tmp_path: Path, compression: str) -
 
 
 def test_what_is_kept_and_how_long_the_disk_lasts(rig: Rig) -> None:
-    """At 298 values of 8 bytes per tick of 1 ms: 2.384 MB/s, 8.58 GB per hour."""
-    assert len(rig.layout.names) + len(rig.packed.names) == 298
+    """At 300 values of 8 bytes per tick of 1 ms: 2.4 MB/s, 8.64 GB per hour."""
+    assert len(rig.layout.names) + len(rig.packed.names) == 300
     plain = functools.partial(told, rig, compression="none")
-    assert plain() == {"log": "8.6 GB per hour, a new file every 7 min", "logs kept": "all (recording.keep)"}
+    assert plain() == {"log": "8.6 GB per hour, a new file every 6.9 min", "logs kept": "all (recording.keep)"}
     assert plain(max_duration="2 min")["log"].endswith("every 2 min")
-    free = 500e6 + 2.384e6 * 36000
-    assert plain(free)["disk of the logs"] == "86 GB free in logs: full after 10 h"
+    free = 500e6 + 2.4e6 * 36000
+    assert plain(free)["disk of the logs"] == "87 GB free in logs: full after 10 h"
     limits = {"gigabytes": 50, "files": 20, "age": "30 d"}
     kept = plain(free, folder="/data", keep=limits)
     assert kept["logs kept"] == "50 GB: 5.8 h; 20 files: 2.3 h; 30 d: up to 6.2 TB"
     assert "keep.running" in kept["disk of the logs"]
     assert plain(free, keep={**limits, "running": False})["disk of the logs"].endswith("enough for all that is kept")
     too_much = plain(free, keep={"gigabytes": 100, "running": False})
-    assert too_much["disk of the logs"] == "86 GB free in logs: full after 10 h"
+    assert too_much["disk of the logs"] == "87 GB free in logs: full after 10 h"
     assert "nothing would be recorded" in plain(499e6)["disk of the logs"]
     assert plain(free, enabled=False) == {"log": "not recorded (recording.enabled)"}
 
 
 def test_the_size_of_a_compressed_log_is_an_estimate_below_a_bound(rig: Rig) -> None:
-    """0.6 of 8.58 GB: 5.1 GB; a file of 1 GB lasts 699 s; 85.8 GB last 10 h at least, and 16.7 h as in the demo."""
-    free = 500e6 + 2.384e6 * 36000
+    """0.6 of 8.64 GB: 5.2 GB; a file of 1 GB lasts 694 s; 86.4 GB last 10 h at least, and 16.7 h as in the demo."""
+    free = 500e6 + 2.4e6 * 36000
     limits = {"gigabytes": 50, "age": "30 d"}
     found = told(rig, free, keep=limits)
-    assert "about 5.1 GB per hour" in found["log"]
+    assert "about 5.2 GB per hour" in found["log"]
     assert "at most 8.6 GB" in found["log"]
     assert found["log"].endswith("a new file every about 12 min")
-    assert found["logs kept"] == "50 GB: about 9.7 h; 30 d: up to 6.2 TB"
+    assert found["logs kept"] == "50 GB: about 9.6 h; 30 d: up to 6.2 TB"
     assert "full after about 17 h, 10 h at least" in found["disk of the logs"]
 
 

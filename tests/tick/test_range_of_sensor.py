@@ -95,6 +95,18 @@ def test_nothing_is_learned_while_a_sensor_is_at_the_end_of_its_range() -> None:
         assert (np.diff(columns[f"valve.A.{name}"])[held[1:]] == 0.0).all(), name
 
 
+@pytest.mark.slow
+def test_nothing_is_learned_while_free_air_makes_the_oil_soft() -> None:
+    """What the oil takes up at low pressure was taken for another gain of the valve, which then stayed wrong."""
+    columns = bridged("-1 bar", "adaptive")[0].columns
+    soft = columns["valve.A.unseen"] == 2
+    assert np.mean(soft == (columns["port.A"] < 5.0 * BAR)) > 0.99
+    assert np.mean(soft) > 0.1
+    tracked = columns["valve.A.learning"] == Learning.TRACKED
+    assert not tracked[soft].any()
+    assert not columns["valve.A.unexplained"][soft].any(), "what went before is not continued afterwards"
+
+
 @pytest.mark.parametrize("before", [2.0, 0.0])
 def test_a_dead_sensor_at_the_end_of_its_range_trips(before: float) -> None:
     """0 V may also be a pressure below 0 bar, but not where the reading comes from 50 bar: that of a dead sensor.

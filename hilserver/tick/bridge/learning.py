@@ -131,7 +131,7 @@ def state_of_learning(b: ValveState, seen: LearningState, v: ValveRecord) -> int
     if b.saturation & Saturation.OSCILLATION.value:
         return Learning.OSCILLATION.value
     if b.unseen != 0:
-        return Learning.END_OF_RANGE.value
+        return Learning.END_OF_RANGE.value if b.unseen == 1 else Learning.SOFT_OIL.value
     if b.saturation & UNAVAILABLE:
         return Learning.NOT_ACHIEVABLE.value
     least = EXCITED * v.Q_nominal
