@@ -27,7 +27,12 @@ class SimulatedSensor(_Part):
     )
     noise: Number = Field(default=0.0, ge=0, description="standard deviation of the noise, fraction of the range")
     bits: int = Field(default=0, ge=0, le=32, description="resolution of the converter; 0: none")
-    delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
+    delay: Time = Field(
+        default="0 s",
+        ge=0,
+        le=1,
+        description="transport delay; where it is not a whole number of ticks, the value is interpolated between two",
+    )
 
     @model_validator(mode="after")
     def _a_range(self) -> SimulatedSensor:
@@ -44,7 +49,7 @@ class SimulatedActuator(_Part):
     to: str = Field(description="input signal of the simulated circuit")
     raw: tuple[Number, Number] = Field(default=(-10.0, 10.0), description="raw output at signal -1 and +1")
     safe: Number = Field(default=0.0, description="raw output in the safe state")
-    delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
+    delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, also within a tick")
 
     @model_validator(mode="after")
     def _a_range(self) -> SimulatedActuator:

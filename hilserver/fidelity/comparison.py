@@ -238,7 +238,9 @@ class Comparison:
                 line = plain(self.rig.plan.valve[self.rig.layout.valves.index(name)])
                 actuator = actuators[number]
                 raw = np.array([raw_output(u, line) for u in commands[name]])
-                delayed = np.concatenate([np.full(actuator.delay, raw_output(0.0, line)), raw])[: len(raw)]
+                null, late = raw_output(0.0, line), actuator.delay
+                now, before = (np.concatenate([np.full(k, null), raw])[: len(raw)] for k in (late, late + 1))
+                delayed = now + actuator.fraction * (before - now)  # the mean of each tick
                 target = self.plant.names[actuator.target]
                 driven[target] = np.clip(actuator.value_zero + actuator.gain * delayed, -1.0, 1.0)
         return run_signals(self.program, self.plant, self.dt, driven, start[: len(self.plant.values)])

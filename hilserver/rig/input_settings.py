@@ -26,7 +26,8 @@ class InputSettings(Datasheet):
         examples=["20 ms"],
         ge=0,
         le=0.1,
-        description="time after which a value that is set acts; until then the bridge knows it in advance",
+        description="time after which a value that is set acts, rounded to whole ticks, at least one; until then the "
+        "bridge knows it in advance",
     )
 
     @model_validator(mode="after")

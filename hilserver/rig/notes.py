@@ -72,18 +72,15 @@ def _short_watchdogs(rig: Rig) -> Iterator[str]:
 
 
 def _rounded_delays(rig: Rig) -> Iterator[str]:
-    """Delays of simulated sensors and actuators that are not a whole number of ticks."""
+    """Delays of inputs that are not a whole number of ticks."""
     tick = 1.0 / rig.settings.loop.rate
-    for device in (device for device in rig.devices if device.is_simulated):
-        sensors = {f"sensors.{name}": sensor.delay for name, sensor in device.config.sensors.items()}
-        actuators = {f"actuators.{name}": actuator.delay for name, actuator in device.config.actuators.items()}
-        for part, delay in (sensors | actuators).items():
-            rounded = round(delay / tick) * tick
-            if abs(delay - rounded) > 1e-6 * tick:
-                yield (
-                    f"devices.{device.name}.{part}.delay: {delay * 1e3:g} ms is simulated as "
-                    f"{rounded * 1e3:g} ms: a simulated delay is a whole number of ticks, of {tick * 1e3:g} ms each."
-                )
+    for (name, settings), line in zip(rig.settings.inputs.items(), rig.plan.input, strict=True):
+        rounded = line.delay * tick
+        if abs(settings.delay - rounded) > 1e-6 * tick:
+            yield (
+                f"inputs.{name}.delay: {settings.delay * 1e3:g} ms is applied as {rounded * 1e3:g} ms: the delay of an "
+                f"input is a whole number of ticks, of {tick * 1e3:g} ms each."
+            )
 
 
 def _unused(rig: Rig) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
 
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
+WHOLE = 1e-6
+"""Fraction of a tick by which a delay of whole ticks may differ from them."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def build_plant(
     if problems:
         raise ConfigurationError(problems)
     sensor, actuator = table_of(SensorRecord, sensors), table_of(ActuatorRecord, actuators)
-    latest = int(actuator["delay"].max(initial=0))
+    latest = int((actuator["delay"] + (actuator["fraction"] > 0.0)).max(initial=0))
     return PlantArrays(
         ix=packed.index,
         val=packed.value,
@@ -131,6 +134,7 @@ def build_plant(
         work=np.zeros(packed.work_size),
         sensor=np.asarray(sensor).view(np.float64),
         actuator=np.asarray(actuator).view(np.float64),
+        before=np.zeros(len(sensors)),
         line=np.zeros((len(sensors), int(sensor["delay"].max(initial=0)) + 1)),
         noise=_noise(settings.seed),
         taken=np.zeros(1, dtype=np.int64),
@@ -164,13 +168,15 @@ def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:
     """The fields of a sensor's record."""
     (r0, r1), (v0, v1) = s.raw, (s.value[0].value, s.value[1].value)
     gain, span = (r1 - r0) / (v1 - v0), abs(r1 - r0)
+    ticks, fraction = _ticks(s.delay, dt)
     return {
         "source": source,
         "gain": gain,
         "raw_zero": r0 - gain * v0,
         "noise": s.noise * span,
         "quantum": span / 2**s.bits if s.bits else 0.0,
-        "delay": round(s.delay / dt),
+        "delay": ticks,
+        "fraction": fraction,
         "raw_low": min(r0, r1),
         "raw_high": max(r0, r1),
     }
@@ -179,11 +185,20 @@ def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:
 def _actuator(a: Any, target: int, settings: Any, dt: float) -> dict[str, Any]:
     """The fields of an actuator's record; ``settings``: the driver's."""
     gain = 2.0 / (a.raw[1] - a.raw[0])
+    ticks, fraction = _ticks(a.delay, dt)
     return {
         "target": target,
         "gain": gain,
         "value_zero": -1.0 - gain * a.raw[0],
         "safe": a.safe,
         "watchdog": int(settings.watchdog / dt + 1e-9),
-        "delay": round(a.delay / dt),
+        "delay": ticks,
+        "fraction": fraction,
     }
+
+
+def _ticks(delay: float, dt: float) -> tuple[int, float]:
+    """A delay as whole ticks and a fraction of one."""
+    ticks = delay / dt
+    whole = floor(ticks + WHOLE)
+    return whole, ticks - whole if ticks - whole > WHOLE else 0.0

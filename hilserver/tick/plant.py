@@ -5,6 +5,7 @@ Linked and compiled with the engine; the memory of a plant is its arrays (built 
 
 from __future__ import annotations
 
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +16,16 @@ from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.numerics.shape import clip
 from hilserver.tick.plant_records import actuators_on, sensors_on
 
+SAME = 1e-9
+"""A part of a tick that is longer than a whole number of sub-steps by at most this many of them is not longer."""
+
 
 class PlantArrays(NamedTuple):
     """A packed plant.
 
-    ``sensor`` and ``actuator`` hold the cells of their records (:mod:`hilserver.tick.plant_records`); ``line`` holds
-    each sensor's last readings (its delay line), ``taken`` the number of samples so far, and ``under_way`` each
-    actuator's last commands, the newest first.
+    ``sensor`` and ``actuator`` hold the cells of their records (:mod:`hilserver.tick.plant_records`); ``before`` holds
+    what each sensor measures as it was a tick ago, ``line`` each sensor's last readings (its delay line), ``taken`` the
+    number of samples so far, and ``under_way`` each actuator's last commands, the newest first.
     """
 
     ix: Indices
@@ -30,6 +34,7 @@ class PlantArrays(NamedTuple):
     work: Floats
     sensor: Floats
     actuator: Floats
+    before: Floats
     line: Matrix
     noise: Floats
     taken: Integers
@@ -37,11 +42,18 @@ class PlantArrays(NamedTuple):
 
 
 def sample(plant: PlantArrays, raw: Floats) -> None:
-    """The sensors' present raw readings: scaled, with noise, quantised, limited to their range, delayed."""
+    """The sensors' present raw readings: scaled, with noise, quantised, limited to their range, delayed.
+
+    A delay is exact in whole ticks; for the rest of it, the value is interpolated between two ticks before all else, so
+    that noise and the steps of the converter are those of a single sample.
+    """
     k, depth, sensors = plant.taken[0], plant.line.shape[1], sensors_on(plant.sensor)
     for i in range(sensors.shape[0]):
         s = sensors[i]
-        r = s.raw_zero + s.gain * plant.values[s.source]
+        measured = plant.values[s.source]
+        if s.fraction > 0.0 and k > 0:
+            measured += s.fraction * (plant.before[i] - measured)
+        r = s.raw_zero + s.gain * measured
         r += s.noise * plant.noise[(k * 31 + i * 7919) % plant.noise.shape[0]]
         if s.quantum > 0.0:
             r = np.floor(r / s.quantum + 0.5) * s.quantum
@@ -63,13 +75,33 @@ def watch_commands(plant: PlantArrays, commands: Floats, ticks: int) -> None:
 
 
 def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
-    """Advance the plant by one tick with these raw commands."""
-    actuators = actuators_on(plant.actuator)
+    """Advance the plant by one tick with these raw commands.
+
+    A command that takes effect within the tick divides it: the integration begins anew there.
+    """
+    sensors, actuators = sensors_on(plant.sensor), actuators_on(plant.actuator)
+    for i in range(sensors.shape[0]):
+        plant.before[i] = plant.values[sensors[i].source]
     for i in range(actuators.shape[0]):
-        a = actuators[i]
-        for j in range(a.delay, 0, -1):
+        for j in range(plant.under_way.shape[1] - 1, 0, -1):
             plant.under_way[i, j] = plant.under_way[i, j - 1]
         plant.under_way[i, 0] = commands[i]
-        plant.values[a.target] = clip(a.value_zero + a.gain * plant.under_way[i, a.delay], -1.0, 1.0)
-    n, substeps = int(plant.ix[N_VALUES]), int(plant.ix[SUBSTEPS])
-    advance(plant.ix, plant.val, plant.values[:n], plant.values[n:], plant.work, substeps, dt / substeps)
+    n, substeps, at = int(plant.ix[N_VALUES]), int(plant.ix[SUBSTEPS]), 0.0
+    while at < 1.0:
+        until = command_actuators(plant, at)
+        share = until - at
+        steps = max(ceil(share * substeps - SAME), 1)
+        advance(plant.ix, plant.val, plant.values[:n], plant.values[n:], plant.work, steps, share * dt / steps)
+        at = until
+
+
+def command_actuators(plant: PlantArrays, at: float) -> float:
+    """Set the commands that have arrived at ``at``, a fraction of the tick; returns when the next one does, or 1."""
+    actuators, until = actuators_on(plant.actuator), 1.0
+    for i in range(actuators.shape[0]):
+        a = actuators[i]
+        late = a.delay
+        if a.fraction > at:
+            late, until = late + 1, min(until, a.fraction)
+        plant.values[a.target] = clip(a.value_zero + a.gain * plant.under_way[i, late], -1.0, 1.0)
+    return until

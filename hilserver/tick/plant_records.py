@@ -15,7 +15,8 @@ class SensorRecord(Struct):
     raw_zero: float = value("", "raw reading at value 0")
     noise: float = value("", "standard deviation of the noise, raw")
     quantum: float = value("", "step of the converter, raw; 0: none")
-    delay: int = value("ticks", "transport delay")
+    delay: int = value("ticks", "transport delay, whole ticks")
+    fraction: float = value("ticks", "the rest of it, below 1")
     raw_low: float = value("", "least raw reading")
     raw_high: float = value("", "greatest raw reading")
 
@@ -28,7 +29,8 @@ class ActuatorRecord(Struct):
     value_zero: float = value("", "value at raw command 0")
     safe: float = value("", "raw command in the safe state")
     watchdog: int = value("ticks", "time without a command after which it goes there")
-    delay: int = value("ticks", "transport delay")
+    delay: int = value("ticks", "transport delay, whole ticks")
+    fraction: float = value("ticks", "the rest of it, below 1")
 
 
 SENSOR, ACTUATOR = dtype_of(SensorRecord), dtype_of(ActuatorRecord)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from circuit_runs import run_freely
+from lift_bench import lift
 
 from hilserver.circuit import dispatch, engine
 from hilserver.circuit.library import standard_library
@@ -90,6 +91,17 @@ def test_a_rig_runs_in_plain_python_as_it_does_compiled(name: str, plain: Any) -
         run = LockstepRun(load_rig(CONFIG / f"rigs/{name}.toml"), program=program, trace=True)
         found.append([np.concatenate([run.start(), run.run(10)]), *map(run.true_values, run.plants)])
     assert all(len(rows) > 10 for rows in found[0])
+    assert [rows.tobytes() for rows in found[0]] == [rows.tobytes() for rows in found[1]]
+
+
+def test_delays_within_a_tick_are_the_same_in_plain_python(plain: Any) -> None:
+    """Sensors and actuators of a simulated device, with noise and the steps of a converter."""
+    sensors = {name: {"delay": f"{k}.3 ms", "noise": 1e-3, "bits": 14} for k, name in enumerate(("p_A", "p_B", "x"))}
+    actuators = {"valve_A": {"delay": "1.3 ms"}, "valve_B": {"delay": "0.25 ms"}}
+    rig, found = lift({"rig": {"devices": {"rig": {"sensors": sensors, "actuators": actuators}}}}), []
+    for program in (standard_program(), plain):
+        run = LockstepRun(rig, program=program, trace=True)
+        found.append([np.concatenate([run.start(), run.run(10)]), run.true_values("rig")])
     assert [rows.tobytes() for rows in found[0]] == [rows.tobytes() for rows in found[1]]
 
 

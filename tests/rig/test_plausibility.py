@@ -123,15 +123,15 @@ def test_a_piston_begins_within_its_stroke(position: str, fits: bool) -> None:
         lift(changes)
 
 
-def test_a_simulated_delay_that_is_no_whole_number_of_ticks() -> None:
-    sensors, actuators = {"p_A": {"delay": "0.5 ms"}, "x": {"delay": "2 ms"}}, {"valve_A": {"delay": "1.6 ms"}}
-    device = {"sensors": sensors, "actuators": actuators}
-    found = [text for text in notes(lift({"rig": {"devices": {"rig": device}}})) if "delay" in text]
-    assert found == [
-        "devices.rig.sensors.p_A.delay: 0.5 ms is simulated as 0 ms: a simulated delay is a whole number of ticks, "
-        "of 1 ms each.",
-        "devices.rig.actuators.valve_A.delay: 1.6 ms is simulated as 2 ms: a simulated delay is a whole number of "
-        "ticks, of 1 ms each.",
+def test_delays_that_are_no_whole_number_of_ticks() -> None:
+    """Those of inputs are rounded; those of simulated sensors and actuators are as stated."""
+    device = {"sensors": {"p_A": {"delay": "0.5 ms"}}, "actuators": {"valve_A": {"delay": "1.6 ms"}}}
+    inputs = {"joystick": {"delay": "2.6 ms"}, "other": {"delay": "0.2 ms"}, "third": {"delay": "3 ms"}}
+    found = notes(lift({"rig": {"devices": {"rig": device}, "inputs": inputs}}))
+    whole = "the delay of an input is a whole number of ticks, of 1 ms each."
+    assert [text for text in found if "delay" in text] == [
+        f"inputs.joystick.delay: 2.6 ms is applied as 3 ms: {whole}",
+        f"inputs.other.delay: 0.2 ms is applied as 1 ms: {whole}",
     ]
 
 
