@@ -41,7 +41,7 @@ class EvaluatedValve:
 
     @cached_property
     def suspicions(self) -> Sequence[Suspicion]:
-        """The model errors that are suspected."""
+        """The model errors that the recording suggests, also those that are only errors of the rig file."""
         return list(suspicions(self.found))
 
     @cached_property
@@ -71,6 +71,23 @@ class Evaluation:
     def suggested_curves(self) -> dict[str, list[tuple[float, float]]]:
         """By valve, the flow-signal curve to be entered first: until then, no other value can be relied on."""
         return {found.experiment.valve: curve for found in self.results if (curve := found.suggested_curve)}
+
+    @cached_property
+    def corrections(self) -> frozenset[str]:
+        """The keys by which the fragment of the rig file corrects its description of the machine, with their tables."""
+        if curves := self.suggested_curves:
+            return frozenset(f"valves.{name}.flow_signal" for name in curves)
+        if self.has_speed_limits:
+            return frozenset()
+        return frozenset(f"{table}.{f.key}" for table, values in self.machine.items() for f in values if f.key)
+
+    def corrected(self, valve: EvaluatedValve) -> list[Suspicion]:
+        """What differs from the rig file, but no longer once the fragment is merged."""
+        return [each for each in valve.suspicions if each.key in self.corrections]
+
+    def suspected(self, valve: EvaluatedValve) -> list[Suspicion]:
+        """The model errors that remain when the fragment is merged."""
+        return [each for each in valve.suspicions if each.key not in self.corrections]
 
     @property
     def has_speed_limits(self) -> bool:

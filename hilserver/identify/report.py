@@ -14,7 +14,7 @@ from hilserver.identify.identification import Identified
 from hilserver.identify.machine import Restriction
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table
-from hilserver.identify.suspicions import about_the_delay, suspicion_table
+from hilserver.identify.suspicions import about_the_delay, correction_table, suspicion_table
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.units import shown_value
@@ -32,9 +32,14 @@ ABOUT_RESIDUALS = (
     "Residuals of the model, whitened: over time, and their autocorrelation with the band that contains 95 % of the "
     "values of white noise."
 )
+ABOUT_CORRECTIONS = (
+    "The machine differs from the rig file, and the fragment states by how much: once it is merged, the model "
+    "describes these effects. All identified values take them into account."
+)
 ABOUT_SUSPICIONS = (
-    "Effects in the recording that the model describes differently, or not at all. The standard deviations of the "
-    "identified values include them as far as the residuals show them; the experiments would confirm them."
+    "Effects in the recording that the fragment of the rig file does not correct: the model describes them "
+    "differently, or not at all. The standard deviations of the identified values include them as far as the residuals "
+    "show them; the experiments would confirm them."
 )
 ABOUT_SERVO = (
     "Flow servo with these settings: open loop with the margins at the largest pressure drop, and closed loop from "
@@ -70,7 +75,8 @@ def fragment(evaluation: Evaluation) -> str:
             lines += ["", f"[valves.{name}]", *_curve_lines(curve)]
         return "\n".join(lines) + "\n"
     for valve in evaluation.valves:
-        of_valve = [*_valve_lines(valve), *servo_lines(valve.name, valve.servo), *_feedback_lines(valve)]
+        suspicions = _suspicion_lines(evaluation, valve)
+        of_valve = [*_valve_lines(valve), *suspicions, *servo_lines(valve.name, valve.servo), *_feedback_lines(valve)]
         is_limited = valve.found.is_speed_limited
         lines += ["", f"[valves.{valve.name}]", *([ENTER_SLEW, *_as_comments(of_valve)] if is_limited else of_valve)]
     for table, values in evaluation.machine.items():
@@ -119,8 +125,13 @@ def _valve_lines(valve: EvaluatedValve) -> list[str]:
     if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# {text}" for text in extrapolated(found)]
-    lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in valve.suspicions]
     return lines
+
+
+def _suspicion_lines(evaluation: Evaluation, valve: EvaluatedValve) -> list[str]:
+    corrected = [f"# corrected by {s.key}: {s.structure}: {s.figure}" for s in evaluation.corrected(valve)]
+    suspected = evaluation.suspected(valve)
+    return [*corrected, *(f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspected)]
 
 
 def extrapolated(found: Identified) -> list[str]:
@@ -206,7 +217,7 @@ def document(evaluation: Evaluation) -> Document:
             Heading(f"Valve {name}"),
             table(valve),
             Listing(tuple(notes(valve))),
-            *_suspicion_blocks(valve),
+            *_suspicion_blocks(evaluation, valve),
             Picture(f"{name}-flow", flow_figure(found), ABOUT_FLOW),
             Picture(f"{name}-bode", bode_figure(found), ABOUT_BODE),
             Picture(f"{name}-residuals", residual_figure(found), ABOUT_RESIDUALS),
@@ -225,11 +236,15 @@ def machine_blocks(evaluation: Evaluation) -> list[Block]:
     return [Heading("Cylinders and sensors"), *blocks] if blocks else []
 
 
-def _suspicion_blocks(valve: EvaluatedValve) -> list[Block]:
-    if not valve.suspicions:
-        return ["No model errors are suspected: the residuals do not follow the command."]
+def _suspicion_blocks(evaluation: Evaluation, valve: EvaluatedValve) -> list[Block]:
+    blocks: list[Block] = []
+    if corrected := evaluation.corrected(valve):
+        heading = Heading(f"Errors of the rig file that valve {valve.name} shows")
+        blocks += [heading, ABOUT_CORRECTIONS, correction_table(corrected)]
+    if not (suspected := evaluation.suspected(valve)):
+        return [*blocks, "No model errors are suspected: the residuals do not follow the command."]
     heading = Heading(f"Suspected model errors of valve {valve.name}")
-    return [heading, ABOUT_SUSPICIONS, suspicion_table(valve.suspicions)]
+    return [*blocks, heading, ABOUT_SUSPICIONS, suspicion_table(suspected)]
 
 
 def _servo_blocks(valve: EvaluatedValve) -> list[Block]:

@@ -1,7 +1,9 @@
 """Model errors that the recording suggests, and the experiments that would confirm them.
 
-A structure is suspected where its figure is significant, or beyond its usual tolerance. Effects that the model does not
-describe at all appear in residuals that follow the command: those of an exact model are independent of it.
+Some of them are only errors of the rig file: the fragment states their values, and once it is merged, the model
+describes them (`Evaluation.corrected`). A structure is suspected where its figure is significant, or beyond its usual
+tolerance. Effects that the model does not describe at all appear in residuals that follow the command: those of an
+exact model are independent of it.
 Source: Ljung, System Identification, 2nd ed. 1999, ch. 16.6 (residual analysis).
 """
 
@@ -32,12 +34,16 @@ BESIDE_CLOCK = (
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A suspected structure: ``figure`` with its deviation, ``usual`` tolerance, ``experiment`` to confirm it."""
+    """A suspected structure: ``figure`` with its deviation, ``usual`` tolerance, ``experiment`` to confirm it.
+
+    ``key``: of the rig file, by which the model describes it; empty if there is none.
+    """
 
     structure: str
     figure: str
     usual: str
     experiment: str
+    key: str = ""
 
 
 STRUCTURES = {
@@ -57,6 +63,14 @@ STRUCTURES = {
     ),
 }
 """By the first word of a parameter: what it is, and the experiment."""
+KEYS = {
+    "restriction": "restriction_{}",
+    "hose": "hose_volume_{}",
+    "air": "air_fraction",
+    "dead volume": "dead_volume_{}",
+    "elasticity": "bulk_modulus",
+}
+"""By the same word: the key of a cylinder, with the side of the port."""
 ALWAYS = ("restriction", "hose", "air")
 """Suspected where significant; others only where they are beyond their tolerance, too."""
 OF_A_PORT = ("restriction", "hose", "air", "dead volume", "elasticity")
@@ -77,7 +91,7 @@ def suspicions(found: Identified) -> Iterator[Suspicion]:
             subject = name.removeprefix(f"{word} ")
             unit, suffix = _unit(found, word, subject)
             figure, usual = (_in_words(each, unit) + suffix for each in (value, Estimate(p.start, p.prior)))
-            yield Suspicion(what.format(subject), figure, usual, experiment)
+            yield Suspicion(what.format(subject), figure, usual, experiment, _key(found, word, subject))
     yield from _slower(found)
     yield from _not_proportional(found)
     yield from _correlated(found)
@@ -95,6 +109,18 @@ def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
     if word == "zero":
         return found.experiment.rig.settings.channels[subject].unit, ""
     return ("s", "") if word == "delay" else ("", "")
+
+
+def _key(found: Identified, word: str, subject: str) -> str:
+    """The key of the rig file that describes a structure; empty if there is none."""
+    if word == "delay":
+        return f"channels.{subject}.delay"
+    if word not in KEYS:
+        return ""
+    cylinder = next(c.cylinder for c in found.experiment.chambers if c.port == subject)
+    cylinders = found.experiment.rig.settings.cylinders
+    name = next(name for name, settings in cylinders.items() if settings is cylinder)
+    return f"cylinders.{name}.{KEYS[word].format('B' if subject == cylinder.port_B else 'A')}"
 
 
 def _slower(found: Identified) -> Iterator[Suspicion]:
@@ -123,6 +149,7 @@ def _not_proportional(found: Identified) -> Iterator[Suspicion]:
             f"openings of {100.0 * worst.low:g} to {100.0 * worst.high:g} %",
             f"± {100.0 * USUAL:g} %",
             "the flow at constant pressure drop in small steps of the command: enter it as flow_signal",
+            f"valves.{found.experiment.valve}.flow_signal",
         )
 
 
@@ -165,6 +192,12 @@ def suspicion_table(suspected: Iterable[Suspicion]) -> Grid:
     """A line for each."""
     rows = tuple((s.structure, s.figure, s.usual, s.experiment) for s in suspected)
     return Grid(("suspected", "figure", "expected", "experiment to confirm it"), rows)
+
+
+def correction_table(corrected: Iterable[Suspicion]) -> Grid:
+    """A line for each, with the key that corrects it."""
+    rows = tuple((s.structure, s.figure, s.usual, s.key, s.experiment) for s in corrected)
+    return Grid(("corrected by the fragment", "figure", "expected", "key", "experiment to confirm it"), rows)
 
 
 def about_the_delay(found: Identified) -> str:

@@ -98,6 +98,8 @@ def test_two_gains_are_suspected() -> None:
         true = FLOW * np.interp(opening, [0.0, 0.2, 1.0], [0.0, 0.1, 1.0])
         assert 6e4 * np.interp(opening, signal, flow) == pytest.approx(true, abs=0.01 * FLOW)
     assert "identify again" in " ".join(notes(evaluation.valves[0]))
+    corrected = evaluation.corrected(evaluation.valves[0])
+    assert [(each.key, "not proportional" in each.structure) for each in corrected] == [("valves.A.flow_signal", True)]
     text = FILE.read_text().replace("damping = 0.7\n", "damping = 0.7\noverlap = 0.01\n")
     changed = tomllib.loads(merged_text(text, fragment(evaluation), obsolete(evaluation), date(2026, 11, 29)))
     before, after = tomllib.loads(text)["valves"]["A"], changed["valves"]["A"]

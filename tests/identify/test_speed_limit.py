@@ -61,6 +61,7 @@ def test_a_speed_limited_spool_is_suspected_until_its_slew_is_stated(monkeypatch
     assert "enter its slew, and identify again" in text
     assert "# nominal_flow = " in text
     assert all(not table for tables in tomllib.loads(text).values() for table in tables.values())
+    assert evaluation.corrected(evaluation.valves[0]) == []
     with monkeypatch.context() as patched:
         patched.setattr(identification, "suggested_curve", lambda *_: CURVE)
         assert not curve_to_enter(found.best)

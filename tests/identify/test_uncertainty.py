@@ -247,4 +247,5 @@ def test_report_lists_the_suspected_model_errors(randomised: list[Identified]) -
         assert all("±" in s.figure or "correlate" in s.figure for s in suspected)
         assert all(s.experiment for s in suspected)
         assert any("that the sensors may have in addition" in line for line in notes(valve))
-    assert "# suspected: " in fragment(evaluation)
+        assert not any(s.structure.startswith("restriction") for s in evaluation.suspected(valve))
+    assert "# corrected by cylinders.lift.restriction_A: " in fragment(evaluation)
