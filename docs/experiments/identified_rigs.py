@@ -32,6 +32,7 @@ from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.cycle_run import CycleRun, NotCompletedError, run_cycle_on
 from hilserver.fidelity.measures import Deviation
+from hilserver.fidelity.results import SATURATED_SHARE
 from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import alone, default_input, sweep_of
 from hilserver.fidelity.unknowns import applicable, varied
@@ -47,6 +48,7 @@ from hilserver.rig.merge import merged
 from hilserver.rig.rig import Rig
 from hilserver.studies.figures import AMPLITUDE_ERROR, PHASE_ERROR
 from hilserver.studies.sweep_figures import figure_over_frequency
+from hilserver.tick.codes import Saturation
 
 ZERO_ERRORS = "sensor offset"
 """The unknown that taring removes."""
@@ -97,14 +99,21 @@ def cycle_figures(rig: Rig, run: CycleRun) -> Iterator[tuple[str, float]]:
 
 
 def sweep_figures(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[str, float]]:
-    """The largest errors of amplitude and phase (rad) of the flows, up to each of the two frequencies."""
+    """The largest errors of amplitude and phase (rad) of the flows, up to each of the two frequencies.
+
+    Left out are the sines that a valve is too small for or that leave it no pressure drop, not those at its slew limit;
+    the share of the sines that count is a figure, too.
+    """
     parts = rig.sources["devices"]["rig"]["drive"]["components"]
     f45 = min(true_f45(parts[part]) for part in VALVES[rig.settings.name].values())
     name = default_input(rig)
     sweep = sweep_of(rig, name, [*(f for f in FREQUENCIES if f < f45), f45])
     result = run_cycle_on(with_cycle(rig, alone(rig, name, sweep)), "rig", strategy, program, swept=True).result
+    cut = ~int(Saturation.SLEW)
+    result = replace(result, saturation={valve: flags.astype(int) & cut for valve, flags in result.saturation.items()})
     for end, highest in ((f"{SLOW:g} Hz", SLOW), ("f45", f45)):
         part = replace(result, sines=tuple(sine for sine in result.sines if sine.frequency <= highest))
+        yield f"sines to {end}", np.mean([part.saturated_at(s.frequency) <= SATURATED_SHARE for s in part.sines])
         for error in (AMPLITUDE_ERROR, PHASE_ERROR):
             yield from ((f"{error} {q} to {end}", figure_over_frequency(error, q, part)) for q in result.virtual)
 
