@@ -110,10 +110,11 @@ def sweep_figures(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[s
     sweep = sweep_of(rig, name, [*(f for f in FREQUENCIES if f < f45), f45])
     result = run_cycle_on(with_cycle(rig, alone(rig, name, sweep)), "rig", strategy, program, swept=True).result
     cut = ~int(Saturation.SLEW)
-    result = replace(result, saturation={valve: flags.astype(int) & cut for valve, flags in result.saturation.items()})
+    flags = {valve: (each.astype(int) & cut).astype(float) for valve, each in result.saturation.items()}
+    result = replace(result, saturation=flags)
     for end, highest in ((f"{SLOW:g} Hz", SLOW), ("f45", f45)):
         part = replace(result, sines=tuple(sine for sine in result.sines if sine.frequency <= highest))
-        yield f"sines to {end}", np.mean([part.saturated_at(s.frequency) <= SATURATED_SHARE for s in part.sines])
+        yield f"sines to {end}", float(np.mean([part.saturated_at(s.frequency) <= SATURATED_SHARE for s in part.sines]))
         for error in (AMPLITUDE_ERROR, PHASE_ERROR):
             yield from ((f"{error} {q} to {end}", figure_over_frequency(error, q, part)) for q in result.virtual)
 
