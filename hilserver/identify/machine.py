@@ -103,8 +103,12 @@ class IdentifiedChamber:
 
     @property
     def has_hose(self) -> bool:
-        """Whether hoses are stated, or shown by the recording."""
-        return self.chamber.stated_hose > 0.0 or self.in_hoses.is_positive
+        """Whether hoses are stated, or more likely than not.
+
+        Were they left out until they are significant, the oil, its air and the dead volume would be adjusted to their
+        compliance, with deviations that say nothing of it.
+        """
+        return self.chamber.stated_hose > 0.0 or self.in_hoses.value > self.in_hoses.deviation
 
     def pressure_at_piston(self) -> Floats:
         """The pressure behind the restriction, at the ticks of the recording."""
