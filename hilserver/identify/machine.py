@@ -288,7 +288,10 @@ def _friction_by_pressures(chambers: Sequence[IdentifiedChamber], rod: Rod, spee
 def _oil(
     chambers: Sequence[IdentifiedChamber], settings: CylinderSettings, restricted: Container[str]
 ) -> Iterator[IdentifiedValue]:
-    """Bulk modulus and air, if the recording shows them; dead volumes; lines where ``restricted`` or stated."""
+    """Bulk modulus and air, if the recording shows them; dead volumes; lines where ``restricted`` or stated.
+
+    Volumes that are hardly known are stated, too: they belong to the oil and the hoses with which they were found.
+    """
     oil, deviation = _with_deviation(chambers)
     if deviation.compliance <= INFORMED * uniform(ELASTICITY) * oil.compliance:
         B = 1.0 / oil.compliance
@@ -302,8 +305,6 @@ def _oil(
         if port is None or port not in oil.dead_volumes:
             continue
         dead, key = Estimate(oil.dead_volumes[port], deviation.dead_volumes[port]), f"dead_volume_{side}"
-        if not dead.is_positive:
-            continue
         yield IdentifiedValue(f"dead volume {side}", key, dead, getattr(settings, key), *shown_unit("m^3"))
         if port in oil.hoses:
             spread, key = deviation.hoses[port], f"hose_volume_{side}"

@@ -77,6 +77,8 @@ def test_a_hose_that_is_not_certain_is_not_taken_for_air(identified: Found) -> N
     before, after = (machine_findings(each, recording)["cylinders.lift"] for each in ([A, B], [A, doubtful]))
     assert {f.key for f in after} >= {"air_fraction", "dead_volume_B", "hose_volume_B"}
     assert {f.key: f.estimate.value for f in after} == {f.key: f.estimate.value for f in before}
+    hardly = replace(B, fit=replace(B.fit, covariance=1e4 * B.fit.covariance))
+    assert {f.key for f in machine_findings([A, hardly], recording)["cylinders.lift"]} >= {"dead_volume_B"}
 
 
 @pytest.mark.slow
