@@ -34,7 +34,7 @@ from playwright.sync_api import Page, sync_playwright
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from panel_bench import CHROMIUM
-from service_harness import Server, eventually, listens, panel
+from service_harness import COMPILED, Server, eventually, listens, panel
 
 from hilserver.realtime.timing import LoopTiming
 from hilserver.tick.codes import Mode
@@ -44,6 +44,7 @@ from hilserver.web.listening import free_port
 CHANNELS, RATE, SAMPLES = 12, 20.0, 50.0
 """Channels on the tab; messages per second; samples per second of each channel."""
 CHANGES = {
+    **COMPILED,
     "port = 0": f'port = 0\ntelemetry_batch = "{1000 / RATE:g} ms"',
     "max_missed": "max_missed = 5000",
     "max_age": 'max_age = "5 s"',

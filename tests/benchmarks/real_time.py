@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from service_harness import CONFIG, Server, read_log
+from service_harness import COMPILED, CONFIG, Server, read_log
 
 from hilserver.client import request, where
 from hilserver.numerics.arrays import Floats
@@ -41,7 +41,7 @@ BATCH, BATCHES = 8000, 7
 def in_real_time(rate: float, rehearsal: bool, seconds: float, folder: Path) -> tuple[Floats, Floats, int]:
     """Wake-up and work of each tick, µs; ticks missed."""
     loop = f'rate = "{rate:g} Hz"\nrehearsal = {str(rehearsal).lower()}\nheartbeat_timeout = "2.5 s"'
-    with Server(folder, changes={"rate =": loop}) as server:
+    with Server(folder, changes=COMPILED | {"rate =": loop}) as server:
         _, address = where(server.name, f"127.0.0.1:{server.port}")
 
         async def start() -> None:

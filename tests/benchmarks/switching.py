@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from service_harness import Server, busy_processors, panel, read_log
+from service_harness import COMPILED, Server, busy_processors, panel, read_log
 from service_inputs import random_switch
 
 from hilserver.record.summary import WORK
@@ -43,7 +43,7 @@ def measured(count: int, load: contextlib.AbstractContextManager[None]) -> dict[
     """Medians in ms: until a circuit is active; of the work in a tick, and in those that switch; silence of the
     supervisor (99 %).
     """
-    with TemporaryDirectory() as folder, Server(Path(folder)) as server:
+    with TemporaryDirectory() as folder, Server(Path(folder), changes=COMPILED) as server:
         with load:
             active = switches(server, count)
         server.kill("supervisor", number=signal.SIGTERM)

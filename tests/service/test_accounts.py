@@ -99,8 +99,8 @@ def test_no_refused_command_reaches_the_loop(lab: Lab, tmp_path: Path) -> None:
         f'embedded = false\nhost = "localhost"\nport = {lab.port}\nuser = "hilserver-lab"\n'
         f'password_file = "{lab.folder}/hilserver-lab"\nca_file = "{lab.folder}/ca.crt"'
     )
-    # The supervisor itself asks the loop to load the circuit's code: not here, where all that is asked is counted.
-    rate = 'rate = "500 Hz"\ncompiled_circuit = false\nheartbeat_timeout = "2.5 s"'
+    # All that the loop is asked is counted here: the supervisor asks it to load the circuit's code if that is compiled.
+    rate = 'rate = "500 Hz"\nheartbeat_timeout = "2.5 s"'
     server = RealServer(tmp_path, changes={"embedded =": login, "port = 0": "", "rate =": rate})
     acl = lab.folder / "acl"
     acl.write_text(acl.read_text().replace("hil/lab/", f"hil/{server.name}/"))

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from service_bench import set_in_motion
-from service_harness import Panel, Server, eventually, read_log, talk
+from service_harness import COMPILED, Panel, Server, eventually, read_log, talk
 
 from hilserver.compiler import compiled_program
 from hilserver.compiler.circuit_code import FILE, compile_for, folder_of
@@ -128,7 +128,7 @@ def test_a_loop_that_would_trip_takes_no_code_over(rate: float, max_missed: int,
 @pytest.mark.realtime
 def test_a_running_loop_takes_the_code_over_and_its_log_is_replayed(tmp_path: Path) -> None:
     compile_for(load_rig(CONFIG / "rigs/demo.toml").packed.index)  # so that the server finds it
-    with Server(tmp_path) as server:
+    with Server(tmp_path, changes=COMPILED) as server:
         set_in_motion(server)
         switched: list[int] = []
 

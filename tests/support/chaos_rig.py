@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from chaos_model import SLOWLY, Look, Model
 from chaos_place import ChaosServer, Disk
-from service_harness import MODULES, rig_text
+from service_harness import COMPILED, MODULES, rig_text
 from soak import HEARTBEAT, MAX_MISSED, RECORDING, Soak
 
 from hilserver.realtime.shared import LoopMemory
@@ -118,6 +118,7 @@ class Chaos:
 
     def new_server(self) -> ChaosServer:
         changes = {
+            **COMPILED,
             "rate =": f'rate = "1 kHz"\nheartbeat_timeout = "{HEARTBEAT:g} s"',
             "max_missed =": f"max_missed = {MAX_MISSED}",
             "max_age =": 'max_age = "2 s"',

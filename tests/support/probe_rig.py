@@ -33,6 +33,7 @@ circuit = "circuit.toml"
 [loop]
 rate = "500 Hz"
 max_missed = 400
+compiled_circuit = false
 max_age = "{max_age}"
 heartbeat_timeout = "2.5 s"
 [devices.card]

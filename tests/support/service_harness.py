@@ -56,13 +56,16 @@ LOST_TRACK = (
 """What asyncio and the interpreter say of tasks, exceptions and files that nobody took care of."""
 PATIENCE = 60.0
 """Seconds for what must come at some time; a busy machine is slow, and only a failure takes so long."""
+COMPILED = {"[loop]": "[loop]\ncompiled_circuit = true"}
+"""Change of a rig whose loop runs code that is compiled for its circuit."""
 _numbers = itertools.count()
 
 
 def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> str:
     """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin.
 
-    Its loop does not lock its memory: in a process of a test (`warm_start`) there is much that it does not need.
+    Its loop does not lock its memory: in a process of a test (`warm_start`) there is much that it does not need. Nor is
+    code compiled for its circuit, which takes ten seconds of processor time, unless ``changes`` has `COMPILED`.
     """
     lines = [*(CONFIG / "rigs" / "demo.toml").read_text().splitlines(), "[arming]", "virtual_commissioning = false"]
     lines += ["[recording]", f'folder = "{folder / "logs"}"']
@@ -72,6 +75,7 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "drive =": f'drive = "{CONFIG}/circuits/drive.toml"',
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
+        "[loop]": "[loop]\ncompiled_circuit = false",
         "rate =": 'rate = "250 Hz"\nheartbeat_timeout = "2.5 s"',
         "lost_after =": 'lost_after = "20 s"',
         "[recording]": '[recording]\nlost_after = "20 s"',

@@ -20,7 +20,18 @@ from typing import Any
 import numpy as np
 from fake_system import FakeSystem
 from modbus_bench import TcpBench
-from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, listens, panel, rig_text
+from service_harness import (
+    COMPILED,
+    Panel,
+    Server,
+    applied,
+    busy_processors,
+    children_of,
+    eventually,
+    listens,
+    panel,
+    rig_text,
+)
 from service_inputs import random_switch
 from soak_logs import look_at_logs
 from soak_usage import Usage
@@ -84,6 +95,7 @@ class Soak:
     def new_server(self) -> Server:
         """Another one of the same rig, as after a restart of the service."""
         changes = {
+            **COMPILED,
             "rate =": f'rate = "1 kHz"\nheartbeat_timeout = "{HEARTBEAT:g} s"',
             "max_missed =": f"max_missed = {MAX_MISSED}",
             "max_age =": 'max_age = "2 s"',
