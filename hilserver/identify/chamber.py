@@ -38,6 +38,7 @@ from hilserver.identify.influences import (
     smoothed,
     uniform,
 )
+from hilserver.identify.kept import Kept
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
@@ -70,7 +71,7 @@ class ChamberSignals:
     At the ticks: ``law_port``, ``law_tank``, the orifice law of the drops p_S - p and p - p_T; ``p``, the smoothed
     pressure. Per tick, m³: ``volume``, into the chamber with the oil as it is stated; ``stated``, the smoothed part of
     it that compresses oil; ``hose``, what the wall of a hose takes up instead of the dead volume; ``swept``, the oil in
-    the stroke. ``past``: Pa·s, which drives leakage past the piston.
+    the stroke. ``past``: Pa·s, which drives leakage past the piston. ``air``: `air_compressed` at ``p``.
     """
 
     law_port: Floats
@@ -81,6 +82,7 @@ class ChamberSignals:
     hose: Floats
     swept: Floats
     past: Floats
+    air: Floats
 
 
 class Chamber:
@@ -99,29 +101,40 @@ class Chamber:
         own, of_other = self.cylinder.restrictions()[:: -1 if self._at_B else 1]
         self.stated_transition = own.transition_pressure if own is not None else None
         self._other_transition = of_other.transition_pressure if of_other is not None else USUAL_TRANSITION
+        self._of_pressure, self._of_position = Kept(self._of_pressure_now), Kept(lambda x: self.swept(_middle(x)))
+        self._law = Kept(lambda p, p_after: orifice_law(p - p_after, valve.transition_pressure))
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
         """The signals from these channels."""
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
-        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt))
-        law_port, law_tank = laws(self._valve, self.pressure, channels)
+        smooth, hose, air = self._of_pressure(p)
         return ChamberSignals(
-            law_port=law_port,
-            law_tank=law_tank,
+            law_port=self._law(channels[self._valve.supply], p),
+            law_tank=self._law(p, channels[self._valve.tank]),
             p=smooth,
             volume=(-area_B if self._at_B else area_A) * np.diff(x) + capacitance * np.diff(p),
             stated=capacitance * np.diff(smooth),
-            hose=self.dead * np.diff(2.0 / self.cylinder.hose_modulus * np.sqrt(np.maximum(smooth, MIN_PRESSURE))),
-            swept=self.swept(_middle(x)),
+            hose=hose,
+            swept=self._of_position(x),
             past=_middle(p - p_other) * self.dt,
+            air=air,
         )
 
-    def _compressed(self, p: Floats, values: Values) -> Floats:
-        """The integral of `_softness` over the pressure: by how much 1 m³ of oil becomes smaller per tick, m³."""
+    def _of_pressure_now(self, p: Floats) -> tuple[Floats, Floats, Floats]:
+        """The smoothed pressure, and the signals `ChamberSignals.hose` and ``air`` that follow from it."""
+        smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt))
+        hose = self.dead * np.diff(2.0 / self.cylinder.hose_modulus * np.sqrt(np.maximum(smooth, MIN_PRESSURE)))
+        return smooth, hose, air_compressed(smooth, self.line)
+
+    def _compressed(self, p: Floats, compressed: Floats, values: Values) -> Floats:
+        """The integral of `_softness` over the pressure: by how much 1 m³ of oil becomes smaller per tick, m³.
+
+        ``compressed``: `air_compressed` at the pressure ``p``.
+        """
         m, elasticity, air = self.line, values[f"elasticity {self.port}"], values.get(f"air {self.port}", 0.0)
-        return np.diff(elasticity / m.B_o * p + (elasticity * m.alpha_0 + air) * air_compressed(p, m))
+        return np.diff(elasticity / m.B_o * p + (elasticity * m.alpha_0 + air) * compressed)
 
     def compliance(self, x: Floats, p: Floats, values: Values) -> Floats:
         """The compliance at positions and pressures, m³/Pa."""
@@ -245,9 +258,11 @@ class Chamber:
         ``volume``: that of the valve by its model, on which the drop of the restriction depends.
         """
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
-        at_port = self._compressed(now.p, values)
+        at_piston = at_port = self._compressed(now.p, now.air, values)
         before, share = self._through(volume, now, values, at_port)
-        at_piston = self._compressed(self._less_drop(now.p, share, values), values) if own != 0.0 else at_port
+        if own != 0.0:
+            behind_it = self._less_drop(now.p, share, values)
+            at_piston = self._compressed(behind_it, air_compressed(behind_it, self.line), values)
         behind = (self._oil(now.swept, values) - self.before(values)) * at_piston
         past = now.past
         if own != 0.0 or other != 0.0:
@@ -257,7 +272,7 @@ class Chamber:
 
     def at_piston(self, volume: Floats, now: ChamberSignals, values: Values) -> Floats:
         """The pressure at the piston, at the ticks."""
-        _, share = self._through(volume, now, values, self._compressed(now.p, values))
+        _, share = self._through(volume, now, values, self._compressed(now.p, now.air, values))
         return self._less_drop(now.p, share, values)
 
     def transition(self, values: Values) -> float:

@@ -102,6 +102,7 @@ class Experiment:
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
+        self._errors_of = functools.cache(self._errors_of_now)
         self._channels = CorrectedChannels(recording, self.pressures())
         self._chamber_signals = functools.lru_cache(maxsize=PARTS_KEPT)(self._chamber_signals_now)
         self._flow_laws = functools.lru_cache(maxsize=PARTS_KEPT)(self._flow_laws_now)
@@ -326,7 +327,7 @@ class Experiment:
             return {}
         return sensor_influences(self.rig, self.recording, self.pressures())
 
-    def _errors_of(self, *pressures: str) -> list[str]:
+    def _errors_of_now(self, *pressures: str) -> list[str]:
         """The errors of these sensors among the parameters, and what a fit adds to them."""
         return [name for name in self._errors if name.endswith(tuple(f" {pressure}" for pressure in pressures))]
 

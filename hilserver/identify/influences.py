@@ -122,18 +122,26 @@ class CorrectedChannels:
         self._recording, ticks = recording, round(SMOOTH_PRESSURE / recording.dt)
         self._smooth = {name: smoothed(recording.channels[name], ticks) for name in pressures}
         self._shifted = functools.lru_cache(maxsize=2 * len(self._smooth))(self._shifted_now)
+        self._less = functools.lru_cache(maxsize=4 * len(self._smooth))(self._less_now)
 
     def less(self, errors: Values) -> Mapping[str, Floats]:
-        """The channels without these errors (``zero``, ``gain``, ``delay`` and ``more delay`` of a channel)."""
+        """The channels without these errors (``zero``, ``gain``, ``delay`` and ``more delay`` of a channel).
+
+        Of one with the same errors as before, the same array.
+        """
         found = dict(self._recording.channels)
         for name in self._smooth:
             words = ("zero", "gain", "delay", "more delay")
             zero, gain, late, more = (errors.get(f"{word} {name}", 0.0) for word in words)
             if zero == gain == late == more == 0.0:
                 continue
-            signal, smooth, slope = self._shifted(name, late)
-            found[name] = signal + more / self._recording.dt * slope - zero - gain * smooth
+            found[name] = self._less(name, zero, gain, late, more)
         return found
+
+    def _less_now(self, name: str, zero: float, gain: float, late: float, more: float) -> Floats:
+        """A channel without these errors."""
+        signal, smooth, slope = self._shifted(name, late)
+        return np.asarray(signal + more / self._recording.dt * slope - zero - gain * smooth)
 
     def _shifted_now(self, name: str, late: float) -> tuple[Floats, Floats, Floats]:
         """A channel, and its smoothed signal with the change of this per tick, ``late`` s later."""
