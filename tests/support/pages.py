@@ -50,6 +50,8 @@ LENIENT = 'max_age = "10 s"\nheartbeat_timeout = "20 s"'
 """Limits of the pages' rig: the machine that runs the tests may be busy."""
 ARMED_WITHIN = 120.0
 """Seconds in which the check before arming ends, even if it hardly gets a processor."""
+EARTHQUAKE = 22.0
+"""s of the benchmark of real-time hybrid simulation: by then, what is shown to be unstable is."""
 OFFLINE, LIVE = (
     tuple(f"run: {kind}{end}" for end in ("", ", refused", ", any exit code")) for kind in ("offline", "live")
 )
@@ -112,6 +114,24 @@ SENT = re.compile(r"hilserver (send|switch) .*")
 """Carried out in this process, without a process's start; others need the time until the state has come."""
 HERE = re.compile(r"((hilserver (?!doctor|latency|bench)|python docs/experiments/)[^;&|<>$\n]*\n?)+")
 """Of the offline examples, all but what needs a shell, and what looks at its own process and at the clock."""
+
+
+@contextlib.contextmanager
+def shortened(script: str) -> Iterator[None]:
+    """In this context, commands of the pages compute less where no option says so; other tests do it in full."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as at_the_end:
+        if "--worst" in script:
+            patch.setattr("hilserver.studies.worst.GENERATIONS", 4)  # of 40: tests/studies
+        if "experiment loop" in script:
+            patch.setattr("hilserver.bench.closed_chains.BURST", 0.0)  # s for which two threads wait for each other
+        if "hilserver rths" in script:
+            from hilserver.hybrid import benchmark
+
+            begin = benchmark.el_centro()[: round(EARTHQUAKE / benchmark.DT)]  # of 64 s: tests/hybrid
+            patch.setattr(benchmark, "el_centro", lambda: begin)
+            benchmark.reference.cache_clear()
+            at_the_end.callback(benchmark.reference.cache_clear)
+        yield
 
 
 @dataclass(frozen=True)
@@ -238,12 +258,10 @@ class Workplace:
     def run_here(self, script: str) -> tuple[int, str]:
         """The same for commands of hilserver and experiments, in this process, which needs no time to start."""
         output, code = io.StringIO(), 0
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, shortened(script):
             patch.chdir(self.folder)
             patch.setenv("COLUMNS", "250")
             patch.setenv("XDG_RUNTIME_DIR", str(self.folder))
-            if "--worst" in script:
-                patch.setattr("hilserver.studies.worst.GENERATIONS", 4)  # of 40: tests/studies finds worst cases
             for command in self.in_a_test(script).splitlines():
                 program, *arguments = shlex.split(command, comments=True)
                 patch.setattr(sys, "argv", arguments if program == "python" else [program, *arguments])
