@@ -45,7 +45,7 @@ def flow_figure(found: Identified) -> Figure:
         axis.set(xlabel="spool position, of full stroke", ylabel=f"flow at the nominal drop, {FLOW_UNIT}", title=title)
         axis.grid(alpha=0.3)
         if axis.lines:
-            axis.legend(fontsize=7)
+            axis.legend(fontsize=7).set_in_layout(False)
     return figure
 
 
@@ -81,7 +81,7 @@ def bode_figure(found: Identified) -> Figure:
     for axis in axes:
         axis.set_xscale("log")
         axis.grid(alpha=0.3, which="both")
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7).set_in_layout(False)
     return figure
 
 
@@ -145,7 +145,7 @@ def residual_figure(found: Identified) -> Figure:
     axes[1].set(xlabel="lag, ms", ylabel="autocorrelation", ylim=(-0.1, 0.1))
     for axis in axes:
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7).set_in_layout(False)
     return figure
 
 
@@ -174,7 +174,7 @@ def servo_figure(servo: ServoTuning) -> Figure:
     for axis in (open_phase, closed_phase):
         axis.set(ylabel="phase, °", xlabel="frequency, Hz", ylim=(-360, 0))
     for axis in (open_size, closed_size, open_phase):
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7).set_in_layout(False)
     for axis in (open_size, closed_size, open_phase, closed_phase):
         axis.set_xscale("log")
         axis.grid(alpha=0.3, which="both")

@@ -19,6 +19,8 @@ from hilserver.units import shown_unit
 
 DPI = 120
 """Resolution of the PNG files, pixels per inch."""
+COMPRESSION = 3
+"""Of PNG files, from 1 to 9: with 6, they are 5 % smaller and take half as long again."""
 MAX_POINTS = 20_000
 """Maximum number of points per line; longer ones are plotted as minimum and maximum of groups of ticks."""
 REFERENCE = "reference"
@@ -75,14 +77,14 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
     if many:
         axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, ncols=-(-len(lines) // 15))
     else:
-        axis.legend(loc="upper right", fontsize=7)
+        axis.legend(loc="upper right", fontsize=7).set_in_layout(False)  # it takes no room beside the panel
 
 
 def png(figure: Figure) -> bytes:
     """A figure as PNG. (`Figure.savefig` makes the same file, but draws twice, the first time for the layout only.)"""
     buffer = BytesIO()
     figure.set_dpi(DPI)
-    FigureCanvasAgg(figure).print_png(buffer)  # type: ignore[no-untyped-call]
+    FigureCanvasAgg(figure).print_png(buffer, pil_kwargs={"compress_level": COMPRESSION})  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 
