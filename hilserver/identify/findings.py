@@ -10,7 +10,7 @@ from typing import Literal
 from hilserver.identify.drift import trust_in
 from hilserver.identify.estimate import Estimate, most_certain
 from hilserver.identify.identification import Identified
-from hilserver.identify.influences import OWN_DELAY, SPOOL, uniform, unseen_delay
+from hilserver.identify.influences import SPOOL, sensor_delay_tolerances, uniform, unseen_delay
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.rig.valves import time_constant
 from hilserver.units import shown_unit
@@ -146,14 +146,15 @@ def identified_delay(found: Identified) -> Estimate:
     if found.lateness is None:
         return together
     dt = found.experiment.dt
-    sensor = sensor_lateness(found.lateness, dt)
+    sensor = sensor_lateness(found, found.lateness)
     fitted = together.variance_without(unseen_delay(dt))
     return Estimate(together.value - sensor.value, sqrt(fitted + sensor.deviation**2))
 
 
-def sensor_lateness(common: Estimate, dt: float) -> Estimate:
+def sensor_lateness(found: Identified, common: Estimate) -> Estimate:
     """By how much a sensor is later than stated, s: what all have in common, with the tolerance of its own delay."""
-    return common.with_further(uniform(OWN_DELAY * dt))
+    each = found.experiment
+    return common.with_further(uniform(sensor_delay_tolerances(each.rig, each.measured_channels(), each.dt)[1]))
 
 
 def own_delay(results: Sequence[Identified], channel: str) -> Estimate:

@@ -22,6 +22,7 @@ from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
+from hilserver.tolerances import Tolerance
 from hilserver.units import BAR, L_MIN
 
 USUAL_RANGE = 250.0 * BAR
@@ -103,6 +104,21 @@ def relative_delay(dt: float) -> Parameter:
 def unseen_delay(dt: float) -> float:
     """Standard deviation of the delay of the sensor that shows the flow, s: in no recording is it seen."""
     return uniform(hypot(COMMON_DELAY, OWN_DELAY) * dt)
+
+
+def delay_tolerance(rig: Rig, table: str, name: str, usual: float) -> float:
+    """Tolerance of the delay of a channel or valve, s: the one that the rig file states beside it, or the usual one."""
+    tolerance: Tolerance | None = getattr(rig.sources["rig"][table][name].get("delay"), "tolerance", None)
+    if tolerance is None:
+        return usual
+    return max(tolerance.upper - tolerance.value, tolerance.value - tolerance.lower)
+
+
+def sensor_delay_tolerances(rig: Rig, channels: Iterable[str], dt: float) -> tuple[float, float]:
+    """Tolerances of the delay that these sensors have in common, and of each, s: the usual ones, or the smallest stated
+    one where it is smaller."""
+    stated = min((delay_tolerance(rig, "channels", name, inf) for name in channels), default=inf)
+    return min(COMMON_DELAY * dt, stated), min(OWN_DELAY * dt, stated)
 
 
 def zero_tolerance(rig: Rig, channel: str) -> float:

@@ -1,8 +1,9 @@
 r"""Delays that no recording can tell apart: that of a valve, and one that all sensors have in common.
 
 A recording shows their sum. Where rig file and recording differ by :math:`e_i` at valve i, either is possible, each
-within its usual tolerance: the sensors are later by c in common (standard deviation :math:`\sigma_c`), or the valve is
-later (:math:`\sigma_v`; :math:`s_i` is the deviation of the fit itself). What is most probable is
+within its tolerance, the usual one or the one that the rig file states beside it: the sensors are later by c in common
+(standard deviation :math:`\sigma_c`), or the valve is later (:math:`\sigma_v`; :math:`s_i` is the deviation of the fit
+itself). What is most probable is
 
 .. math:: c = \frac{\sum_i w_i e_i}{1/\sigma_c^2 + \sum_i w_i}, \qquad w_i = \frac{1}{\sigma_v^2 + s_i^2}
 
@@ -21,7 +22,13 @@ from hilserver.identify.estimate import Estimate
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import identified_delay, own_delay
 from hilserver.identify.identification import Identified
-from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
+from hilserver.identify.influences import (
+    VALVE_DELAY,
+    delay_tolerance,
+    sensor_delay_tolerances,
+    uniform,
+    unseen_delay,
+)
 from hilserver.rig.settings import RigSettings, ValveSettings
 
 MIN_LATENESS = 1e-4
@@ -39,11 +46,14 @@ def with_lateness(results: Sequence[Identified]) -> list[Identified]:
     if not states_one or found[0].experiment.recording.delays_known or _serve_others(found):
         return found
     dt = found[0].experiment.dt
-    common, valve = uniform(COMMON_DELAY * dt), uniform(VALVE_DELAY * dt)
+    rig = found[0].experiment.rig
+    channels = {name for each in found for name in each.experiment.measured_channels()}
+    common = uniform(max(sensor_delay_tolerances(rig, channels, dt)[0], MIN_LATENESS))
     excess, weights = [], []
     for each in states_one:
         delay = identified_delay(each)
         excess.append(delay.value - each.experiment.settings.delay)
+        valve = uniform(delay_tolerance(rig, "valves", each.experiment.valve, VALVE_DELAY * dt))
         weights.append(1.0 / (valve**2 + delay.variance_without(unseen_delay(dt))))
     precision = common**-2 + sum(weights)
     later = sum(w * e for w, e in zip(weights, excess, strict=True)) / precision

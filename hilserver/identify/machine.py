@@ -394,7 +394,7 @@ def channel_findings(results: Sequence[Identified], recording: Recording, name: 
             yield IdentifiedValue("zero", "tare", zero.shifted(tared), tared, *unit)
     more, lateness = own_delay(results, name), results[0].lateness
     if lateness is not None and not any(name in found.experiment.sensors_of_unknown_delay() for found in results):
-        more = sensor_lateness(lateness, recording.dt).shifted(more.value)
+        more = sensor_lateness(results[0], lateness).shifted(more.value)
     if more.value != 0.0:
         delay = replace(more, value=max(settings.delay + more.value, 0.0))
         yield IdentifiedValue("delay", "delay", delay, settings.delay, "ms", 1e3)

@@ -18,7 +18,13 @@ import numpy as np
 from hilserver.identify.estimate import Estimate
 from hilserver.identify.flows import USUAL, largest_disproportion
 from hilserver.identify.identification import Identified
-from hilserver.identify.influences import COMMON_DELAY, OWN_DELAY, ROD_SPEED, VALVE_DELAY, unseen_delay
+from hilserver.identify.influences import (
+    ROD_SPEED,
+    VALVE_DELAY,
+    delay_tolerance,
+    sensor_delay_tolerances,
+    unseen_delay,
+)
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.units import shown_value
@@ -204,8 +210,14 @@ def about_the_delay(found: Identified) -> str:
     """What of the delay is known, and the main contribution to its standard deviation."""
     if found.experiment.recording.delays_known:
         return "The delays of the sensors are taken as exact: any excess delay is assigned to the valve."
-    tolerances = f"± {COMMON_DELAY:g} ticks in common, ± {OWN_DELAY:g} each"
-    advice = f"To distinguish them: {BESIDE_CLOCK}. If the delays of the channels are known: --sensor-delays-known."
+    here, v = found.experiment, found.experiment.valve
+    common, own = sensor_delay_tolerances(here.rig, here.measured_channels(), here.dt)
+    tolerances = f"± {shown_value(common, 's', 2)} in common, ± {shown_value(own, 's', 2)} each"
+    of_valve = shown_value(delay_tolerance(here.rig, "valves", v, VALVE_DELAY * here.dt), "s", 2)
+    advice = (
+        f"To distinguish them: {BESIDE_CLOCK}. If the delays of the channels are known: --sensor-delays-known. A "
+        'tolerance beside a delay in the rig file (delay = "1 ms ± 0.2 ms") replaces the usual one.'
+    )
     if found.lateness is None:
         unseen = shown_value(unseen_delay(found.experiment.dt), "s", 2)
         return (
@@ -215,6 +227,5 @@ def about_the_delay(found: Identified) -> str:
     return (
         "The recording shows the delays of valve and sensors together. Of the excess over the stated ones, "
         f"{shown_value(found.lateness.value, 's', 2)} is assigned to all sensors and the rest to the valve, as is most "
-        f"probable with the usual tolerances of the sensors ({tolerances}) and of the valve (± {VALVE_DELAY:g} ticks). "
-        f"{advice}"
+        f"probable with the tolerances of the sensors ({tolerances}) and of the valve (± {of_valve}). {advice}"
     )

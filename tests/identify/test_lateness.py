@@ -22,6 +22,7 @@ from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, un
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_excitation import recorded_excitation
+from hilserver.toml import parse_with_tolerances
 from hilserver.units import to_si
 
 DT, FITTED = 1e-3, 0.2e-3
@@ -29,11 +30,24 @@ STATED = 5e-3
 """s: stated delay of each valve and channel, long enough for nothing to end at 0."""
 
 
+def files(x: str, valve: str) -> dict[str, Any]:
+    """The rig file, with these tolerances of the delays of channel x and the valve."""
+    text = f"[channels]\nx.delay = '5 ms{x}'\np_A.delay = '5 ms'\n[valves.own]\ndelay = '5 ms{valve}'\n"
+    return {"rig": parse_with_tolerances(text.encode(), "rig.toml")}
+
+
 class Valve:
     """A valve of which a recording showed this delay together with its sensors'; p_A is later by ``own``."""
 
     def __init__(
-        self, delay: float, stated: bool = True, known: bool = False, others: bool = False, own: float = 0.0
+        self,
+        delay: float,
+        stated: bool = True,
+        known: bool = False,
+        others: bool = False,
+        own: float = 0.0,
+        of_x: str = "",
+        of_valve: str = "",
     ) -> None:
         self.delay, self.lateness = delay, None
         self.estimate = {"delay p_A": Estimate(own, FITTED), "delay x": Estimate(0.0, inf)}.__getitem__
@@ -51,7 +65,7 @@ class Valve:
             dt=DT,
             valve="own",
             chambers=["A"],
-            rig=SimpleNamespace(settings=rig),
+            rig=SimpleNamespace(settings=rig, sources=files(of_x, of_valve)),
             measured_channels=lambda: ["x", "p_A"],
             sensors_of_unknown_delay=list,
         )
@@ -119,6 +133,17 @@ def test_no_sensor_is_early(own: float, common: float) -> None:
 @pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"others": True}])
 def test_the_sensors_keep_their_delays(without: dict[str, Any]) -> None:
     assert assigned(Valve(STATED + 2e-3, **without)) is None
+
+
+@pytest.mark.parametrize(
+    ("tolerances", "common"),
+    [({}, 2.0 / 3.0), ({"of_x": " ± 9 ms"}, 2.0 / 3.0), ({"of_x": " ± 0.1 ms"}, 0.0), ({"of_valve": " ± 0.1 ms"}, 1.0)],
+)
+def test_a_tolerance_beside_a_delay_replaces_the_usual_one(tolerances: dict[str, Any], common: float) -> None:
+    """Two valves are later by 2 ms. What is common to all sensors is within the smallest tolerance of any."""
+    found = assigned(*(Valve(STATED + 2e-3, **tolerances) for _ in "AB"))
+    assert found is not None
+    assert found.value == pytest.approx(2e-3 * common, abs=0.04e-3)
 
 
 @pytest.mark.slow
