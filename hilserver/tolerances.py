@@ -1,7 +1,7 @@
 """Tolerances beside values in files: ``"40 l/min ± 5 %"``, ``{ value = "30 Hz", from = "25 Hz", to = "40 Hz" }``.
 
 A value with a tolerance is the value itself, a text or a number, to all who read it. Studies and fits find the
-tolerance at it.
+tolerance at it, and identification that of a delay.
 """
 
 from __future__ import annotations
