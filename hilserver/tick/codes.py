@@ -206,6 +206,14 @@ class Saturation(IntFlag):
     SPOOL_FAULT = 64, "the spool does not follow its command"
 
 
+class Unseen(Explained):
+    """Why the volume that a valve has passed is not known."""
+
+    NOT = 0, "it is known"
+    END_OF_RANGE = 1, "a sensor of the machine is at an end of its range"
+    SOFT_OIL = 2, "the pressure is so low that free air makes the oil soft"
+
+
 class Learning(Explained):
     """What the values that an adaptive bridge tracks do at present."""
 
@@ -214,8 +222,8 @@ class Learning(Explained):
     NOT_EXCITED = 2, "held: the valve moves too little to learn from"
     NOT_ACHIEVABLE = 3, "held: the virtual flow is not achievable"
     OSCILLATION = 4, "forgotten: the loop oscillates"
-    END_OF_RANGE = 5, "held: a sensor of the machine is at an end of its range"
-    SOFT_OIL = 6, "held: the pressure is so low that free air makes the oil soft"
+    END_OF_RANGE = 5, f"held: {Unseen.END_OF_RANGE.text}"
+    SOFT_OIL = 6, f"held: {Unseen.SOFT_OIL.text}"
 
 
 def fault_text(number: int, limits: Sequence[str]) -> str:

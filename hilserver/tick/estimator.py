@@ -15,6 +15,7 @@ from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.learning import forget_volumes, note_volume, reset_nonfinite_learning
 from hilserver.tick.bridge.strategies import compensates
+from hilserver.tick.codes import Unseen
 from hilserver.tick.contact import note_stiffness
 from hilserver.tick.cylinder import (
     add_volumes,
@@ -350,13 +351,13 @@ def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> Non
 
 @compilable
 def why_unseen(plan: Plan, row: Floats, v: ValveRecord, p: float) -> int:
-    """Why the volume that a valve has passed is not known: see `ValveState`."""
+    """Why the volume that a valve has passed is not known (`hilserver.tick.codes.Unseen`); ``p``: at its port, Pa."""
     if v.cylinder < 0:
-        return 1 if is_beyond(plan, row, v.column_Q) else 0
+        return Unseen.END_OF_RANGE.value if is_beyond(plan, row, v.column_Q) else Unseen.NOT.value
     m = plan.cylinder[v.cylinder]
     if is_beyond(plan, row, m.sensor_A) or is_beyond(plan, row, m.sensor_B):
-        return 1
-    return 2 if p < SOFT else 0
+        return Unseen.END_OF_RANGE.value
+    return Unseen.SOFT_OIL.value if p < SOFT else Unseen.NOT.value
 
 
 @compilable
@@ -394,7 +395,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
     slopes = slopes_of_edges(b.spool, p, p_S, p_T, b, v)
     b.unseen = why_unseen(plan, row, v, p)
-    if b.unseen != 0 or b.saturation & UNAVAILABLE:
+    if b.unseen != Unseen.NOT or b.saturation & UNAVAILABLE:
         forget_volumes(learning_state(plan, row, i))
     elif not is_gap(plan, elapsed):
         note_volume(expected_before, volume_before, slopes, b, learning_state(plan, row, i), elapsed)

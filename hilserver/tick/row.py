@@ -13,7 +13,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers, as_matrix
 from hilserver.numerics.compilable import gives_arrays
-from hilserver.tick.codes import Learning, Mode
+from hilserver.tick.codes import Learning, Mode, Unseen
 from hilserver.tick.plan import REMEMBERED, Layout, Plan
 from hilserver.tick.records import RecordTable, Struct, record_at, table_on, value
 
@@ -128,7 +128,7 @@ class ValveState(Struct):
     null: float = value("", "tracked shift of the spool at command 0, as a fraction of full stroke")
     overlap: float = value("", "tracked overlap minus the configured one")
     learning: int = value("", "what the tracked values do: " + ", ".join(f"{s.value} {s.text}" for s in Learning))
-    unseen: int = value("", "why its volume is not known: 1 a sensor at an end of its range, 2 soft oil; 0 it is known")
+    unseen: int = value("", "why its volume is not known: " + ", ".join(f"{u.value} {u.text}" for u in Unseen))
     spool_error: float = value("", "filtered difference between measured and simulated spool position")
     oscillation: float = value("", "largest recent half-wave of the demanded opening")
     oscillation_mean: float = value("", "demanded opening, filtered")

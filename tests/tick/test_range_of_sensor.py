@@ -16,7 +16,7 @@ from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, trip_
 from hilserver.rig.build import load_rig
 from hilserver.rig.rig import Rig
 from hilserver.rig.watches import AT_END, MOVED, motions
-from hilserver.tick.codes import CommandKind, Learning, Mode
+from hilserver.tick.codes import CommandKind, Learning, Mode, Unseen
 from hilserver.units import ATMOSPHERE
 from hilserver.virtual_commissioning.sensor_ranges import outside_ranges
 
@@ -99,7 +99,7 @@ def test_nothing_is_learned_while_a_sensor_is_at_the_end_of_its_range() -> None:
 def test_nothing_is_learned_while_free_air_makes_the_oil_soft() -> None:
     """What the oil takes up at low pressure was taken for another gain of the valve, which then stayed wrong."""
     columns = bridged("-1 bar", "adaptive")[0].columns
-    soft = columns["valve.A.unseen"] == 2
+    soft = columns["valve.A.unseen"] == Unseen.SOFT_OIL
     assert np.mean(soft == (columns["port.A"] < 5.0 * BAR)) > 0.99
     assert np.mean(soft) > 0.1
     tracked = columns["valve.A.learning"] == Learning.TRACKED

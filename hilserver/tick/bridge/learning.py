@@ -12,8 +12,9 @@ older ticks counting less, plus those of their distances from the configured val
 identification (1999) ch. 7.4 and 11.2. What the movements do not tell apart, such as null and overlap while only one
 edge opens, therefore stays near the configured values. A bridge that assumes too large an overlap jumps across it, to
 and fro at rest; one that assumes too small an overlap is only late. Of a larger overlap, the bridge therefore uses only
-the part that is certain, and takes the other values that are then the most probable. Where the valve is at rest,
-nothing is learned, and while the loop oscillates, the bridge retreats to a smaller overlap. Compiled into the tick.
+the part that is certain, and takes the other values that are then the most probable. Where the valve is at rest, or its
+volume is not known, nothing is learned, and while the loop oscillates, the bridge retreats to a smaller overlap.
+Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.linear import factorise, solve
 from hilserver.numerics.shape import clip
-from hilserver.tick.codes import Learning, Saturation
+from hilserver.tick.codes import Learning, Saturation, Unseen
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import LEARNED, LearningState, ValveState
@@ -130,8 +131,10 @@ def state_of_learning(b: ValveState, seen: LearningState, v: ValveRecord) -> int
         return Learning.OFF.value
     if b.saturation & Saturation.OSCILLATION.value:
         return Learning.OSCILLATION.value
-    if b.unseen != 0:
-        return Learning.END_OF_RANGE.value if b.unseen == 1 else Learning.SOFT_OIL.value
+    if b.unseen == Unseen.END_OF_RANGE:
+        return Learning.END_OF_RANGE.value
+    if b.unseen == Unseen.SOFT_OIL:
+        return Learning.SOFT_OIL.value
     if b.saturation & UNAVAILABLE:
         return Learning.NOT_ACHIEVABLE.value
     least = EXCITED * v.Q_nominal
