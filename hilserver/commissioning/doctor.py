@@ -31,8 +31,9 @@ from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.forecast import existing, log_folder, log_rate
 from hilserver.record.machine import machine
+from hilserver.rig.recording_settings import RecordingSettings
 from hilserver.rig.rig import Rig
-from hilserver.rig.settings import LoopSettings, RecordingSettings
+from hilserver.rig.settings import LoopSettings
 from hilserver.service.broker import find_program
 
 EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}

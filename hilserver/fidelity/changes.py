@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from math import pi, sin
 from typing import Any
 
+from hilserver.components.base import Fluid
+from hilserver.components.servo_valve import EdgeFlows, ServoValve
 from hilserver.fidelity.draws import Draw
 from hilserver.units import quantity, to_si
 
@@ -24,6 +26,9 @@ LINE_SHARE = 0.2
 """Fraction of a chamber's dead volume that lies between port and restriction."""
 ROD_SPEED = 0.2
 """m/s at which a restriction has its drop."""
+USUAL_VISCOSITY = Fluid.model_fields["viscosity"].default
+USUAL_TRANSITION = ServoValve.model_fields["transition_pressure"].default
+"""Of an oil, and of the edges of a servo valve, that do not state it."""
 LEAKAGE_DROP = 70e5
 """Pa over an edge at which the datasheets of servo valves state the leakage."""
 
@@ -93,7 +98,9 @@ def _drawn(draw: Draw, low: float, high: float, unit: str, name: str = "") -> st
 
 
 def load(rig: DeviceTables, draw: Draw) -> None:
-    """Change the load masses, and the pressures that hold them at the start."""
+    """Change inertias, and load masses with the pressures that hold them at the start."""
+    for _, part in of_type(rig.machine, "inertia"):
+        scaled(part, "inertia", "kg*m^2", draw.uniform(0.5, 1.5))
     for _, part in of_type(rig.machine, "load_mass"):
         stated = _weight(part)
         scaled(part, "mass", "kg", draw.uniform(0.5, 1.5))
@@ -147,6 +154,30 @@ def friction(rig: DeviceTables, draw: Draw) -> None:
     for _, cylinder in rig.cylinders():
         static = draw.uniform(0.01, 0.08) * SEAL_PRESSURE * _piston_area(cylinder)
         cylinder["friction"] = {"law": "lugre", "static": f"{static!r} N"}
+
+
+def viscosity(rig: DeviceTables, draw: Draw) -> None:
+    """Change the oil's viscosity, and with it the stated leakage of pistons, and where the flow over edges is laminar.
+
+    At a given Reynolds number, the flow is proportional to the viscosity, and the pressure drop to its square.
+    """
+    stated = si(rig.machine.get("fluid", {}).get("viscosity", USUAL_VISCOSITY), "m^2/s")
+    ratio = draw.uniform(15.0, 120.0, "mm^2/s") * 1e-6 / stated
+    rig.change_oil("viscosity", f"{ratio * stated!r} m^2/s")
+    for _, cylinder in rig.cylinders():
+        if "leakage" in cylinder:
+            scaled(cylinder, "leakage", "m^3/(s*Pa)", 1.0 / ratio)
+    for _, valve in rig.valves():
+        laminar = ratio**2 * si(valve.get("transition_pressure", USUAL_TRANSITION), "Pa")
+        highest = 0.5 * si(valve["nominal_flow"]["drop"], "Pa")  # the nominal flow is turbulent
+        valve["transition_pressure"] = f"{min(laminar, highest)!r} Pa"
+
+
+def motor_losses(rig: DeviceTables, draw: Draw) -> None:
+    """Change the efficiencies of hydraulic motors."""
+    for _, motor in of_type(rig.machine, "hydraulic_motor"):
+        motor["volumetric_efficiency"] = draw.uniform(0.88, 0.97, name="volumetric")
+        motor["hydromechanical_efficiency"] = draw.uniform(0.85, 0.95, name="hydromechanical")
 
 
 def piston_leakage(rig: DeviceTables, draw: Draw) -> None:
@@ -247,6 +278,18 @@ def overlap(rig: DeviceTables, draw: Draw) -> None:
         valve["overlap"] = si(valve.get("overlap", 0.0), "") + draw.uniform(0.003, 0.03)
 
 
+def hysteresis(rig: DeviceTables, draw: Draw) -> None:
+    """Give the servo valves a hysteresis."""
+    for _, valve in rig.valves():
+        valve["hysteresis"] = draw.uniform(0.001, 0.005)
+
+
+def unequal_edges(rig: DeviceTables, draw: Draw) -> None:
+    """Change the flow of each edge of the servo valves."""
+    for _, valve in rig.valves():
+        valve["edges"] = {edge: draw.uniform(0.95, 1.05, name=edge) for edge in EdgeFlows.model_fields}
+
+
 def null_offset(rig: DeviceTables, draw: Draw) -> None:
     """Shift the null of the servo valves."""
     for _, valve in rig.valves():
@@ -310,9 +353,9 @@ def sensor_delay(rig: DeviceTables, draw: Draw) -> None:
 
 
 def _later(parts: Table, dt: float, draw: Draw) -> None:
-    """Delay each of these sensors or actuators by one or two ticks more."""
+    """Delay each of these sensors or actuators by up to two ticks more."""
     for part in parts.values():
-        part["delay"] = f"{si(part.get('delay', '0 s'), 's') + dt * draw.whole(1, 2)!r} s"
+        part["delay"] = f"{si(part.get('delay', '0 s'), 's') + draw.uniform(0.0, 2.0 * dt, 's')!r} s"
 
 
 def sensor_noise(rig: DeviceTables, draw: Draw) -> None:

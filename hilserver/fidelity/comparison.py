@@ -12,6 +12,7 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
+from hilserver.components.speed_source import SpeedSource
 from hilserver.components.velocity_source import VelocitySource
 from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import (
@@ -62,6 +63,10 @@ def simulated_device(rig: Rig) -> Device:
         needed = ", ".join(name for name, there in missing.items() if not there)
         raise HilserverError(f"{rig.file}: a simulation needs {needed}, which this rig file does not have.")
     return devices[0]
+
+
+LETTERS = {"position": "x", "speed": "w", "pressure": "p"}
+"""Last part of the name of a value, by the kind of quantity."""
 
 
 @dataclass(frozen=True)
@@ -116,15 +121,17 @@ class Comparison:
         return float(self.rig.plan.loop[0].dt)
 
     def quantities(self) -> tuple[ComparedQuantity, ...]:
-        """Positions of the machine that oil moves, flows into its ports, and the pressures there."""
+        """Positions and speeds of the machine that oil moves, flows into its ports, and the pressures there."""
         machine = self.reference.machine.circuit
         held = {p.ports["rod"] for p in machine.placed if isinstance(p.component, VelocitySource)}
+        driven_shafts = {p.ports["shaft"] for p in machine.placed if isinstance(p.component, SpeedSource)}
         settings = self.rig.settings
         others = {valve.other_port: name for name, valve in settings.valves.items() if valve.other_port is not None}
         driven = dict.fromkeys(valve.port for valve in settings.valves.values())
         ports = [port for port in settings.ports if port in driven or port in others]
         return (
             *(ComparedQuantity(f"position {node}", "m") for node in machine.mechanical_nodes() if node not in held),
+            *(ComparedQuantity(f"speed {n}", "rad/s") for n in machine.rotational_nodes() if n not in driven_shafts),
             *(ComparedQuantity(f"flow {p}", "m^3/s", other_edge="" if p in driven else others[p]) for p in ports),
             *(ComparedQuantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
         )
@@ -213,7 +220,7 @@ class Comparison:
             if what == "flow":
                 found[quantity.name] = total(rows, circuit, flows[where])
             else:
-                found[quantity.name] = rows[:, names.index(f"{where}.{'x' if what == 'position' else 'p'}")]
+                found[quantity.name] = rows[:, names.index(f"{where}.{LETTERS[what]}")]
         return found
 
     def bridged(self, rig: Rig, strategy: str, run_of: RunOf = traced_run) -> tuple[CircuitRows, Floats]:

@@ -18,10 +18,6 @@ class Draw(Protocol):
         """A value between these limits, in ``unit``."""
         ...
 
-    def whole(self, low: int, high: int, name: str = "") -> int:
-        """A whole number from ``low`` to ``high``."""
-        ...
-
 
 @dataclass(frozen=True)
 class RandomDraw:
@@ -33,24 +29,19 @@ class RandomDraw:
         """As `Draw`."""
         return float(self.random.uniform(low, high))
 
-    def whole(self, low: int, high: int, name: str = "") -> int:
-        """As `Draw`."""
-        return int(self.random.integers(low, high + 1))
-
 
 @dataclass(frozen=True)
 class UsualRange:
-    """The usual values of an unknown, in the SI ``unit``; ``whole``: numbers of ticks."""
+    """The usual values of an unknown, in the SI ``unit``."""
 
     low: float
     high: float
     unit: str
-    whole: bool = False
 
     @property
     def middle(self) -> float:
-        """The lower one of two whole numbers."""
-        return self.low if self.whole else 0.5 * (self.low + self.high)
+        """Of the range."""
+        return 0.5 * (self.low + self.high)
 
 
 @dataclass(frozen=True)
@@ -67,10 +58,6 @@ class NamedDraw:
         """As `Draw`."""
         factor, si = value_and_unit(f"1 {unit}") if unit else (1.0, "")
         return self._of(name, UsualRange(low * factor, high * factor, si)) / factor
-
-    def whole(self, low: int, high: int, name: str = "") -> int:
-        """As `Draw`."""
-        return round(self._of(name, UsualRange(low, high, "", whole=True)))
 
     def _of(self, name: str, usual: UsualRange) -> float:
         self.ranges[name] = usual

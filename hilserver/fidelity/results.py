@@ -224,7 +224,7 @@ class Fidelity:
         )
 
     def followed(self) -> list[ComparedQuantity]:
-        """The quantities that the valves are to follow: positions, and flows into their own ports."""
+        """The quantities that the valves are to follow: positions and speeds, and flows into their own ports."""
         return followed_by(self.quantities)
 
     def cycle_errors(self, quantity: str) -> dict[str, Deviation]:
@@ -283,7 +283,7 @@ class Fidelity:
 
 
 def followed_by(quantities: Iterable[ComparedQuantity]) -> list[ComparedQuantity]:
-    """Those that the valves are to follow: positions, and flows into their own ports."""
+    """Those that the valves are to follow: positions and speeds, and flows into their own ports."""
     return [q for q in quantities if q.unit != "Pa" and not q.other_edge]
 
 

@@ -84,25 +84,31 @@ RunAt = Callable[[IntegrationStep, list[str]], Fidelity]
 def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float = TOLERANCE) -> Fidelity:
     """The result and its error by the step, from runs of half of every step; if it is too large, also what to change.
 
-    A sufficient step is determined with the strategy (or the reference simulation) that deviates most.
+    Circuit and machine are the same with each strategy: one is repeated. A sufficient step is determined with it, too.
     """
-    names = [v.name for v in result.variants if v.name != NO_BRIDGE]
+    names = _repeated(rig, result)
     solver, tick = rig.circuit.solver, 1.0 / rig.settings.loop.rate
-    given, finer = _common(result, _tried(run_at, IntegrationStep(2, halvings=HALVINGS), names))
+    finer_run = _tried(run_at, IntegrationStep(2, halvings=HALVINGS), names)
+    given, finer = _common(result, finer_run, [NO_BRIDGE, *names])
     time = tick * np.arange(1.0, _length(given) + 1.0)
     error = StepError(tick / solver.substeps, solver.integrator, deviations(time, given, finer), tolerance)
     if error.too_long:
-        worst = error.worst.name.rpartition(", ")[2]
-        chosen = [worst] if worst in names else names[:1]
 
         def run_with(substeps: int, integrator: str, halvings: int) -> list[Quantity]:
             other = integrator if integrator != solver.integrator else None
             step = IntegrationStep(substeps // solver.substeps, other, halvings)
-            return _common(result, _tried(run_at, step, chosen), [NO_BRIDGE, *chosen])[1]
+            return _common(result, _tried(run_at, step, names), [NO_BRIDGE, *names])[1]
 
         found = step_error(solver, tick, len(time), time, run_with, tolerance, lambda n: _words(rig, n))
         error = replace(error, remedy=found.remedy)
     return replace(result, error=error)
+
+
+def _repeated(rig: Rig, result: Fidelity) -> list[str]:
+    """The strategy that is repeated with half the step: that of the rig file, or else the highest; none without any."""
+    tried = [v.name for v in result.variants if v.name != NO_BRIDGE]
+    own = [valve.bridge.strategy for valve in rig.settings.valves.values() if valve.bridge.strategy in tried]
+    return own[:1] or tried[-1:]
 
 
 def _tried(run_at: RunAt, step: IntegrationStep, names: list[str]) -> Fidelity | None:

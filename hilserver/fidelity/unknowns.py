@@ -51,8 +51,8 @@ def applicable(rig: Rig, device: str) -> tuple[Unknown, ...]:
 UNKNOWNS = (
     Unknown(
         "load",
-        "Mass of the load; the rod starts in balance with it.",
-        "50 … 150 % of the stated mass",
+        "Mass or inertia of the load; a rod starts in balance with it.",
+        "50 … 150 % of the stated one",
         "payloads of a test rig",
         changes.load,
     ),
@@ -71,11 +71,25 @@ UNKNOWNS = (
         changes.friction,
     ),
     Unknown(
+        "viscosity",
+        "Viscosity of the oil, with the drop below which the flow over the valve's edges is laminar.",
+        "15 … 120 mm²/s",
+        "oil of ISO VG 46 at 70 … 20 °C",
+        changes.viscosity,
+    ),
+    Unknown(
         "piston leakage",
         "Leakage past the piston.",
         "0.001 … 0.02 l/min/bar",
         "from new seals to worn seals and clearance seals",
         changes.piston_leakage,
+    ),
+    Unknown(
+        "motor losses",
+        "Efficiencies of a hydraulic motor.",
+        "volumetric 88 … 97 %, hydromechanical 85 … 95 %",
+        "from worn to new axial piston motors",
+        changes.motor_losses,
     ),
     Unknown(
         "bulk modulus",
@@ -137,6 +151,20 @@ UNKNOWNS = (
         changes.overlap,
     ),
     Unknown(
+        "hysteresis",
+        "Hysteresis of the real valve.",
+        "0.1 … 0.5 % of full command",
+        "datasheets of servo valves, from direct-operated to two-stage",
+        changes.hysteresis,
+    ),
+    Unknown(
+        "unequal edges",
+        "Flow of each edge of the real valve.",
+        "95 … 105 % of the nominal flow",
+        "symmetry of the flow in datasheets (test method: ISO 10770-1)",
+        changes.unequal_edges,
+    ),
+    Unknown(
         "null offset",
         "The spool's position at command 0.",
         "±2 % of the stroke",
@@ -153,7 +181,7 @@ UNKNOWNS = (
     Unknown(
         "valve delay",
         "Additional delay from the output to the valve.",
-        "1 or 2 ticks",
+        "0 … 2 ticks",
         "fieldbus, valve electronics",
         changes.valve_delay,
     ),
@@ -174,7 +202,7 @@ UNKNOWNS = (
     Unknown(
         "sensor delay",
         "Additional delay of every sensor.",
-        "1 or 2 ticks",
+        "0 … 2 ticks",
         "filters in sensors and input cards",
         changes.sensor_delay,
     ),

@@ -68,11 +68,29 @@ def equal_edges(
     >>> f"{q_P:.4g} {q_T:.4g} {q_A:.4g} {q_B:.4g}"
     '-0.0002 0.0001732 -0.0001732 0.0002'
     """
+    return four_edges(w, leak, p_P, p_T, p_A, p_B, C_v, C_v, C_v, C_v, p_tr)
+
+
+@compilable
+def four_edges(
+    w: float,
+    leak: float,
+    p_P: float,
+    p_T: float,
+    p_A: float,
+    p_B: float,
+    C_PA: float,
+    C_PB: float,
+    C_AT: float,
+    C_BT: float,
+    p_tr: float,
+) -> tuple[float, float, float, float]:
+    """The same over edges with coefficients of their own."""
     return ports_of_edges(
-        edge_flow(w, p_P - p_A, C_v, leak, p_tr),
-        edge_flow(-w, p_P - p_B, C_v, leak, p_tr),
-        edge_flow(-w, p_A - p_T, C_v, leak, p_tr),
-        edge_flow(w, p_B - p_T, C_v, leak, p_tr),
+        edge_flow(w, p_P - p_A, C_PA, leak, p_tr),
+        edge_flow(-w, p_P - p_B, C_PB, leak, p_tr),
+        edge_flow(-w, p_A - p_T, C_AT, leak, p_tr),
+        edge_flow(w, p_B - p_T, C_BT, leak, p_tr),
     )
 
 

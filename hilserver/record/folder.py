@@ -16,7 +16,7 @@ from hilserver.record.header import read_header, recording_number
 from hilserver.record.notes import NOTES_SUFFIX
 from hilserver.record.reader import ends_whole
 from hilserver.record.writer import is_being_written
-from hilserver.rig.settings import KeepSettings
+from hilserver.rig.recording_settings import KeepSettings
 
 SUFFIX = ".arrow"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from hilserver.record.selection import is_recorded
+from hilserver.rig.recording_settings import RecordingSettings
 from hilserver.rig.rig import Rig
-from hilserver.rig.settings import RecordingSettings
 from hilserver.units import CIRCUIT
 
 TYPICAL_SHARE: Final = {"none": 1.0, "lz4": 0.6, "zstd": 0.42}

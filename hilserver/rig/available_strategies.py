@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.bridge.strategies import BRIDGING, Gains, Needs, Strategy
 
@@ -15,20 +16,20 @@ def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
     available = {
         Needs.NOTHING: True,
         Needs.FLOW_SENSOR: valve.flow is not None,
-        Needs.FLOW_OR_CYLINDER: valve.flow is not None or bool(cylinders_at(settings, valve)),
+        Needs.FLOW_OR_CYLINDER: valve.flow is not None or bool(actuators_at(settings, valve)),
     }
     return "" if available[needs] else needs.value
 
 
 def gains_nothing(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
     """Why a strategy does no better with a valve than the level before it; empty if it may."""
-    at_port, gains = cylinders_at(settings, valve), Strategy[strategy].gains
+    at_port, gains = actuators_at(settings, valve), Strategy[strategy].gains
     available = {
         Gains.ALWAYS: True,
         Gains.OVERLAP: valve.overlap != 0.0,
         Gains.SUPPLY_SENSOR: settings.channels[valve.supply].is_measured,
         Gains.DELAY_OR_CYLINDER: valve.delay != 0.0 or bool(at_port),
-        Gains.FLOW_OR_POSITION: valve.flow is not None or any(s.position is not None for s in at_port),
+        Gains.FLOW_OR_POSITION: valve.flow is not None or any(s.motion is not None for s in at_port),
     }
     return "" if available[gains] else gains.value.format(port=valve.port)
 
@@ -42,6 +43,6 @@ def possible(settings: RigSettings, names: Iterable[str] | None = None) -> list[
     return [n for n in BRIDGING if not any(cannot(settings, valve, n) for valve in valves)]
 
 
-def cylinders_at(settings: RigSettings, valve: ValveSettings) -> list[CylinderSettings]:
-    """The cylinders at a valve's port."""
-    return [s for s in settings.cylinders.values() if valve.port in (s.port_A, s.port_B)]
+def actuators_at(settings: RigSettings, valve: ValveSettings) -> list[CylinderSettings | MotorSettings]:
+    """The cylinders and motors at a valve's port."""
+    return [s for s in settings.actuators().values() if valve.port in (s.port_A, s.port_B)]

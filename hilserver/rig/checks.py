@@ -103,13 +103,17 @@ def _outputs(settings: RigSettings) -> Iterator[Problem]:
 
 def _cylinders(settings: RigSettings) -> Iterator[Problem]:
     at_port: dict[str, str] = {}
-    for name, cylinder in settings.cylinders.items():
-        if cylinder.port_B == cylinder.port_A:
-            yield Problem("is the same port as port_A.", f"cylinders.{name}.port_B")
-        for port in sorted({cylinder.port_A, cylinder.port_B} - {None}, key=str):
-            if other := at_port.get(str(port)):
-                yield Problem(f'port "{port}" already belongs to cylinder "{other}".', f"cylinders.{name}")
-            at_port[str(port)] = name
+    for kind, table in (("cylinder", settings.cylinders), ("motor", settings.motors)):
+        for name, actuator in table.items():
+            key = f"{kind}s.{name}"
+            if kind == "motor" and name in settings.cylinders:
+                yield Problem("is the name of a cylinder, too: each actuator needs a name of its own.", key)
+            if actuator.port_B == actuator.port_A:
+                yield Problem("is the same port as port_A.", f"{key}.port_B")
+            for port in sorted({actuator.port_A, actuator.port_B} - {None}, key=str):
+                if other := at_port.get(str(port)):
+                    yield Problem(f'port "{port}" already belongs to {other}.', key)
+                at_port[str(port)] = f'{kind} "{name}"'
 
 
 def _triggers(settings: RigSettings) -> Iterator[Problem]:

@@ -107,6 +107,11 @@ class CylinderSettings(Datasheet):
                 )
         return self
 
+    @property
+    def motion(self) -> str | None:
+        """The channel that shows its motion."""
+        return self.position
+
     def mass_of_rod(self) -> float:
         """Mass of piston and rod, kg, if they are of steel and of usual length."""
         rod = 0.25 * pi * self.rod_diameter**2 * (self.stroke + 2.0 * self.bore)

@@ -1,13 +1,14 @@
-"""The plan's tables of the machine as the bridge knows it: ports, cylinders, and the length of the stored history."""
+"""The plan's tables of the machine as the bridge knows it: ports, cylinders, motors, length of the stored history."""
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, pi
 from typing import Any
 
 from hilserver.components.base import Fluid
 from hilserver.rig.channels import ChannelSettings
-from hilserver.rig.cylinder_settings import PortRestriction
+from hilserver.rig.cylinder_settings import CylinderSettings, PortRestriction
+from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_delay
@@ -34,20 +35,20 @@ def past_lengths(settings: RigSettings, slow: SlowDevices) -> tuple[int, int]:
 def _sensors(settings: RigSettings) -> list[ChannelSettings]:
     """The channels with which the state of the cylinders is estimated."""
     names = {*settings.ports.values(), *(v.flow for v in settings.valves.values())}
-    names |= {cylinder.position for cylinder in settings.cylinders.values()}
+    names |= {actuator.motion for actuator in settings.actuators().values()}
     return [channel for name, channel in settings.channels.items() if name in names]
 
 
 def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:
     """A line per port: its channel, its cylinder and side, the valve that drives it, the one whose other edges do."""
-    channels, cylinders = list(settings.channels), list(settings.cylinders.values())
+    channels, actuators = list(settings.channels), list(settings.actuators().values())
     lines = []
     for port, channel in settings.ports.items():
-        number = next((i for i, s in enumerate(cylinders) if port in (s.port_A, s.port_B)), NONE)
+        number = next((i for i, s in enumerate(actuators) if port in (s.port_A, s.port_B)), NONE)
         line = {
             "column": first_channel + channels.index(channel) if channel in channels else 0,
             "cylinder": number,
-            "is_B": number >= 0 and port == cylinders[number].port_B,
+            "is_B": number >= 0 and port == actuators[number].port_B,
             "valve": valve_at(settings, port, own=True),
             "turned": valve_at(settings, port, own=False),
         }
@@ -62,41 +63,67 @@ def valve_at(settings: RigSettings, port: str | None, *, own: bool) -> int:
 
 
 def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> list[dict[str, Any]]:
-    """A line per cylinder: ports, sensors and their ages, geometry, oil, valves."""
+    """A line per cylinder and motor: ports, sensors and their ages, geometry, oil, valves."""
     lines = []
-    for s in settings.cylinders.values():
-        area_A, area_B = s.areas()
-        dead_B = s.dead_volume_B
-        if s.port_B is None:
-            area_B, dead_B = 0.0, OPEN_VOLUME
+    for s in settings.actuators().values():
         oil = fluid.parameters()
         if s.bulk_modulus is not None:
             oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
         if s.air_fraction is not None:
             oil["alpha_0"] = s.air_fraction
-        sensor_x, age_x = _sensor(settings, s.position, first_channel)
+        sensor_x, age_x = _sensor(settings, s.motion, first_channel)
         line = {
             **_side("A", s.port_A, settings, first_channel),
             **_side("B", s.port_B, settings, first_channel),
             "sensor_x": sensor_x,
             "age_x": age_x,
-            "area_A": area_A,
-            "area_B": area_B,
-            "dead_A": s.dead_volume_A,
-            "dead_B": dead_B,
-            "stroke": s.stroke,
-            "mass": s.mass,
             "leakage": s.leakage,
-            **_restriction("A", s.restriction_A, area_A),
-            **_restriction("B", s.restriction_B, area_B),
-            "line_A": max(s.line_volume_A, s.hose_volume_A),
-            "line_B": max(s.line_volume_B, s.hose_volume_B),
-            "hose_A": s.hose_volume_A / s.hose_modulus,
-            "hose_B": s.hose_volume_B / s.hose_modulus,
+            **(_cylinder(s) if isinstance(s, CylinderSettings) else _motor(s)),
             **{name: oil[name] for name in ("B_o", "alpha_0", "kappa", "p_0")},
         }
         lines.append(line)
     return lines
+
+
+def _cylinder(s: CylinderSettings) -> dict[str, float]:
+    """Geometry of a cylinder, the mass, hoses and restrictions."""
+    area_A, area_B = s.areas()
+    dead_B = s.dead_volume_B
+    if s.port_B is None:
+        area_B, dead_B = 0.0, OPEN_VOLUME
+    return {
+        "area_A": area_A,
+        "area_B": area_B,
+        "dead_A": s.dead_volume_A,
+        "dead_B": dead_B,
+        "stroke": s.stroke,
+        "mass": s.mass,
+        "case_leakage": 0.0,
+        **_restriction("A", s.restriction_A, area_A),
+        **_restriction("B", s.restriction_B, area_B),
+        "line_A": max(s.line_volume_A, s.hose_volume_A),
+        "line_B": max(s.line_volume_B, s.hose_volume_B),
+        "hose_A": s.hose_volume_A / s.hose_modulus,
+        "hose_B": s.hose_volume_B / s.hose_modulus,
+    }
+
+
+def _motor(s: MotorSettings) -> dict[str, float]:
+    """The same of a motor, by its revolutions: its chambers do not change (:mod:`hilserver.tick.cylinder`)."""
+    area_A, area_B = s.areas()
+    none = dict.fromkeys(("line_A", "line_B", "hose_A", "hose_B"), 0.0)
+    return {
+        "area_A": area_A,
+        "area_B": area_B,
+        "dead_A": s.volume_A,
+        "dead_B": s.volume_B,
+        "stroke": 0.0,
+        "mass": 4.0 * pi**2 * s.inertia,
+        "case_leakage": s.case_leakage,
+        **_restriction("A", None, area_A),
+        **_restriction("B", None, area_B),
+        **none,
+    }
 
 
 def _restriction(side: str, restriction: PortRestriction | None, area: float) -> dict[str, float]:

@@ -21,7 +21,7 @@ from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.numerics.riccati import spare_cells
 from hilserver.rig.sampling_lag import SlowDevices
-from hilserver.tick.cylinder import chamber_A, chamber_B
+from hilserver.tick.cylinder import chamber_A, chamber_B, sensed
 from hilserver.tick.plan import GRID, MEASUREMENTS, RATES, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of, plain
 from hilserver.tick.row import CylinderState
@@ -35,6 +35,9 @@ TYPICAL_PRESSURE = 5e6
 """Pa, for the chambers' capacitance."""
 DRIFT_FORCE = 0.1
 """Fraction of A_A·100 bar by which load and friction may wander in 0.1 s (standard deviation)."""
+DRIFT_TORQUE = 1.0
+"""The same of a motor, whose load mostly depends on its speed: friction, fans, screws. With less, the speed during an
+acceleration would be explained by flows."""
 DRIFT_UNKNOWN = 0.3
 """Fraction of the nominal flow by which a flow may wander in 0.1 s where no valve is known at the port.
 
@@ -108,13 +111,14 @@ class _Followed:
         usual = max((valve[0] for valve in valves if valve is not None), default=1e-3)
         first = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
         wander = np.zeros(STATES)
-        wander[FORCE] = DRIFT_FORCE * m.area_A * 1e7 / sqrt(0.1)
+        wander[FORCE] = (DRIFT_TORQUE if m.stroke == 0.0 else DRIFT_FORCE) * m.area_A * 1e7 / sqrt(0.1)
         for state, valve in ((BIAS_A, valves[0]), (BIAS_B, valves[1])):
             wander[state] = (valve[1] * valve[0] if valve is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
         wander[X] = POSITION_NOISE
-        scale = np.concatenate([first, np.tile(first[:SENSED], length - 1)])
+        shown = sensed_states(m)
+        scale = np.concatenate([first, np.tile(first[shown], length - 1)])
         look, unit = _look(m, length, scale, 0.1 * usual)
-        known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
+        known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise, shown)])
         rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
         late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
         sigma = np.array([max(noise[i] or 0.0, MIN_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
@@ -124,7 +128,8 @@ class _Followed:
     def gains(self, m: CylinderRecord, x: float, rates: tuple[float, float], dt: float) -> Floats:
         """One line of the table: at position x, where the valves settle p_A and p_B at these rates, 1/s."""
         scale, known = self.scale, self.known
-        step, spread = _with_past(*_discrete(_motion(m, x, rates, scale[:STATES]), self.drive, dt), len(scale))
+        discrete = _discrete(_motion(m, x, rates, scale[:STATES]), self.drive, dt)
+        step, spread = _with_past(*discrete, len(scale), sensed_states(m))
         if len(known) < len(scale):
             step, spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
         gain, after = stationary(step, spread, self.seen, self.variance, self.periods)
@@ -158,38 +163,47 @@ def stationary(
     return gain, after
 
 
-def _with_past(step: Floats, spread: Floats, n: int) -> tuple[Floats, Floats]:
-    """The same with n states: p_A, p_B and x of the ticks before. Each tick they move on by one place."""
+def sensed_states(m: CylinderRecord) -> list[int]:
+    """The states that sensors show: p_A, p_B and x, of a motor v."""
+    return [sensed(s, m) for s in range(SENSED)]
+
+
+def _with_past(step: Floats, spread: Floats, n: int, shown: list[int]) -> tuple[Floats, Floats]:
+    """The same with n states: those ``shown`` of the ticks before. Each tick they move on by one place."""
     longer, noisier = np.zeros((n, n)), np.zeros((n, n))
     longer[:STATES, :STATES], noisier[:STATES, :STATES] = step, spread
     for s in range(STATES, n):
-        longer[s, s - STATES if s < STATES + SENSED else s - SENSED] = 1.0
+        longer[s, shown[s - STATES] if s < STATES + SENSED else s - SENSED] = 1.0
     return longer, noisier
 
 
 def _look(m: CylinderRecord, length: int, scale: Floats, q: float) -> tuple[Floats, Floats]:
-    """What the sensors see of the states, in their own units (bar, 0.1 mm, ``q``), and these units, SI."""
-    unit = np.array([BAR, BAR, 1e-4, q, q])
+    """What the sensors see of the states, in their own units (bar, 0.1 mm, ``q``), and these units, SI.
+
+    The speed of a motor counts as the flow with which it turns.
+    """
+    shown = sensed_states(m)
+    unit = np.array([BAR, BAR, 1e-4 if shown[2] == X else q / m.area_A, q, q])
     look = np.zeros((MEASUREMENTS, len(scale)))
     for i, age in enumerate((m.age_A, m.age_B, m.age_x)):
         ticks = min(int(age), length - 2)
         for back, share in ((ticks, 1.0 - (age - ticks)), (ticks + 1, age - ticks)):
-            place = i if back == 0 else STATES + SENSED * (back - 1) + i
-            look[i, place] += share * scale[i] / unit[i]
+            place = shown[i] if back == 0 else STATES + SENSED * (back - 1) + i
+            look[i, place] += share * scale[shown[i]] / unit[i]
     look[3, BIAS_A], look[4, BIAS_B] = scale[BIAS_A] / q, scale[BIAS_B] / q
     return look, unit
 
 
-def _unseen(state: int, noise: Values) -> bool:
-    """Whether the sensors cannot determine a state: position and biases need a position or flow sensor.
+def _unseen(state: int, noise: Values, shown: list[int]) -> bool:
+    """Whether the sensors cannot determine a state: position and biases need a sensor of the motion or a flow.
 
-    Port B needs its pressure.
+    Port B needs its pressure. Nothing depends on the angle of a motor.
     """
     p_B, x, q_A, q_B = noise[1], noise[2], noise[3], noise[4]
     if state >= STATES:
-        state = (state - STATES) % SENSED
+        state = shown[(state - STATES) % SENSED]
     if state == X:
-        return x is None
+        return x is None or X not in shown
     if state == BIAS_A:
         return x is None and q_A is None
     if state == BIAS_B:

@@ -236,6 +236,7 @@ def _sections(
         "outputs": settings.outputs,
         "ports": settings.ports,
         "cylinders": settings.cylinders,
+        "motors": settings.motors,
         "reactions": [str(number) for number in range(settings.loop.reactions)],
         "playouts": [str(number) for number in range(settings.loop.playouts)],
     }
@@ -243,9 +244,13 @@ def _sections(
     ticks = {
         "valve_past": range(1, valve_past + 1),
         "cylinder_past": range(cylinder_past),
+        "motor_past": range(cylinder_past),
         "input_ahead": range(1, ahead + 1),
     }
-    return {name: s.columns(names[s.owner], ticks.get(name, (0,))) for name, s in SECTIONS.items()}
+    found = {name: s.columns(names[s.owner], ticks.get(name, (0,))) for name, s in SECTIONS.items()}
+    found["cylinder"] += found.pop("motor")  # the tick numbers motors behind the cylinders
+    found["cylinder_past"] += found.pop("motor_past")
+    return found
 
 
 def _ticks_of(settings: InputSettings, rig: RigSettings) -> int:

@@ -90,14 +90,15 @@ def _same_supply_and_tank(rig: Rig) -> Iterator[str]:
 def _different_oils(rig: Rig) -> Iterator[str]:
     """Simulated machines with another oil than the circuit, with which the bridge calculates the chambers.
 
-    Unless the cylinders state it; their bulk modulus includes the air.
+    Unless the cylinders and motors state it; their bulk modulus includes the air.
     """
     stated = {"bulk_modulus", "air_fraction"}
-    for cylinder in rig.settings.cylinders.values():
-        if cylinder.bulk_modulus is None:
-            stated -= {"bulk_modulus", *(["air_fraction"] if cylinder.air_fraction is None else [])}
+    actuators = rig.settings.actuators().values()
+    for each in actuators:
+        if each.bulk_modulus is None:
+            stated -= {"bulk_modulus", *(["air_fraction"] if each.air_fraction is None else [])}
     for name, tables in rig.sources.get("devices", {}).items():
-        if "machine" not in tables or not rig.settings.cylinders:
+        if "machine" not in tables or not actuators:
             continue
         oil, own = read_part(tables["machine"], rig.library).fluid, rig.circuit.fluid
         unlike = [key for key in Fluid.model_fields if key not in stated and getattr(oil, key) != getattr(own, key)]

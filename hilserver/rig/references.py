@@ -36,6 +36,7 @@ ChannelName = Annotated[str, Names("channels")]
 PressureChannel = Annotated[str, Names("channels", "Pa")]
 FlowChannel = Annotated[str, Names("channels", "m^3/s")]
 PositionChannel = Annotated[str, Names("channels", "m")]
+SpeedChannel = Annotated[str, Names("channels", "1/s")]
 PlainChannel = Annotated[str, Names("channels", "")]
 SwitchChannel = Annotated[str, Names("channels", "", measured=True)]
 DeviceName = Annotated[str, Names("devices")]
@@ -130,6 +131,8 @@ def _unfit(to: Names, name: str, channel: ChannelKind) -> str:
 
 
 def _unit(unit: str) -> str:
+    if unit == "1/s":  # a speed
+        return "the unit rpm"
     return f"the unit {usual_unit(unit)}" if unit else "no unit"
 
 

@@ -15,6 +15,8 @@ from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSetting
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.flow_signal import FlowSignal, linear_valve
 from hilserver.rig.input_settings import InputSettings
+from hilserver.rig.motor_settings import MotorSettings
+from hilserver.rig.recording_settings import RecordingSettings
 from hilserver.rig.references import (
     DeviceName,
     FlowChannel,
@@ -25,7 +27,6 @@ from hilserver.rig.references import (
     Text,
 )
 from hilserver.rig.scale import Scale
-from hilserver.rig.triggers import TriggerSettings
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.units import (
     AnyQuantity,
@@ -353,74 +354,6 @@ class SimulationSettings(Datasheet):
     )
 
 
-class KeepSettings(Datasheet):
-    """Limits for the recordings of a rig; beyond them the oldest files are removed. Without a limit all are kept."""
-
-    age: Time | None = Field(
-        default=None,
-        examples=["30 d"],
-        gt=0,
-        description="files that were last written longer ago than this are removed",
-    )
-    files: StrictInt | None = Field(default=None, ge=1, description="maximum number of files")
-    gigabytes: Number | None = Field(
-        default=None, gt=0, description="maximum size in total, including the running recording"
-    )
-    running: StrictBool = Field(
-        default=True, description="keep all files of the running recording; false: only the one being written"
-    )
-
-
-class RecordingSettings(Datasheet):
-    """The full-rate log."""
-
-    folder: Text | None = Field(
-        default=None,
-        description="relative to the working folder; default: $LOGS_DIRECTORY (systemd), else logs",
-    )
-    enabled: StrictBool = Field(default=True, description="record every run")
-    max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is started beyond this size")
-    max_duration: Time | None = Field(
-        default=None, examples=["1 h"], gt=0, description="a new file is started after this time"
-    )
-    compression: Literal["none", "lz4", "zstd"] = Field(
-        default="lz4",
-        description="compression of the log: lz4 needs little more than half the space, at negligible cost; zstd needs "
-        "40 %, but in blocks of up to 2000 ticks instead of 100, and a damaged block is lost; none: for programs that "
-        "can read neither",
-    )
-    signals: tuple[Text, ...] = Field(
-        default=(),
-        examples=[["channel.*", "valve.*.command", "circuit.*"]],
-        description="what is recorded in addition to what a replay needs, as columns of the log with * for any "
-        "characters; default: everything",
-    )
-    min_free_megabytes: Number = Field(
-        default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
-    )
-    keep: KeepSettings = KeepSettings()
-    triggers: dict[Name, TriggerSettings] = Field(
-        default_factory=dict,
-        description="windows of the log that are kept in files of their own, by name, in the folder cuts",
-    )
-    buffer: Time | None = Field(
-        default=None,
-        examples=["60 s"],
-        ge=2,
-        le=3600,
-        description="time for which rows are kept in memory while the disk is slow or the recorder is restarted; "
-        "default: 20 s, less if that takes more than 128 MB",
-    )
-    lost_after: Time = Field(
-        default="3 s", ge=2, le=60, description="time without a recorded row after which the recording counts as lost"
-    )
-    action: Literal["warn", "ramp", "trip"] = Field(
-        default="warn",
-        description="when the recording is lost; warn: report only; ramp: to null in stop_time, mode SAFE; trip: "
-        "FAULT, latched. With ramp and trip, arm and start are refused while nothing is recorded",
-    )
-
-
 class MqttSettings(BrokerAddress):
     """The broker, and the rate of telemetry. File names are relative to the rig file."""
 
@@ -486,11 +419,16 @@ class RigSettings(Datasheet):
         default_factory=dict, description="outputs other than those of the servo valves, by name"
     )
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
+    motors: dict[Name, MotorSettings] = Field(default_factory=dict)
     arming: ArmingSettings = ArmingSettings()
     operator: OperatorSettings = OperatorSettings()
     simulation: SimulationSettings = SimulationSettings()
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
+
+    def actuators(self) -> dict[str, CylinderSettings | MotorSettings]:
+        """Cylinders and motors by name, in the order in which the tick numbers them."""
+        return {**self.cylinders, **self.motors}
 
     def oldest_sample(self, channel: str) -> float:
         """Age limit of a channel, s: the smallest of its limits; ``loop.max_age`` if it has none."""

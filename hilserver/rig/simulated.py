@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import floor
+from math import floor, pi
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.tick.plan import table_of
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
+from hilserver.units import unit_of_value
 
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
 WHOLE = 1e-6
@@ -166,7 +167,8 @@ def _noise(seed: int) -> Floats:
 
 def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:
     """The fields of a sensor's record."""
-    (r0, r1), (v0, v1) = s.raw, (s.value[0].value, s.value[1].value)
+    in_radians = 2.0 * pi if counts_turns(s) else 1.0
+    (r0, r1), (v0, v1) = s.raw, (in_radians * s.value[0].value, in_radians * s.value[1].value)
     gain, span = (r1 - r0) / (v1 - v0), abs(r1 - r0)
     ticks, fraction = _ticks(s.delay, dt)
     return {
@@ -180,6 +182,11 @@ def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:
         "raw_low": min(r0, r1),
         "raw_high": max(r0, r1),
     }
+
+
+def counts_turns(sensor: Any) -> bool:
+    """Whether a sensor's range is a speed, 1/s, of a shaft whose value is in rad/s."""
+    return unit_of_value(sensor.of) == "rad/s" and sensor.value[0].unit == "1/s"
 
 
 def _actuator(a: Any, target: int, settings: Any, dt: float) -> dict[str, Any]:

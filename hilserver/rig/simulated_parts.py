@@ -16,6 +16,7 @@ from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.rig import Device, Rig
 from hilserver.rig.settings import ValveSettings
+from hilserver.rig.simulated import counts_turns
 from hilserver.units import shown_value, unit_of_value, usual_unit
 
 SCALE_ERROR = 0.05
@@ -54,7 +55,7 @@ def _sensors(rig: Rig, device: Device, circuit: Circuit) -> Iterator[str]:
     for name, sensor in device.config.sensors.items():
         key, of = f"devices.{device.name}.sensors.{name}", sensor.of
         quantity, stated = unit_of_value(f"{of}.p" if of in nodes else of), sensor.value[0].unit
-        if quantity and stated and stated != quantity:
+        if quantity and stated and stated != quantity and not counts_turns(sensor):
             yield f"{key}.value: is in {usual_unit(stated)}, but {of} is in {usual_unit(quantity)}."
             continue
         for channel, settings in rig.settings.channels.items():

@@ -42,8 +42,8 @@ def _connections(v: ValveSettings, settings: RigSettings, first_channel: int) ->
     def column(channel: str | None) -> int:
         return first_channel + channels.index(channel) if channel is not None else NONE
 
-    cylinders = list(settings.cylinders.values())
-    cylinder = next((i for i, s in enumerate(cylinders) if v.port in (s.port_A, s.port_B)), NONE)
+    actuators = list(settings.actuators().values())
+    cylinder = next((i for i, s in enumerate(actuators) if v.port in (s.port_A, s.port_B)), NONE)
     return {
         "port": ports.index(v.port),
         "other_port": ports.index(v.other_port) if v.other_port in ports else NONE,
@@ -53,7 +53,7 @@ def _connections(v: ValveSettings, settings: RigSettings, first_channel: int) ->
         "column_Q": column(v.flow),
         "column_spool": column(v.spool),
         "cylinder": cylinder,
-        "is_B": cylinder >= 0 and v.port == cylinders[cylinder].port_B,
+        "is_B": cylinder >= 0 and v.port == actuators[cylinder].port_B,
     }
 
 

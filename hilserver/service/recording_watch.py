@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from hilserver.protocol.commands import Arm, Command, Start
-from hilserver.rig.settings import RecordingSettings
+from hilserver.rig.recording_settings import RecordingSettings
 from hilserver.service.rig_stop import Execute, RigStop
 from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader

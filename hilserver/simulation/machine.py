@@ -19,6 +19,7 @@ from hilserver.errors import ConfigurationError
 from hilserver.mechanics.tables import tables
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.rig import Device, Rig
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.rig.simulated import joined
@@ -34,6 +35,8 @@ THINNEST_ROD = 1e-6
 """m; a cylinder component has a rod."""
 LEAST_VOLUME = 1e-6
 """m³, of a chamber beside its hoses."""
+RATED_PRESSURE, RATED_SPEED = 2e7, 25.0
+"""Pa and 1/s, at which a component of a motor is given its leakage."""
 HOSE_DIAMETER = 0.016
 """m; only the volume of a hose counts."""
 MANY = 3
@@ -132,20 +135,22 @@ def is_position(name: str) -> bool:
 
 
 def machine_of(rig: Rig) -> Machine | None:
-    """The machine: from ``[cylinders]``, otherwise that of the simulated device; None if neither is given."""
-    cylinders = rig.settings.cylinders
-    if cylinders:
-        fluid = _oil_of(cylinders, rig.circuit.source.get("fluid", {}))
-        source = {"components": from_cylinders(cylinders), "fluid": fluid, "nodes": starts_of_ports(rig)}
-        return Machine.read(source, rig.library, "[cylinders], without friction", loads=_loads(cylinders))
+    """The machine: from ``[cylinders]`` and ``[motors]``, otherwise that of the simulated device; None without both."""
+    cylinders, motors = rig.settings.cylinders, rig.settings.motors
+    if cylinders or motors:
+        fluid = _oil_of(rig.settings.actuators(), rig.circuit.source.get("fluid", {}))
+        components = {**from_cylinders(cylinders), **from_motors(motors)}
+        source = {"components": components, "fluid": fluid, "nodes": starts_of_ports(rig)}
+        described = " and ".join(f"[{name}]" for name in ("cylinders", "motors") if getattr(rig.settings, name))
+        return Machine.read(source, rig.library, f"{described}, without friction", loads=_loads(cylinders))
     simulated = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
     return Machine.read(simulated[0], rig.library, "the simulated machine") if simulated else None
 
 
-def _oil_of(cylinders: Mapping[str, CylinderSettings], circuit: Mapping[str, Any]) -> dict[str, Any]:
-    """The oil of the cylinders, the softest of all: that of the circuit where the rig file states no other."""
-    moduli = [s.bulk_modulus for s in cylinders.values() if s.bulk_modulus is not None]
-    air = [s.air_fraction for s in cylinders.values() if s.air_fraction is not None]
+def _oil_of(actuators: Mapping[str, CylinderSettings | MotorSettings], circuit: Mapping[str, Any]) -> dict[str, Any]:
+    """The oil of the actuators, the softest of all: that of the circuit where the rig file states no other."""
+    moduli = [s.bulk_modulus for s in actuators.values() if s.bulk_modulus is not None]
+    air = [s.air_fraction for s in actuators.values() if s.air_fraction is not None]
     oil = {"bulk_modulus": f"{min(moduli)} Pa"} if moduli else dict(circuit)
     return {**oil, **({"air_fraction": max(air)} if air else {})}
 
@@ -153,10 +158,10 @@ def _oil_of(cylinders: Mapping[str, CylinderSettings], circuit: Mapping[str, Any
 def starts_of_ports(rig: Rig) -> dict[str, Any]:
     """The starts of the ports: those of the virtual circuit, or pressures at which free air hardly counts.
 
-    The pressures at the two sides of a cylinder balance each other; at a single one, a pressure would need a load.
+    The pressures at the two sides of an actuator balance each other; at a single one, a pressure would need a load.
     """
     starts: dict[str, Any] = {}
-    for s in rig.settings.cylinders.values():
+    for s in rig.settings.actuators().values():
         if s.port_B is not None:
             area_A, area_B = s.areas()
             starts[s.port_A] = {"pressure": f"{USUAL_PRESSURE * area_B / area_A!r} Pa"}
@@ -178,14 +183,14 @@ def machine_of_device(rig: Rig, device: Device) -> Machine:
 def machine_of_cylinders(
     settings: RigSettings, library: Library, fluid: Mapping[str, Any], positions: Mapping[str, float]
 ) -> Machine | None:
-    """The machine of the rig file's cylinders, loaded by measured external forces; None without cylinders.
+    """The machine of the rig file's cylinders, loaded by measured external forces, and motors; None without either.
 
-    The forces contain the friction, so the cylinders have none. ``fluid``: that of the circuit, as given;
-    ``positions``: of the cylinders at the start, m, where a cylinder's own bulk modulus is matched.
+    The forces contain the friction, so the cylinders have none; the motors are not loaded. ``fluid``: that of the
+    circuit, as given; ``positions``: of the cylinders at the start, m, where a cylinder's own bulk modulus is matched.
     """
-    if not settings.cylinders:
+    if not settings.actuators():
         return None
-    components = from_cylinders(settings.cylinders)
+    components = {**from_cylinders(settings.cylinders), **from_motors(settings.motors)}
     oil = Fluid.model_validate(fluid)
     for name, cylinder in settings.cylinders.items():
         if cylinder.bulk_modulus is not None:
@@ -239,6 +244,34 @@ def from_cylinders(cylinders: Mapping[str, CylinderSettings]) -> dict[str, Any]:
         components |= dict(_hoses(name, s))
         components[load] = {"type": "force_source", "ports": {"rod": rod}, "force": "-1 N", "command": load}
     return components
+
+
+def from_motors(motors: Mapping[str, MotorSettings]) -> dict[str, Any]:
+    """Components of the rig file's motors: without friction, each with the oil at its ports."""
+    components: dict[str, Any] = {}
+    for name, s in motors.items():
+        case, leakage = f"case of {name}", s.leakage + s.case_leakage
+        lost = leakage * RATED_PRESSURE
+        components[f"motor_{name}"] = {
+            "type": "hydraulic_motor",
+            "ports": {"A": s.port_A, "B": s.port_B, "L": case, "shaft": shaft_of(name)},
+            "displacement": f"{s.displacement!r} m^3",
+            "rated_pressure": f"{RATED_PRESSURE!r} Pa",
+            "rated_speed": f"{RATED_SPEED!r} rps",
+            "volumetric_efficiency": 1.0 / (1.0 + lost / (s.displacement * RATED_SPEED)),
+            "hydromechanical_efficiency": 1.0,
+            "case_share": s.case_leakage / leakage if leakage > 0.0 else 0.0,
+            "inertia": f"{s.inertia!r} kg*m^2",
+        }
+        components[f"case_{name}"] = {"type": "tank", "ports": {"T": case}}
+        for port, volume in ((s.port_A, s.volume_A), (s.port_B, s.volume_B)):
+            components[f"oil_{name}_{port}"] = {"type": "volume", "ports": {"P": port}, "volume": f"{volume!r} m^3"}
+    return components
+
+
+def shaft_of(motor: str) -> str:
+    """Node that turns with a motor."""
+    return f"shaft of {motor}"
 
 
 def load_of(cylinder: str) -> str:

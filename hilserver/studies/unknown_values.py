@@ -17,7 +17,7 @@ from hilserver.fidelity.draws import NamedDraw, UsualRange
 from hilserver.fidelity.unknowns import UNKNOWNS, Unknown
 from hilserver.rig.rig import Rig
 from hilserver.studies.varied import VariedValue, choice_of
-from hilserver.tolerances import STEPS, Tolerance
+from hilserver.tolerances import Tolerance
 from hilserver.toml import copied
 
 UNKNOWN = "unknowns"
@@ -52,11 +52,7 @@ class UnknownValue:
     @property
     def tolerance(self) -> Tolerance:
         """The usual range: all values equally probable."""
-        low, high, middle = self.usual.low, self.usual.high, self.usual.middle
-        if self.usual.whole:
-            steps = tuple(float(n) for n in range(round(low), round(high) + 1))
-            return Tolerance(middle, low, high, self.unit, STEPS, steps)
-        return Tolerance(middle, low, high, self.unit)
+        return Tolerance(self.usual.middle, self.usual.low, self.usual.high, self.unit)
 
 
 def key_of(unknown: Unknown) -> str:

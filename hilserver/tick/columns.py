@@ -52,13 +52,26 @@ def _one(owner: str, name: str, unit: str, description: str) -> Section:
     return Section(owner, "<field>.*", {name: Field(unit, description)})
 
 
+def _past(fields: Mapping[str, Field], stored: Iterable[str]) -> dict[str, Field]:
+    """The stored past values of some fields."""
+    return {name: fields[name]._replace(description=f"{fields[name].description}, k ticks ago") for name in stored}
+
+
 _AHEAD = {"ahead": Field("", "operator input in k ticks, where it is delayed")}
 _PAST = {"command": Field("", "command of k ticks ago")}
-_PASTS = {
-    name: field._replace(description=f"{field.description}, k ticks ago")
-    for name, field in CylinderState.fields().items()
-    if name in CYLINDER_PAST
+_OF_CONTACT = ("stiffness", "slow_x", "slow_F", "slow_pressed", "free_F", "moved", "together", "taken_up")
+_OF_MOTOR = {
+    "p_A": ("p_A", Field("Pa", "pressure at A")),
+    "p_B": ("p_B", Field("Pa", "pressure at B")),
+    "x": ("turns", Field("", "revolutions since the start")),
+    "v": ("speed", Field("1/s", "speed")),
+    "F": ("work", Field("J", "work per revolution that is not measured: load, friction; 2 pi times the torque")),
+    **{name: (name, Field("", "not used for a motor")) for name in _OF_CONTACT},
 }
+"""Columns of a motor that are called otherwise than those of a cylinder."""
+_MOTOR = dict(_OF_MOTOR.get(name, (name, field)) for name, field in CylinderState.fields().items())
+_PASTS = _past(CylinderState.fields(), CYLINDER_PAST)
+_PASTS_OF_MOTOR = _past(_MOTOR, [_OF_MOTOR.get(name, (name,))[0] for name in CYLINDER_PAST])
 SECTIONS = {
     "raw": _one("readings", "raw", "raw", "raw reading of the device"),
     "age": _one("readings", "age", "s", "age of that reading"),
@@ -84,14 +97,16 @@ SECTIONS = {
     "output_off": _one("outputs", "output_off", "s", "time since its mode has ended; infinite before the first time"),
     "port": _records("ports", "<field>.*", PortState),
     "cylinder": _records("cylinders", "cylinder.*.<field>", CylinderState),
+    "motor": Section("motors", "motor.*.<field>", _MOTOR),
     "valve_past": Section("valves", "valve.*.<field>_<k>", _PAST),
     "cylinder_past": Section("cylinders", "cylinder.*.<field>_<k>", _PASTS),
+    "motor_past": Section("motors", "motor.*.<field>_<k>", _PASTS_OF_MOTOR),
     "input_ahead": Section("inputs", "input_<field>_<k>.*", _AHEAD),
     "reaction": _records("reactions", "reaction.*.<field>", ReactionMemory),
     "playout": _records("playouts", "playout.*.<field>", PlayoutMemory),
 }
-"""The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`. From them
-follow the names of the log's columns, their units and their reference."""
+"""The sections of the row behind its header, in their order, by the fields of `hilserver.tick.plan.Layout`; to the
+tick, motors are more cylinders. From them follow the names of the log's columns, their units and their reference."""
 
 
 def column_reference() -> Iterator[tuple[str, Field]]:

@@ -50,11 +50,11 @@ With the stiffer one, the filter would be unstable if its sensors are late: from
 
 @compilable
 def note_stiffness(k: CylinderState, m: CylinderRecord, elapsed: float, dt: float) -> None:
-    """Update the stiffness by this tick's estimate. Without a position sensor it stays 0.
+    """Update the stiffness by this tick's estimate. Without a position sensor, and of a motor, it stays 0.
 
     ``elapsed``: time since the last tick, s; ``dt``: duration of a tick.
     """
-    if m.sensor_x < 0 or not is_known(k):
+    if m.sensor_x < 0 or m.stroke == 0.0 or not is_known(k):
         return
     oil = m.area_A**2 / chamber_A(k.x, k.p_A, m) + m.area_B**2 / chamber_B(k.x, k.p_B, m)
     smallest, slowly = SMALLEST * m.area_A, elapsed / (SLOW_TIME + elapsed)

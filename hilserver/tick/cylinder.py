@@ -21,6 +21,11 @@ An open valve with a small pressure drop settles the pressure of a small chamber
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
 rates (:mod:`hilserver.rig.kalman`): with those of closed valves it would be unstable.
 
+A hydraulic motor obeys the same equations by its revolutions: the displacement V stands for both areas,
+:math:`4\pi^2 J` for the mass, the work per revolution for the force (:math:`V\,\Delta p = 2\pi\,T`). Its chambers do
+not change, its stroke is 0, and its sensor shows the speed instead of the position. What leaks to its case,
+:math:`c_e\,p`, leaves each chamber.
+
 ``k`` is the cylinder's block of the row, ``m`` its line of the plan.
 """
 
@@ -56,13 +61,14 @@ NEGLIGIBLE = 1e-3
 """Fraction of a pressure error that decays in a step, below which it counts as constant."""
 
 FIRST_FLOW = CylinderState.names().index("flow_A")
+MOTION, SPEED = (CylinderState.names().index(name) for name in "xv")
 
 
 @compilable
 def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h: float) -> None:
     """Advance pressures and motion by ``h`` seconds with the mean flows of the interval (midpoint rule).
 
-    At the ends of the stroke the piston is at rest.
+    At the ends of the stroke the piston is at rest. (A motor has none.)
     """
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
     damping = contact_damping(k, m)
@@ -80,7 +86,7 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     k.v = v + per_mass * force
     k.x = x + h * mid_v
     k.F += h * k.stiffness * mid_v
-    if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):
+    if m.stroke > 0.0 and ((k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0)):
         k.x, k.v = clip(k.x, 0.0, m.stroke), 0.0
 
 
@@ -179,7 +185,7 @@ def taken_A(p_A: float, p_B: float, x: float, v: float, force: float, m: Cylinde
     It goes to the moving piston, and past it. Behind a restriction, the accelerating piston lowers the pressure, and
     the oil there expands.
     """
-    taken = m.area_A * v + leakage(p_A, p_B, v, m)
+    taken = m.area_A * v + leakage(p_A, p_B, v, m) + m.case_leakage * p_A
     if m.root_A > 0.0:
         taken -= behind_A(x, p_A, m) * m.root_A * slope_of_drop(m.root_A * v, m.p_tr_A) * force / m.mass
     return taken
@@ -188,7 +194,7 @@ def taken_A(p_A: float, p_B: float, x: float, v: float, force: float, m: Cylinde
 @compilable
 def taken_B(p_A: float, p_B: float, x: float, v: float, force: float, m: CylinderRecord) -> float:
     """The same of chamber B."""
-    taken = -m.area_B * v - leakage(p_A, p_B, v, m)
+    taken = -m.area_B * v - leakage(p_A, p_B, v, m) + m.case_leakage * p_B
     if m.root_B > 0.0:
         taken += behind_B(x, p_B, m) * m.root_B * slope_of_drop(m.root_B * v, m.p_tr_B) * force / m.mass
     return taken
@@ -221,12 +227,17 @@ def volume_into(is_B: int, k: CylinderState, m: CylinderRecord) -> float:
 
 
 @compilable
-def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
-    """Start at rest and in equilibrium with the measured pressures; after a gap, the volumes go on."""
+def start_cylinder(p_A: float, p_B: float, motion: float, k: CylinderState, m: CylinderRecord) -> None:
+    """Start in equilibrium with the measured pressures, at rest or, a motor, with its measured speed.
+
+    ``motion``: position, of a motor speed. After a gap, the volumes go on.
+    """
     volume_A, volume_B = (k.volume_A, k.volume_B) if is_waiting(k) else (0.0, 0.0)
     cells_of(k)[:] = 0.0
     k.volume_A, k.volume_B = volume_A, volume_B
-    k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
+    k.p_A, k.p_B, k.x = p_A, p_B, clip(motion, 0.0, m.stroke)
+    if m.stroke == 0.0:
+        k.v = motion
     k.F = m.area_A * p_A - m.area_B * p_B
     k.slow_x, k.slow_F, k.slow_pressed, k.free_F = k.x, k.F, k.F, k.F
 
@@ -262,7 +273,7 @@ def interpolate_gains(table: Matrix, x: float, rates: tuple[float, float], m: Cy
     ``table``: this cylinder's lines of plan.kalman. A pressure that its valve settles faster than at the highest rate
     of the table is corrected by as much less.
     """
-    along, rate_A, rate_B = clip(x / m.stroke, 0.0, 1.0) * (GRID - 1), place_of_rate(rates[0]), place_of_rate(rates[1])
+    along, rate_A, rate_B = share_of_stroke(x, m) * (GRID - 1), place_of_rate(rates[0]), place_of_rate(rates[1])
     i, j = min(floor(rate_A), len(RATES) - 2), min(floor(rate_B), len(RATES) - 2)
     k = min(floor(along), GRID - 2)
     gains[:] = 0.0
@@ -276,6 +287,12 @@ def interpolate_gains(table: Matrix, x: float, rates: tuple[float, float], m: Cy
     for side in range(2):
         if rates[side] > RATES[-1]:
             weaken(side, RATES[-1] / rates[side], gains)
+
+
+@compilable
+def share_of_stroke(x: float, m: CylinderRecord) -> float:
+    """Position as a fraction of the stroke; 0 for a motor, whose chambers do not change."""
+    return clip(x / m.stroke, 0.0, 1.0) if m.stroke > 0.0 else 0.0
 
 
 @compilable
@@ -326,19 +343,19 @@ def correct_cylinder(
     """
     for j in range(MEASUREMENTS):
         if innovation[j] != 0.0:
-            correct_past(j, innovation[j], late[j], gains, past)
+            correct_past(j, innovation[j], late[j], gains, past, m)
             correct_present(j, innovation[j], late[j], gains, rates, past, k, change, m, dt)
 
 
 @compilable
-def correct_past(j: int, innovation: float, late: float, gains: Floats, past: Floats) -> None:
-    """Correct p_A, p_B and x up to the time of sample ``j``, ``late`` ticks ago."""
+def correct_past(j: int, innovation: float, late: float, gains: Floats, past: Floats, m: CylinderRecord) -> None:
+    """Correct p_A, p_B and x (of a motor v) up to the time of sample ``j``, ``late`` ticks ago."""
     ticks = past.shape[1]
     for lag in range(max(ceil(late), 1), ticks):
         back = min(floor(lag - late), ticks - 2)
         share = lag - late - back
         for s in range(SENSED):
-            newer = gain_of(s if back == 0 else STATES + SENSED * (back - 1) + s, j, gains)
+            newer = gain_of(sensed(s, m) if back == 0 else STATES + SENSED * (back - 1) + s, j, gains)
             older = gain_of(STATES + SENSED * back + s, j, gains)
             past[s, lag] += (newer + share * (older - newer)) * innovation
 
@@ -368,12 +385,18 @@ def correct_present(
         lag = ceil(late) - 1
         move_change(change, k, m, (late - lag) * dt, (rates[0] / dt, rates[1] / dt))
         for s in range(SENSED):
-            past[s, lag] += changes[s]
+            past[s, lag] += changes[sensed(s, m)]
         late = lag
     for s in range(STATES):
         cells[s] += changes[s]
     for s in range(SENSED):
-        past[s, 0] = cells[s]
+        past[s, 0] = cells[sensed(s, m)]
+
+
+@compilable
+def sensed(s: int, m: CylinderRecord) -> int:
+    """The state that a sensor of p_A, p_B or of the motion shows: of a motor the speed."""
+    return SPEED if s == MOTION and m.stroke == 0.0 else s
 
 
 @compilable
@@ -399,6 +422,7 @@ def move_change(
         q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
         q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)
         past = m.leakage * (d.p_A - d.p_B)
+        q_A, q_B = q_A - m.case_leakage * d.p_A, q_B - m.case_leakage * d.p_B
         mid_A = d.p_A + 0.5 * h * (q_A - m.area_A * d.v - past) / C_A
         mid_B = d.p_B + 0.5 * h * (q_B + m.area_B * d.v + past) / C_B
         mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F - damping * d.v) / m.mass
@@ -416,19 +440,19 @@ def deviation_of(column: int, table: Matrix, k: CylinderState, m: CylinderRecord
 
     It is that with closed valves, from the first lines of ``table``: open ones make pressures more certain, not flows.
     """
-    place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
+    place = share_of_stroke(k.x, m) * (GRID - 1)
     i = min(floor(place), GRID - 2)
     return float(table[i, column] + (place - i) * (table[i + 1, column] - table[i, column]))
 
 
 @compilable
-def remember(past: Floats, k: CylinderState) -> None:
-    """Store p_A, p_B, x and the flows of this tick, the newest first."""
+def remember(past: Floats, k: CylinderState, m: CylinderRecord) -> None:
+    """Store p_A, p_B, x (of a motor v) and the flows of this tick, the newest first."""
     cells = cells_of(k)
     for s in range(REMEMBERED):
         for j in range(past.shape[1] - 1, 0, -1):
             past[s, j] = past[s, j - 1]
-        past[s, 0] = cells[s] if s < SENSED else cells[FIRST_FLOW + s - SENSED]
+        past[s, 0] = cells[sensed(s, m)] if s < SENSED else cells[FIRST_FLOW + s - SENSED]
 
 
 @compilable
@@ -441,16 +465,19 @@ def expected(past: Floats, s: int, age: float) -> float:
 
 
 @compilable
-def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord, time: float) -> None:
-    """Add the oil that has entered the chambers since ``p_A``, ``p_B``, ``x``, ``time`` s ago, m³.
+def add_volumes(p_A: float, p_B: float, motion: float, k: CylinderState, m: CylinderRecord, time: float) -> None:
+    """Add the oil that has entered the chambers since ``p_A``, ``p_B`` and ``motion`` (x, of a motor v), m³.
 
-    It is the swept volume, the compression, and what has leaked past the piston. The sum is the integral of the flow
-    into the port; except for the leakage it is tied to the measured position and pressures, and does not drift.
+    It is the swept volume, the compression, and what has leaked. The sum is the integral of the flow into the port; of
+    a cylinder, all but the leakage is tied to the measured position and pressures, and does not drift. ``time``: s.
     """
+    x, swept = motion, k.x - motion
+    if m.stroke == 0.0:
+        x, swept = k.x, 0.5 * time * (motion + k.v)
     mid_x, mid_A, mid_B = 0.5 * (x + k.x), 0.5 * (p_A + k.p_A), 0.5 * (p_B + k.p_B)
-    past = time * leakage(mid_A, mid_B, k.v, m)
-    k.volume_A += m.area_A * (k.x - x) + chamber_A(mid_x, mid_A, m) * (k.p_A - p_A) + past
-    k.volume_B += -m.area_B * (k.x - x) + chamber_B(mid_x, mid_B, m) * (k.p_B - p_B) - past
+    past, out = time * leakage(mid_A, mid_B, k.v, m), time * m.case_leakage
+    k.volume_A += m.area_A * swept + chamber_A(mid_x, mid_A, m) * (k.p_A - p_A) + past + out * mid_A
+    k.volume_B += -m.area_B * swept + chamber_B(mid_x, mid_B, m) * (k.p_B - p_B) - past + out * mid_B
 
 
 @compilable

@@ -211,7 +211,7 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
     if is_known(k):
         add_volumes(past[0, 0], past[1, 0], past[2, 0], k, m, plan.loop[0].dt)
-        remember(past, k)
+        remember(past, k, m)
 
 
 @compilable
@@ -224,7 +224,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     for i in range(n):
         spools[i] = valve_state(plan, row, i).spool
     p_A, p_B = sample_of(row, m.sensor_A, 0.0), sample_of(row, m.sensor_B, 0.0)
-    x = sample_of(row, m.sensor_x, k.x if is_waiting(k) else 0.5 * m.stroke)
+    x = sample_of(row, m.sensor_x, k.x if is_waiting(k) and m.stroke > 0.0 else 0.5 * m.stroke)
     old_A, old_B = age_of(plan, row, m.sensor_A, m.age_A), age_of(plan, row, m.sensor_B, m.age_B)
     old_x = age_of(plan, row, m.sensor_x, m.age_x)
     if not is_known(k):
@@ -236,7 +236,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
             return
         start_cylinder(p_A, p_B, x, k, m)
         for _ in range(past.shape[1]):
-            remember(past, k)
+            remember(past, k, m)
     q_A, q_B = flows_into(plan, row, spools, k, m)
     innovation[0] = p_A - expected(past, 0, old_A)
     innovation[1] = p_B - expected(past, 1, old_B)

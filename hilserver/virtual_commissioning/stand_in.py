@@ -16,7 +16,7 @@ from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.simulated import build_plant, plant_circuit
-from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of, starts_of_ports
+from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of, shaft_of, starts_of_ports
 from hilserver.tick.plant import PlantArrays
 
 TRUE_FLOW, TRUE_FREQUENCY = 0.98, 0.9
@@ -100,8 +100,11 @@ def _missing(rig: Rig) -> Iterator[Problem]:
     file, settings = str(rig.file), rig.settings
     if not settings.valves:
         yield Problem("missing: virtual commissioning needs a valve.", "valves", file)
-    if not settings.cylinders:
-        text = "missing: describe the cylinders that the valves drive, so that the machine can be simulated."
+    if not settings.actuators():
+        text = (
+            "missing: describe the cylinders ([cylinders]) or motors ([motors]) that the valves drive, so that the "
+            "machine can be simulated."
+        )
         yield Problem(text, "cylinders", file)
     for name, valve in settings.valves.items():
         if settings.channels[valve.supply].value is None and settings.simulation.supply_pressure is None:
@@ -115,7 +118,7 @@ def _missing(rig: Rig) -> Iterator[Problem]:
 
 
 def _machine(rig: Rig, load: float) -> Machine:
-    """The cylinders of the rig file, each with its load as a mass with a weight.
+    """The cylinders of the rig file, each with its load as a mass with a weight, and its motors.
 
     A multiple of less than 0 turns the weights that the rig file does not state.
     """
@@ -137,7 +140,7 @@ def _machine(rig: Rig, load: float) -> Machine:
             "direction": "90 deg" if force >= 0.0 else "-90 deg",
         }
     source = {**found.source, "components": components, "nodes": starts_of_ports(rig)}
-    return Machine.read(source, rig.library, "the cylinders of the rig file")
+    return Machine.read(source, rig.library, "the cylinders and motors of the rig file")
 
 
 def _drive(rig: Rig) -> dict[str, Any]:
@@ -176,6 +179,7 @@ def _valve(name: str, valve: ValveSettings, other: str) -> dict[str, Any]:
         "f90": f"{TRUE_FREQUENCY * frequency!r} Hz",
         "damping": 1.0 if first_order else valve.damping,
         "null_offset": -valve.null,
+        "hysteresis": valve.hysteresis,
         **_edges(valve),
     }
     if valve.leakage is not None:
@@ -220,6 +224,8 @@ def _sensors(rig: Rig) -> Iterator[tuple[str, dict[str, Any]]]:
         places |= {valve.spool: f"valve_{name}.U"} if valve.spool is not None else {}
     for name, cylinder in settings.cylinders.items():
         places |= {cylinder.position: f"{rod_of(name)}.x"} if cylinder.position is not None else {}
+    for name, motor in settings.motors.items():
+        places |= {motor.speed: f"{shaft_of(name)}.w"} if motor.speed is not None else {}
     for name, channel in settings.channels.items():
         if channel.is_measured and name in places:
             yield name, _sensor(channel, places[name])

@@ -19,7 +19,12 @@ from hilserver.service.switching import circuit_change
 from hilserver.simulation.lockstep import LockstepRun
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = {"demo": ["relief", "main_valve"], "lift": ["relief", "main_valve"], "boom": ["valve"]}
+COMPONENTS = {
+    "demo": ["relief", "main_valve"],
+    "lift": ["relief", "main_valve"],
+    "boom": ["valve"],
+    "conveyor": ["relief", "main_valve"],
+}
 
 
 def test_examples_are_listed(hilserver: Command) -> None:
@@ -29,7 +34,7 @@ def test_examples_are_listed(hilserver: Command) -> None:
         assert f" {name} " in said.out
         assert found.description in said.out
     rigs = [name for name, found in ready_examples().items() if found.cycle is None]
-    assert rigs == ["demo", "boom", "lift"]  # not the one that needs a log
+    assert rigs == ["demo", "boom", "conveyor", "lift"]  # not the one that needs a log
     assert {"lowering", "crane"} <= ready_examples().keys()
     assert not {"machine", "boom_valve", "actuator"} & ready_examples().keys()  # parts of rigs
 

@@ -346,6 +346,37 @@ def test_null_offset_moves_the_spool_at_rest() -> None:
     assert bench["valve.U"] == pytest.approx(0.02, rel=1e-6)
 
 
+def test_servo_valve_with_hysteresis_follows_a_loop_of_its_width() -> None:
+    """Slowly to full command and back: the spool lags by half of the width each way; full command is full stroke.
+
+    By hand: the play operator, Brokate & Sprekels 1996, ch. 2. A smaller reversal than the width moves nothing.
+    """
+    width = 0.04
+    bench = Bench(valve_circuit(f'type = "servo_valve"\nf90 = "500 Hz"\nhysteresis = {width}'))
+
+    def spool(*commands: float) -> float:
+        for command in commands:
+            bench["joystick"] = command
+            bench.run(0.02, 1e-4)
+        return float(bench["valve.U"])
+
+    assert spool(0.5) == pytest.approx((0.5 - width / 2) / (1 - width / 2), abs=1e-6)
+    assert spool(0.47) == pytest.approx((0.5 - width / 2) / (1 - width / 2), abs=1e-6)
+    assert spool(1.0) == pytest.approx(1.0, abs=1e-6)
+    assert spool(0.5) == pytest.approx((0.5 + width / 2) / (1 - width / 2), abs=1e-6)
+    assert spool(0.0) == pytest.approx((width / 2) / (1 - width / 2), abs=1e-6)
+
+
+@pytest.mark.parametrize("edge", ["PA", "PB", "AT", "BT"])
+def test_each_edge_of_a_servo_valve_can_pass_another_flow(edge: str) -> None:
+    """At full command, 35 bar over each edge: the nominal flow, of this edge 0.9 of it."""
+    valve = servo(edges={edge: 0.9})
+    forward, backward = flows_of(valve, 1.0, 70, 0, 35, 35), flows_of(valve, -1.0, 70, 0, 35, 35)
+    found = {"PA": forward["q_A"], "BT": -forward["q_B"], "PB": backward["q_B"], "AT": -backward["q_A"]}
+    for name, flow in found.items():
+        assert flow == pytest.approx((0.9 if name == edge else 1.0) * 40 * L_MIN, rel=1e-12)
+
+
 def test_incomplete_or_impossible_valves_are_refused() -> None:
     per_missing = {"nominal_flow": {"flow": "40 l/min", "drop": "35 bar"}, "f45": "30 Hz"}
     assert "nominal_flow.per: missing" in refusal(ProportionalValve43, **per_missing)

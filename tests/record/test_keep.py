@@ -15,7 +15,7 @@ from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.header import read_header
 from hilserver.record.notes import NOTES_SUFFIX
 from hilserver.record.writer import LogWriter
-from hilserver.rig.settings import KeepSettings
+from hilserver.rig.recording_settings import KeepSettings
 
 OLD, RUN, LAST = "2026-11-20T01-00-00_lab", "2026-11-21T01-00-00_lab", "2026-11-21T02-00-00_lab"
 

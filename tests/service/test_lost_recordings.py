@@ -22,8 +22,8 @@ from hilserver.record.format import LogHeader, RecordError
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
+from hilserver.rig.recording_settings import RecordingSettings
 from hilserver.rig.rig import Rig
-from hilserver.rig.settings import RecordingSettings
 from hilserver.service import recording_watch
 from hilserver.service.recording import RecorderProcess, _Written
 from hilserver.service.recording_watch import RecordingWatch

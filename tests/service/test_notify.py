@@ -24,7 +24,7 @@ from warm_start import COMMAND
 
 from hilserver.protocol import running
 from hilserver.record.forecast import log_folder
-from hilserver.rig.settings import RecordingSettings
+from hilserver.rig.recording_settings import RecordingSettings
 from hilserver.service import safe as safe_module
 from hilserver.service.forking import USUAL_CHILDREN
 from hilserver.service.notify import Notifier

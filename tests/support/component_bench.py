@@ -30,8 +30,12 @@ pressures = st.floats(-0.9 * BAR, 350 * BAR)
 
 
 def evaluate(component: Component, fluid: Fluid | None = None, **values: float) -> dict[str, float]:
-    """Results of all kernels of a component by name; ``values`` are its port variables, signals and states."""
-    known = {"h_explicit": 0.0, **component.parameters(fluid or Fluid()), **values}
+    """Results of all kernels of a component by name; ``values`` are its port variables, signals and states.
+
+    What it remembers is 0 if it is not among these.
+    """
+    memories = dict.fromkeys((memory.name for memory in component.memories), 0.0)
+    known = {"h_explicit": 0.0, **memories, **component.parameters(fluid or Fluid()), **values}
     results: dict[str, float] = {}
     for kernel in component.kernels:
         result = kernel.function(**{name: known[name] for name in kernel.arguments})

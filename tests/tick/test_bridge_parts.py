@@ -303,7 +303,7 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
     start_cylinder(40e5, 20e5, 0.3, k, m)
     past, seen = np.zeros((REMEMBERED, lines)), np.tile(cells_of(truth)[:3], (16, 1))
     for _ in range(lines):
-        remember(past, k)
+        remember(past, k, m)
     random, errors = np.random.default_rng(3), []
     truth.F += 2000.0
     hidden = 3 * L_MIN
@@ -312,7 +312,7 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
         for _ in range(SUBSTEPS_OF_MACHINE):
             move_cylinder(q + hidden, -0.6 * q, truth, m, DT / SUBSTEPS_OF_MACHINE)
             move_cylinder(q + k.bias_A, -0.6 * q + k.bias_B, k, m, DT / SUBSTEPS_OF_MACHINE)
-        remember(past, k)
+        remember(past, k, m)
         seen = np.vstack([cells_of(truth)[:3], seen[:-1]])
         n, rest = int(delay), delay - int(delay)
         sample = seen[n] + rest * (seen[n + 1] - seen[n]) + noise * BAR * np.array([1, 1, 0]) * random.normal(size=3)
@@ -346,7 +346,7 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
     start_cylinder(44e5, 22e5, 0.301, k, m)
     past, seen = np.zeros((REMEMBERED, plan.layout[0].cylinder_past_ticks)), [cells_of(truth)[:SENSED].copy()] * 1000
     for _ in range(past.shape[1]):
-        remember(past, k)
+        remember(past, k, m)
     off = []
     for i in range(400):
         truth.v += 0.05 if i == 200 else 0.0
@@ -355,7 +355,7 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
             seen.append(cells_of(truth)[:SENSED].copy())
         for _ in range(SUBSTEPS_OF_MACHINE):
             move_cylinder(k.bias_A, k.bias_B, k, m, dt / SUBSTEPS_OF_MACHINE)
-        remember(past, k)
+        remember(past, k, m)
         age = late if isinstance(late, float) else random.choice([0.0, 0.5, 0.8, 1.2, 2.0])
         innovation = np.zeros(MEASUREMENTS)
         if late != "is lost" or random.random() < 0.7:

@@ -159,7 +159,8 @@ def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
     kinds = [next(p for p in patterns if matches(name, p)) for name in rig.layout.names]
     places = [patterns.index(kind) for kind in kinds]
     assert kinds[: RowHeader.cells()] == list(RowHeader.names())
-    assert set(patterns) - set(kinds) <= {p for p in patterns if p.startswith(("cylinder.", "output", "limit."))}
+    lacking = ("cylinder.", "motor.", "output", "limit.")
+    assert set(patterns) - set(kinds) <= {pattern for pattern in patterns if pattern.startswith(lacking)}
     assert places[: RowHeader.cells()] == sorted(places[: RowHeader.cells()])
     assert unit_of_column("valve.main.flow_virtual") == unit_of_column("valve.main.flow_expected") == "m^3/s"
     assert unit_of_column("port.A") == "Pa"

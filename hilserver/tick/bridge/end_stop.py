@@ -29,6 +29,8 @@ END_STOP_GAIN = 0.1
 @compilable
 def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
     """Update the degree to which the piston counts as held at its end stop (0 … 1), from position and virtual flow."""
+    if m.stroke == 0.0:  # a motor
+        return
     outward = -b.flow_virtual if v.is_B else b.flow_virtual
     low, high = k.x < AT_THE_STOP * m.stroke, k.x > (1.0 - AT_THE_STOP) * m.stroke
     away = (outward if low else 0.0) - (outward if high else 0.0)

@@ -1,0 +1,65 @@
+"""Machines other than one cylinder, as described and with unknown properties: two coupled cylinders, and a motor."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gantry import gantry
+
+from hilserver.compiler import standard_program
+from hilserver.fidelity.cycle_run import run_cycle_on
+from hilserver.fidelity.results import SegmentResult
+from hilserver.fidelity.strategies import compare
+from hilserver.fidelity.unknowns import applicable, varied
+from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.rig import Rig
+
+pytestmark = pytest.mark.slow
+
+CONVEYOR = Path(__file__).parents[2] / "config/rigs/conveyor.toml"
+
+
+def conveyor() -> Rig:
+    return load_rig(CONVEYOR)
+
+
+MACHINES = {"gantry": gantry, "conveyor": conveyor}
+MOTION = {"gantry": ("position rod", "position rod_2"), "conveyor": ("speed shaft",)}
+
+
+def wild(rig: Rig, seed: int) -> Rig:
+    """The rig with all unknowns of this seed."""
+    return assemble(varied(rig, "rig", applicable(rig, "rig"), seed), rig.file, rig.library)
+
+
+def worst(result: SegmentResult, quantities: tuple[str, ...]) -> float:
+    return max(result.deviations[quantity].nrmse for quantity in quantities)
+
+
+def test_coupled_cylinders_move_as_if_the_circuit_were_installed() -> None:
+    """With a beam between their unequal loads, which the bridge takes for an unknown force: within 0.02 %."""
+    found = compare(gantry(), ["inverse_static", "prediction", "feedback"], chosen_by_user=True)
+    by_name = {v.name: v.cycle for v in found.variants if v.cycle is not None}
+    errors = [worst(by_name[name], MOTION["gantry"]) for name in ("inverse_static", "prediction", "feedback")]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 2e-4
+    coupled = by_name["feedback"].reference
+    assert np.ptp(coupled["position rod"] - coupled["position rod_2"]) > 1e-3  # the beam is bent
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", MACHINES)
+def test_unknown_properties_are_compensated(name: str, seed: int) -> None:
+    """No trip, no oscillation, and closer than with the level below that has no feedback."""
+    rig, program = wild(machine(name), seed), standard_program()
+    off, compensated = (run_cycle_on(rig, "rig", strategy, program) for strategy in ("second_order", "adaptive"))
+    assert worst(compensated.result, MOTION[name]) < 0.5 * worst(off.result, MOTION[name])
+    assert max(compensated.result.noise(valve, 1e-3) for valve in compensated.result.command) < 0.01
+
+
+@functools.cache
+def machine(name: str) -> Rig:
+    return MACHINES[name]()
