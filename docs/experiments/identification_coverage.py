@@ -89,9 +89,10 @@ def true_values(rig: Rig, found: Identified) -> dict[str, float]:
     flow = to_si(part["nominal_flow"]["flow"], "m^3/s")
     f45 = true_f45(part)
     actuator = rig.sources["rig"]["devices"]["rig"]["actuators"][settings.output]
+    edges = part.get("edges", {})
     values = {
-        "flow P to port, full command": flow,
-        "flow port to T, full command": flow,
+        "flow P to port, full command": edges.get("PA", 1.0) * flow,
+        "flow port to T, full command": edges.get("AT", 1.0) * flow,
         "-90° frequency": to_si(part["f90"], "1/s"),
         "damping": part.get("damping", DAMPING),
         "-45° frequency": f45,
@@ -99,7 +100,7 @@ def true_values(rig: Rig, found: Identified) -> dict[str, float]:
         "delay": to_si(actuator.get("delay", "0 s"), "s"),
         "overlap": part.get("overlap", 0.0),
         "null": settings.null - settings.polarity * part.get("null_offset", 0.0),
-        "hysteresis": 0.0,
+        "hysteresis": part.get("hysteresis", 0.0),
     }
     leakage = Leakage.model_validate(part["leakage"]) if "leakage" in part else None
     values["leakage at null"] = leakage_point(found).flow_of(leakage.coefficient()) if leakage else 0.0
