@@ -1,21 +1,24 @@
-"""Machines other than one cylinder, as described and with unknown properties: two coupled cylinders, and a motor."""
+"""Machines other than one cylinder, and their oil, as described and with unknown properties."""
 
 from __future__ import annotations
 
+import copy
 import functools
 from pathlib import Path
 
 import numpy as np
 import pytest
-from gantry import gantry
+from gantry import LIFT, gantry
 
+from hilserver.circuit.library import standard_library
 from hilserver.compiler import standard_program
 from hilserver.fidelity.cycle_run import run_cycle_on
 from hilserver.fidelity.results import SegmentResult
 from hilserver.fidelity.strategies import compare
-from hilserver.fidelity.unknowns import applicable, varied
+from hilserver.fidelity.unknowns import UNKNOWNS, applicable, varied
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.rig import Rig
+from hilserver.units import to_si
 
 pytestmark = pytest.mark.slow
 
@@ -63,3 +66,20 @@ def test_unknown_properties_are_compensated(name: str, seed: int) -> None:
 @functools.cache
 def machine(name: str) -> Rig:
     return MACHINES[name]()
+
+
+def test_viscosity_moves_the_end_of_laminar_flow_with_its_square() -> None:
+    """At a given Reynolds number, the drop is proportional to the viscosity squared, the leakage to its inverse."""
+    viscosity = next(each for each in UNKNOWNS if each.name == "viscosity")
+    sources = copy.deepcopy(dict(load_rig(LIFT).sources))
+    for table in sources["devices"]["rig"]["machine"]["components"].values():
+        if table["type"] == "cylinder":
+            table["leakage"] = "0.01 l/min/bar"
+    device = varied(assemble(sources, LIFT, standard_library()), "rig", [viscosity], 4)["devices"]
+    ratio = to_si(device["rig"]["machine"]["fluid"]["viscosity"], "m^2/s") / 46e-6
+    assert abs(ratio - 1.0) > 0.1
+    for table in device["rig"]["drive"]["components"].values():
+        if table["type"] == "servo_valve":
+            assert to_si(table["transition_pressure"], "Pa") == pytest.approx(1e5 * ratio**2)
+    leakage = to_si(device["rig"]["machine"]["components"]["cylinder"]["leakage"], "m^3/(s*Pa)")
+    assert leakage * 6e9 == pytest.approx(0.01 / ratio)
