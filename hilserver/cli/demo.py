@@ -141,10 +141,11 @@ def script(rig: Rig) -> list[DemoStep]:
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
     smaller: dict[str, JsonValue] = {"nominal_flow.flow": "25 l/min", "f45": "15 Hz"}
     weaker: dict[str, JsonValue] = {"nominal_flow.flow": "9 l/min", "f45": "20 Hz"}
+    moves = "lift, hold, lower" if rig.settings.cylinders else "forwards, stop, backwards"
     steps = [
         DemoStep(0.2, "arm: the valve stays at null", Arm()),
         DemoStep(0.4, "start: the bridge drives the valve", Start()),
-        DemoStep(0.6, "work cycle starts: lift, hold, lower", Cycle(action="start")),
+        DemoStep(0.6, f"work cycle starts: {moves}", Cycle(action="start")),
         DemoStep(2.0, "relief valve: 150 bar -> 100 bar", Switch(component="relief", set=lower)),
         DemoStep(2.4, "4/3 valve: 12 l/min, 40 Hz -> 9 l/min, 20 Hz", Switch(component="valve", set=weaker)),
         DemoStep(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", Switch(component="main_valve", set=smaller)),
