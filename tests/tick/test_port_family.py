@@ -22,7 +22,7 @@ from hilserver.virtual_commissioning.before_arming import examined
 
 pytestmark = pytest.mark.slow
 
-LADDER = STATIC, PREDICTION, FEEDBACK = "inverse_static", "prediction", "feedback"
+STATIC, PREDICTION, FEEDBACK = "inverse_static", "prediction", "feedback"
 POSITION = 1e-3  # NRMSE
 ALIKE = 5e-4  # NRMSE of positions that differ by the sensors' noise
 PRESSURE = 0.03  # NRMSE, of a range of at least 50 bar
@@ -78,6 +78,8 @@ ONE = [
     Case("pressure_compensator", "large", "heavy", 1),
 ]
 """One servo valve for both ports: port B receives what the other edges pass, so the pressures are not the circuit's."""
+FAR = ("relief_valve, return", "accumulator", "hydraulic_motor", "single_acting_cylinder, at the port")
+"""Kinds of `TWO` with which the strategy `prediction` is further off than feedback may be."""
 NOT_AT_A_PORT = {
     "tank": "prescribes the pressure that is measured there: refused when packed (behind an orifice it is a kind)",
     "cylinder": "a chamber is a vessel, as single_acting_cylinder, at the port",
@@ -96,7 +98,8 @@ pressures at the ports."""
 
 def found(case: Case | Ready, strategy: str) -> Judgement:
     """The judgement of a case. Strategies that are compared in any case are run together: one reference serves all."""
-    together = LADDER if case in TWO and strategy in LADDER else (strategy,)
+    both = PREDICTION, FEEDBACK
+    together = both if case in TWO and strategy in both else (strategy,)
     return judgements(case, together)[strategy]
 
 
@@ -132,9 +135,14 @@ def test_the_machine_moves_as_if_the_circuit_were_installed(case: Case | Ready) 
 
 @pytest.mark.parametrize("case", TWO, ids=str)
 def test_a_higher_strategy_is_no_further_off(case: Case | Ready) -> None:
-    static, prediction, feedback = (found(case, strategy) for strategy in (STATIC, PREDICTION, FEEDBACK))
+    """The lowest one is as late as the valve, so off by 0.16 % at least: it need not run if the next one is closer."""
+    prediction, feedback = (found(case, strategy) for strategy in (PREDICTION, FEEDBACK))
     assert prediction.tripped == ""
-    assert static.tripped or prediction.position < static.position + ALIKE
+    if isinstance(case, Case) and case.kind in FAR:
+        static = found(case, STATIC)
+        assert static.tripped or prediction.position < static.position + ALIKE
+    else:
+        assert prediction.position < POSITION
     assert feedback.position < prediction.position + ALIKE
 
 
@@ -178,7 +186,7 @@ def test_a_strategy_that_oscillates_is_refused_before_arming(case: Case | Ready,
     assert examined(case.rig(), [strategy]).refusals
 
 
-@pytest.mark.parametrize("case", [*TWO[::4], Ready("lowering")], ids=str)
+@pytest.mark.parametrize("case", [*TWO[::6], Ready("lowering")], ids=str)
 def test_a_strategy_that_holds_everything_is_not_refused(case: Case | Ready) -> None:
     assert not examined(case.rig(), [FEEDBACK]).refusals
 
