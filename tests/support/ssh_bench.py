@@ -38,6 +38,7 @@ Host *
   IdentitiesOnly yes
   UserKnownHostsFile {known}
   StrictHostKeyChecking yes
+  Ciphers aes128-gcm@openssh.com
 """
 ONE_CONNECTION = """\
   ControlMaster auto
@@ -53,7 +54,7 @@ class SshBench:
     folder: Path
     port: int
     one_connection: bool = False
-    """All calls of ssh share one: key exchange and login take most of their time."""
+    """All calls of ssh with the usual settings share one: key exchange and login take most of their time."""
 
     @property
     def address(self) -> str:
@@ -67,7 +68,7 @@ class SshBench:
         """Settings of ssh: ``port``, ``key``, ``known``."""
         values = {"port": self.port, "key": self.folder / "user", "known": self.folder / "known", **changes}
         file = self.folder / name
-        shared = ONE_CONNECTION.format(folder=self.folder) if self.one_connection else ""
+        shared = ONE_CONNECTION.format(folder=self.folder) if self.one_connection and not changes else ""
         file.write_text(CLIENT.format(**values) + shared)
         return file
 
