@@ -44,8 +44,8 @@ FILES = sorted(
     [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md")), *DOCS.rglob("*.md")]
 )
 DEMO = "config/rigs/demo.toml"
-WHOLE = "config/rigs/whole.toml"
-"""The same rig with all of its work cycle, where the others run a part of it."""
+LONGER = "config/rigs/longer.toml"
+"""The same rig with more of its work cycle than the others run: its strategies differ as they do in all of it."""
 LENIENT = 'max_age = "10 s"\nheartbeat_timeout = "20 s"'
 """Limits of the pages' rig: the machine that runs the tests may be busy."""
 ARMED_WITHIN = 120.0
@@ -71,7 +71,7 @@ IN_A_TEST = (
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity (.*) --strategy all", r"hilserver fidelity \1 --strategy prediction --no-sweep"),
-    (r"^hilserver simulate config/rigs/demo.toml", f"hilserver simulate {WHOLE}"),
+    (r"^hilserver simulate config/rigs/demo.toml", f"hilserver simulate {LONGER}"),
     (r"^hilserver simulate config/rigs/lab.toml", r"\g<0> --strategy prediction"),
     (r"^hilserver fidelity (.*) --vary --rigs \d+", r"hilserver fidelity \1 --vary --rigs 1"),
     (r"^(hilserver rths .*--plants) \d+", r"\1 1"),
@@ -117,11 +117,20 @@ HERE = re.compile(r"((hilserver (?!doctor|latency|bench)|python docs/experiments
 
 
 @contextlib.contextmanager
-def shortened(script: str) -> Iterator[None]:
-    """In this context, commands of the pages compute less where no option says so; other tests do it in full."""
+def shortened(script: str, folder: Path) -> Iterator[None]:
+    """In this context, commands of the pages compute less where no option says so; other tests do it in full.
+
+    ``folder``: of the workplace.
+    """
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as at_the_end:
         if "--worst" in script:
             patch.setattr("hilserver.studies.worst.GENERATIONS", 4)  # of 40: tests/studies
+        if " --run" in script or "commission(" in script:
+            patch.setattr("hilserver.virtual_commissioning.cases.STROKES", (0.1, 0.5))  # tests/virtual_commissioning
+        if "identified_rigs.py" in script:
+            import identification_coverage
+
+            patch.setattr(identification_coverage, "CONFIG", folder / "config/rigs")  # with a shorter work cycle
         if "experiment loop" in script:
             patch.setattr("hilserver.bench.closed_chains.BURST", 0.0)  # s for which two threads wait for each other
         if "hilserver rths" in script:
@@ -249,7 +258,7 @@ class Workplace:
     def run_python_here(self, file: str) -> str:
         """Run a Python file in this process, which has loaded and compiled most of what it uses; returns its output."""
         output = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, shortened((self.folder / file).read_text(), self.folder):
             patch.chdir(self.folder)
             with contextlib.redirect_stdout(output):
                 runpy.run_path(str(self.folder / file), run_name="__main__")
@@ -258,7 +267,7 @@ class Workplace:
     def run_here(self, script: str) -> tuple[int, str]:
         """The same for commands of hilserver and experiments, in this process, which needs no time to start."""
         output, code = io.StringIO(), 0
-        with pytest.MonkeyPatch.context() as patch, shortened(script):
+        with pytest.MonkeyPatch.context() as patch, shortened(script, self.folder):
             patch.chdir(self.folder)
             patch.setenv("COLUMNS", "250")
             patch.setenv("XDG_RUNTIME_DIR", str(self.folder))
@@ -341,8 +350,8 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = (), cycle: str =
     patient = text.replace("max_missed = 1000 ", "max_missed = 10000 ").replace('max_age = "1 s"', LENIENT)
     demo.write_text(patient)  # the machine may be busy
     lift = folder / "config/cycles/lift.toml"
-    (folder / "config/cycles/whole.toml").write_text(lift.read_text())
-    (folder / WHOLE).write_text(patient.replace("cycles/lift.toml", "cycles/whole.toml"))
+    (folder / "config/cycles/longer.toml").write_text(f'length = "4 s"\n{lift.read_text()}')
+    (folder / LONGER).write_text(patient.replace("cycles/lift.toml", "cycles/longer.toml"))
     lift.write_text(f'length = "{cycle}"\n{lift.read_text()}')
     for study in (folder / "config/studies").glob("*.toml"):
         text = study.read_text()
