@@ -168,7 +168,7 @@ def test_command_shows_the_difference_asks_and_keeps_a_copy(
     monkeypatch.chdir(tmp_path)
     rig = Path("config/rigs/lift.toml")
     before = files(rig.parent)
-    arguments = (*shlex.split(command)[1:], "--seconds", "10", "--no-end-stops")
+    arguments = (*shlex.split(command)[1:], "--seconds", "6", "--no-end-stops")
     found: dict[tuple[bytes, ...], Identified] = {}
 
     def identified_once(rig: Rig, recording: Recording, valve: str, order: int | None = None) -> Identified:

@@ -66,7 +66,7 @@ IN_A_TEST = (
     (r"^hilserver identify .* --drive", r"\g<0> --yes --seconds 5"),
     (
         r"^hilserver identify config/rigs/lift.toml",
-        r"\g<0> --seconds 10 --no-end-stops",
+        r"\g<0> --seconds 5 --no-end-stops",
     ),  # tests/identify does it in full
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
