@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,16 @@ import pytest
 from fmpy.validation import validate_fmu
 from fmu_bench import CONFIG, NAMES, exported, in_c, in_fmpy, in_hilserver, in_motion, needs_compiler
 
+from hilserver.numerics.arrays import Floats
+
 TICKS = 4_000
 """4 s: more than a period of each of the inputs' waves."""
+
+
+@functools.cache
+def in_hilserver_once(circuit: Path, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Floats:
+    """The same for FMUs of both versions."""
+    return in_hilserver(circuit, [*inputs], in_motion(len(inputs), TICKS), [*outputs])
 
 
 @pytest.mark.slow
@@ -22,7 +31,7 @@ def test_circuit_runs_as_in_hilserver(name: str, fmi: str, tmp_path: Path) -> No
     fmu = exported(CONFIG / f"circuits/{name}.toml", tmp_path, fmi)
     assert validate_fmu(str(fmu.file)) == []
     given = in_motion(len(fmu.inputs), TICKS)
-    expected = in_hilserver(fmu.circuit, fmu.inputs, given, fmu.outputs)
+    expected = in_hilserver_once(fmu.circuit, (*fmu.inputs,), (*fmu.outputs,))
     assert np.ptp(expected, axis=0).max() > 0.0
     assert np.isfinite(expected).all()
     for found in (in_fmpy(fmu, given), in_c(fmu, given)):
