@@ -6,6 +6,7 @@ Judged by the simulated machine itself, which is read and commanded only every f
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any, cast
 
 import numpy as np
@@ -54,6 +55,13 @@ def found(rig: Rig) -> RigMargins:
     return margins(rig, program())
 
 
+@functools.cache
+def behind(rate: float) -> tuple[Rig, RigMargins]:
+    """The rig with feedback behind a device of this rate, and its margins, which are those of every strategy."""
+    rig = slow_lift(rate, "feedback")
+    return rig, found(rig)
+
+
 def test_a_value_is_held_for_a_period_instead_of_a_tick() -> None:
     held = SlowDevices({"plc": 200.0}, 1000.0).lag("plc")
     assert (held.mean, held.largest) == pytest.approx((2e-3, 4e-3))
@@ -85,17 +93,17 @@ def test_prediction_compensates_known_delays(
 
     The measured pressures differ by their own lag too.
     """
-    rig = slow_lift(rate, "feedback")
+    rig, of_rig = behind(rate)
     mode, rows = cycle(rig, phase)
     assert mode == Mode.RUNNING.name
     assert off(rows, undelayed, "x") < x
     assert max(off(rows, undelayed, "channel.p_A"), off(rows, undelayed, "channel.p_B")) < p
-    assert not list(found(rig).refusals(rig, ["feedback"]))
+    assert not list(of_rig.refusals(rig, ["feedback"]))
 
 
 def test_an_oscillating_strategy_is_refused(undelayed: dict[str, Floats]) -> None:
-    rig = slow_lift(20, "feedback")
-    (text,) = found(rig).refusals(rig, ["feedback"])
+    rig, of_rig = behind(20)
+    (text,) = of_rig.refusals(rig, ["feedback"])
     assert text.startswith("rig (20 Hz) is too slow for this circuit: with strategy feedback the delay")
     assert "Required: at least" in text
     _, rows = cycle(rig)
@@ -116,8 +124,8 @@ def test_only_devices_between_pressure_and_valve_count() -> None:
 
 
 def test_the_stated_remedy_is_effective() -> None:
-    rig = slow_lift(20, "feedback")
-    (text,) = found(rig).refusals(rig, ["feedback"])
+    rig, of_rig = behind(20)
+    (text,) = of_rig.refusals(rig, ["feedback"])
     rate = float(text.split("at least ")[1].split(" Hz")[0])
     rig = slow_lift(1.05 * rate, "feedback")
     assert not list(found(rig).refusals(rig, ["feedback"]))
@@ -127,7 +135,7 @@ def test_the_stated_remedy_is_effective() -> None:
 
 def test_margins_shrink_with_the_rate() -> None:
     for strategy in ("inverse_static", "feedback"):
-        at = [found(slow_lift(rate, strategy)).delay.of(strategy) for rate in (1000, 200, 50, 20)]
+        at = [behind(rate)[1].delay.of(strategy) for rate in (1000, 200, 50, 20)]
         shrinking = [m.margin for m in at if m is not None]
         assert shrinking == sorted(shrinking, reverse=True)
         assert len(set(shrinking)) == 4
