@@ -90,6 +90,7 @@ IN_A_TEST = (
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
     (r"^(hilserver latency --duration) 1 ", r"\1 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
+    (r"--ticks 1000 --repeats 3 --rate 500 --duration 1", "--ticks 200 --repeats 1 --rate 500 --duration 0.5"),
     (r"--rate 10000 --duration 60", "--ticks 200 --repeats 1 --rate 1000 --duration 0.5"),
     (r"--tolerance 30", "--tolerance 100000"),  # other tests run beside it
     (r"experiment boom -o reports", "experiment boom -o reports --seconds 0.5"),
