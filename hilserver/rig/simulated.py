@@ -135,7 +135,7 @@ def build_plant(
         work=np.zeros(packed.work_size),
         sensor=np.asarray(sensor).view(np.float64),
         actuator=np.asarray(actuator).view(np.float64),
-        before=np.zeros(len(sensors)),
+        within=np.zeros(len(sensors)),
         line=np.zeros((len(sensors), int(sensor["delay"].max(initial=0)) + 1)),
         noise=_noise(settings.seed),
         taken=np.zeros(1, dtype=np.int64),
