@@ -48,12 +48,12 @@ def test_a_point_at_minus_90_degrees_and_one_below_suffice() -> None:
     assert (omega, d) == pytest.approx((2 * pi * 80.0, 0.7), rel=1e-9)
 
 
-@given(seed=st.integers(0, 10_000), d=st.floats(0.4, 1.5))
-def test_bode_points_with_reading_errors_give_approximately_the_lag(seed: int, d: float) -> None:
-    """Errors of 0.2 dB and 2° (one sigma) leave a few per cent."""
-    omega, damping = fit_bode(noisy(second_order(60.0, d), seed))
-    assert omega == pytest.approx(2 * pi * 60.0, rel=0.12)
-    assert damping == pytest.approx(d, rel=0.15)
+@pytest.mark.parametrize("d", [0.4, 0.7, 1.0, 1.5])
+def test_bode_points_with_reading_errors_give_approximately_the_lag(d: float) -> None:
+    """Errors of 0.2 dB and 2° (one sigma) leave a few per cent, in 95 of 100 readings."""
+    found = np.array([fit_bode(noisy(second_order(60.0, d), seed)) for seed in range(100)])
+    assert np.quantile(np.abs(found[:, 0] / (2 * pi * 60.0) - 1.0), 0.95) < 0.08
+    assert np.quantile(np.abs(found[:, 1] / d - 1.0), 0.95) < 0.1
 
 
 def test_the_linear_fit_is_near_the_one_of_gain_and_phase_errors() -> None:
@@ -70,11 +70,13 @@ def test_the_linear_fit_is_near_the_one_of_gain_and_phase_errors() -> None:
     assert fit_bode(points) == pytest.approx(tuple(reference), rel=0.02)
 
 
-@given(f45=st.floats(1.0, 300.0), seed=st.integers(0, 10_000))
-def test_f45_of_a_first_order_lag(f45: float, seed: int) -> None:
+@given(f45=st.floats(1.0, 300.0))
+def test_f45_of_a_first_order_lag(f45: float) -> None:
+    """Reading errors leave a few per cent, in 95 of 100 readings."""
     points = [(r * f45, -10 * np.log10(1 + r * r), -np.degrees(np.arctan(r))) for r in (0.2, 0.5, 1.0, 1.6, 4.0)]
     assert fit_f45(points) == pytest.approx(f45, rel=1e-9)
-    assert fit_f45(noisy(points, seed)) == pytest.approx(f45, rel=0.12)
+    found = np.array([fit_f45(noisy(points, seed)) for seed in range(100)])
+    assert np.quantile(np.abs(found / f45 - 1.0), 0.95) < 0.08
 
 
 def test_f45_of_a_second_order_lag_is_where_its_phase_is_minus_45_degrees() -> None:

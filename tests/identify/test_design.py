@@ -24,7 +24,7 @@ SECONDS = 12.0
 @pytest.fixture(scope="module")
 def rig() -> Rig:
     """A lift rig with all unknowns."""
-    return changed_rig("lift", 103)
+    return changed_rig("lift", 105)
 
 
 @pytest.fixture(scope="module")

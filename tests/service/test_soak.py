@@ -26,7 +26,7 @@ from soak import ENDING, SURVIVED, Fault, Soak, Usage, be_running, live, service
 from hilserver.units import parse
 
 pytestmark = [pytest.mark.realtime, pytest.mark.slow, needs_compiler]
-WARMING_UP = 6.0
+WARMING_UP = 8.0
 """MiB; in seconds only a gross leak can be told from what comes in use little by little."""
 FAULTS_IN_A_LIFE = len(SURVIVED) // 4
 """Between a start and the fault that ends it."""
