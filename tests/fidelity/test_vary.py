@@ -284,7 +284,7 @@ def test_a_supply_droops_under_flow_and_pulsates(rigs: dict[str, Rig]) -> None:
 @pytest.mark.parametrize("name", RIGS)
 def test_delays_grow_by_up_to_two_ticks(name: str, rigs: dict[str, Rig]) -> None:
     for unknown, part in (("sensor delay", "sensors"), ("valve delay", "actuators")):
-        grown = []
+        grown: list[float] = []
         for seed in range(40):
             others = (rigs[name], changed(rigs[name], unknown, seed=seed))
             tables = (rig.sources["rig"]["devices"]["rig"][part] for rig in others)
