@@ -300,7 +300,7 @@ def test_strategies_that_the_rig_can_t_use_are_left_out_with_the_reason(tables: 
     told = "\n".join(sentences(result))
     assert "null_region is no more accurate than second_order: no overlap is known (valve main)" in told
     assert "supply_droop is no more accurate: the supply pressure is a fixed value" in told
-    assert "prediction is no more accurate: neither a delay nor a cylinder at port A is known" in told
+    assert "prediction is no more accurate: neither a delay nor a cylinder or motor at port A is known" in told
     with pytest.raises(HilserverError, match=r"flow_servo requires the flow: .* \(valve main\)"):
         simulate(rig, ["flow_servo"])
     with pytest.raises(HilserverError, match="feedback requires the flow"):

@@ -21,7 +21,7 @@ class Needs(Enum):
 
     NOTHING = ""
     FLOW_SENSOR = "requires the flow: the channel that measures it (flow)"
-    FLOW_OR_CYLINDER = "requires the flow: a channel (flow), or a cylinder at this port, whose motion gives it"
+    FLOW_OR_CYLINDER = "requires the flow: a channel (flow), or a cylinder or motor at this port, whose motion gives it"
 
 
 class Gains(Enum):
@@ -30,8 +30,8 @@ class Gains(Enum):
     ALWAYS = ""
     OVERLAP = "is no more accurate than second_order: no overlap is known"
     SUPPLY_SENSOR = "is no more accurate: the supply pressure is a fixed value"
-    DELAY_OR_CYLINDER = "is no more accurate: neither a delay nor a cylinder at port {port} is known"
-    FLOW_OR_POSITION = "is no more accurate: without a position at port {port} the flow is not observable"
+    DELAY_OR_CYLINDER = "is no more accurate: neither a delay nor a cylinder or motor at port {port} is known"
+    FLOW_OR_POSITION = "is no more accurate: without a position or speed at port {port} the flow is not observable"
 
 
 _DYNAMICS = Compensates.LAG | Compensates.LEAKAGE
