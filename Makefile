@@ -158,14 +158,14 @@ python:
 	    { echo "$$($(PYTHON) --version) is too old: hilserver needs 3.11. Choose one: make PYTHON=python3.11 ..." >&2; exit 1; }
 
 # uv downloads and installs in an eighth of the time that pip takes. Where it fails, for instance because only pip is
-# configured for an index, pip does it. Tests of libraries are not imported: they need no bytecode.
+# configured for an index, pip does it. What is hardly imported here needs no bytecode: tests of libraries, large tools.
 $(STAMP): requirements.lock pyproject.toml | python
 	$(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.lock
 	@$(PIP) --require-hashes -r $(VENV)/uv.lock && \
 	    $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock || \
 	    $(PIP) --no-compile --require-hashes -r requirements.lock
-	-@$(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib
+	-@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|mypy|mypyc|pip|pygments|fontTools)/' $(VENV)/lib
 	PYTHONWARNINGS=ignore $(PIP) --no-deps --no-build-isolation --editable .
 	touch $@
 
