@@ -40,7 +40,7 @@ class UsualRange:
 
     @property
     def middle(self) -> float:
-        """Of the range."""
+        """The middle of the range."""
         return 0.5 * (self.low + self.high)
 
 
