@@ -137,7 +137,7 @@ def test_a_supply_that_fails_while_the_load_is_lifted(seconds: float) -> None:
 
 @pytest.mark.parametrize(("name", "per_second"), [("p_A", 0.008), ("x", 0.002)])
 def test_a_sensor_that_drifts_slowly(name: str, per_second: float) -> None:
-    """By 6 % of its range in a cycle, pressures by 16 bar (x: 1.6 %): at most half as much again as other hazards change."""
+    """By 6 % of its range in a cycle, pressures by 16 bar (x: 1.6 %): half as much again may change."""
     end = {}
     for drifts in (False, True):
         rig = wild(SEEDS[0], of_valves(bridge={"strategy": "adaptive"}))
