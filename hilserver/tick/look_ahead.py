@@ -3,8 +3,8 @@ r"""Look-ahead: a copy of the virtual circuit is simulated over the next ticks, 
 The future flow of the circuit depends on its own states, which are known (the spool of the virtual valve, its supply),
 on the inputs, which are known or extrapolated (`hilserver.tick.foresight`), and on the port pressures. These are
 treated in one of two ways. HELD: they stay as they are now, so that only the circuit's own states have an effect.
-PREDICTED: each cylinder moves with the oil that the circuit passes. (For a port without a cylinder, the pressure is
-extrapolated linearly.)
+PREDICTED: each cylinder moves with the oil that the circuit passes; without feedback, with what the real valve makes of
+it. (For a port without a cylinder, the pressure is extrapolated linearly.)
 
 Circuit and cylinders are stepped alternately, in steps of at most `EXCHANGE`. In each, the pistons keep their speed in
 the middle of the step. A chamber that the circuit fills is one of two things in the step:
@@ -65,6 +65,7 @@ from hilserver.tick.row import (
     PORT_CELLS,
     CylinderState,
     cylinder_copy,
+    cylinder_state,
     header,
     port_state,
     valve_state,
@@ -90,6 +91,7 @@ class PortAhead(Struct):
     C: float = value("m^3/Pa", "capacitance of its chamber, if this is a state of the circuit, else 0")
     swept: float = value("m^3/s", "flow that the piston takes up in this step, and what leaks past it")
     spool: float = value("", "position of the spool that passes this flow, if it serves another port, too")
+    excess: float = value("m^3/s", "flow that the real valve passes in excess of the virtual one")
 
 
 AHEAD_CELLS = PortAhead.cells()
@@ -228,8 +230,20 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
                 work[first + tick] = 0.0
         ahead = ahead_of(plan, work, port)
         ahead.p, ahead.slope = port_state(plan, row, port).port, 0.0
+        ahead.excess = excess_at(plan, row, port)
     first = first_input_ahead(plan, work.shape[0])
     foresee_inputs(plan, row, ticks, work[first : first + FARTHEST * plan.input.shape[0]])
+
+
+@compilable
+def excess_at(plan: Plan, row: Floats, port: int) -> float:
+    """What the valve of a port passes in excess of what is expected of it, unless the strategy makes this good."""
+    line = plan.port[port]
+    i = line.valve if line.valve >= 0 else line.turned
+    if i < 0 or line.cylinder < 0 or compensates(valve_state(plan, row, i).strategy, Compensates.VOLUME_ERROR):
+        return 0.0
+    k = cylinder_state(plan, row, line.cylinder)
+    return float(k.bias_B if line.is_B else k.bias_A)
 
 
 @compilable
@@ -288,9 +302,9 @@ def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, 
             ahead.p = k.p_B if is_B else k.p_A
             ahead.C = chamber_B(x, ahead.p, m) if is_B else chamber_A(x, ahead.p, m)
             if is_B:
-                ahead.swept = taken_B(k.p_A, k.p_B, x, v, force, m)
+                ahead.swept = taken_B(k.p_A, k.p_B, x, v, force, m) - ahead.excess
             else:
-                ahead.swept = taken_A(k.p_A, k.p_B, x, v, force, m)
+                ahead.swept = taken_A(k.p_A, k.p_B, x, v, force, m) - ahead.excess
 
 
 @compilable
@@ -426,7 +440,7 @@ def follows_circuit(plan: Plan, row: Floats, port: int) -> bool:
 def flow_passed(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float) -> float:
     """Mean flow into a port over the last step."""
     if port >= 0 and follows_circuit(plan, row, port):
-        return ahead_of(plan, work, port).passed
+        return float(ahead_of(plan, work, port).passed + ahead_of(plan, work, port).excess)
     return flow_into(plan, row, work, port, p, now)
 
 
@@ -441,12 +455,13 @@ def flow_into(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: f
         return 0.0
     if follows_circuit(plan, row, port):
         ahead = ahead_of(plan, work, port)
-        return float(ahead.flow + ahead.slope * (p - ahead.p))
+        return float(ahead.flow + ahead.slope * (p - ahead.p) + ahead.excess)
     turned = plan.port[port].turned
     if turned < 0 or header(row).mode != Mode.RUNNING:
         return now
     b, v = valve_state(plan, row, turned), plan.valve[turned]
-    return valve_flow(-ahead_of(plan, work, v.port).spool, p, row[v.column_S], row[v.column_T], b, v)
+    flow = valve_flow(-ahead_of(plan, work, v.port).spool, p, row[v.column_S], row[v.column_T], b, v)
+    return flow + ahead_of(plan, work, port).excess
 
 
 @compilable

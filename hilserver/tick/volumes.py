@@ -8,7 +8,8 @@ the circuit; only the motion of the piston acts on it. This is the damping-imped
 loop with the chamber as impedance: Ren, Steurer & Baldwin, Improve the stability and the accuracy of power
 hardware-in-the-loop simulation by selecting appropriate interface algorithms, IEEE Trans. Ind. Appl. 44 (2008) 1286.
 V_ahead is the recent part of the error (a high-pass filter): a lasting flow error q, such as a leak, changes the
-pressure only by q·T/C.
+pressure only by q·T/C. Without feedback, the oil that a wrong valve fails to pass never arrives: what the filter of
+the machine has found of it (`flow_estimated` - `flow_expected`) is no part of V_ahead then.
 
 An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time,
 after a gap (`hilserver.tick.plan.is_gap`), and under a strategy without feedback, which forgets the error. ``b`` is the
@@ -103,12 +104,15 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     more = more if isfinite(more) else 0.0
     error, bound = b.volume_error + more, LARGEST_ERROR * v.Q_nominal
     share = (1.0 - b.end_stop_share) * NO_DROP_TIME / (NO_DROP_TIME + b.no_drop_share * elapsed)
+    on_its_way = more
     if not compensates(b.strategy, Compensates.VOLUME_ERROR):
         share *= FORGET_TIME / (FORGET_TIME + elapsed)
+        excess = b.flow_estimated - b.flow_expected
+        on_its_way += elapsed * excess if isfinite(excess) else 0.0
     if is_gap(plan, elapsed) or (v.cylinder >= 0 and not is_known(cylinder_state(plan, row, v.cylinder))):
         share = 0.0  # nobody knows what the real valve has passed
     kept = share * clip(error, -bound, bound)
-    b.volume_ahead = share * (b.volume_ahead + more) * AHEAD_TIME / (AHEAD_TIME + elapsed)
+    b.volume_ahead = share * (b.volume_ahead + on_its_way) * AHEAD_TIME / (AHEAD_TIME + elapsed)
     b.volume_error = kept
     b.volume_lost += error - kept
 

@@ -63,6 +63,24 @@ def test_unknown_properties_are_compensated(name: str, seed: int) -> None:
     assert max(compensated.result.noise(valve, 1e-3) for valve in compensated.result.command) < 0.01
 
 
+@pytest.mark.parametrize("share", [0.93, 1.07])
+@pytest.mark.parametrize("file", [LIFT, CONVEYOR], ids=["lift", "conveyor"])
+def test_prediction_is_not_misled_by_valves_with_another_flow(file: Path, share: float) -> None:
+    """Without feedback, the machine moves with the oil of the real valve: the look-ahead must not expect the rest."""
+    sources = copy.deepcopy(dict(load_rig(file).sources))
+    for table in sources["devices"]["rig"]["drive"]["components"].values():
+        if table["type"] == "servo_valve":
+            nominal = to_si(table["nominal_flow"]["flow"], "m^3/s")
+            table["nominal_flow"]["flow"] = f"{share * nominal} m^3/s"
+    rig = assemble(sources, file, standard_library())
+    below, predicted = (
+        run_cycle_on(rig, "rig", strategy, standard_program()).result for strategy in ("supply_droop", "prediction")
+    )
+    motion = "position rod" if file == LIFT else "speed shaft"
+    assert below.deviations[motion].nrmse > 0.015
+    assert predicted.deviations[motion].nrmse < 1.01 * below.deviations[motion].nrmse
+
+
 @functools.cache
 def machine(name: str) -> Rig:
     return MACHINES[name]()
