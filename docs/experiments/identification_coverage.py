@@ -33,7 +33,11 @@ from hilserver.rig.rig import Rig
 from hilserver.units import to_si
 
 CONFIG = Path(__file__).parents[2] / "config" / "rigs"
-VALVES = {"lift": {"A": "valve_A", "B": "valve_B"}, "demo": {"main": "servo_valve"}}
+VALVES = {
+    "lift": {"A": "valve_A", "B": "valve_B"},
+    "demo": {"main": "servo_valve"},
+    "conveyor": {"A": "valve_A", "B": "valve_B"},
+}
 """Valves of each rig, with their components in the circuit of the drive."""
 DAMPING = 0.8
 """Of a servo valve that does not state it."""

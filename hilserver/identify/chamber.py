@@ -86,38 +86,48 @@ class ChamberSignals:
 
 
 class Chamber:
-    """A port of a valve at the chamber of a cylinder. ``turn`` is -1 at the valve's other edges."""
+    """A port of a valve at the chamber of a cylinder. ``turn`` is -1 at the valve's other edges.
+
+    That of a motor (:class:`hilserver.identify.motor_chamber.MotorChamber`) differs in what its motion shows.
+    ``differs``: the volume per tick is a difference of measured values.
+    """
+
+    differs = True
 
     def __init__(self, rig: Rig, valve: ValveSettings, port: str, turn: float, number: int, dt: float) -> None:
         self.port, self.turn, self.dt = port, turn, dt
         self._rig, self._valve, self.line = rig, valve, plain(rig.plan.cylinder[number])
-        self.cylinder: CylinderSettings = list(rig.settings.cylinders.values())[number]
-        self._at_B = port == self.cylinder.port_B
-        other = self.cylinder.port_A if self._at_B else self.cylinder.port_B
-        area_A, area_B = self.cylinder.areas()
+        self.actuator = list(rig.settings.actuators().values())[number]
+        self.motion = str(self.actuator.motion)
+        """The channel that shows the motion."""
+        self.at_B = port == self.actuator.port_B
+        other = self.actuator.port_A if self.at_B else self.actuator.port_B
+        area_A, area_B = self.actuator.areas()
         self.pressure, self._other_port = rig.settings.ports[port], other
         self.other = rig.settings.ports[other] if other is not None else None
-        self._other_share = area_A / area_B if self._at_B else area_B / area_A
-        own, of_other = self.cylinder.restrictions()[:: -1 if self._at_B else 1]
+        self._other_share = area_A / area_B if self.at_B else area_B / area_A
+        own, of_other = self.actuator.restrictions()[:: -1 if self.at_B else 1]
         self.stated_transition = own.transition_pressure if own is not None else None
         self._other_transition = of_other.transition_pressure if of_other is not None else USUAL_TRANSITION
-        self._of_pressure, self._of_position = Kept(self._of_pressure_now), Kept(lambda x: self.swept(_middle(x)))
+        self._of_pressure, self._of_position = (
+            Kept(self._of_pressure_now),
+            Kept(lambda motion: self.swept(_middle(self.place(motion)))),
+        )
         self._law = Kept(lambda p, p_after: orifice_law(p - p_after, valve.transition_pressure))
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
         """The signals from these channels."""
-        p, x = channels[self.pressure], channels[str(self.cylinder.position)]
+        p, motion = channels[self.pressure], channels[self.motion]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
-        area_A, area_B = self.cylinder.areas()
         smooth, hose, air = self._of_pressure(p)
         return ChamberSignals(
             law_port=self._law(channels[self._valve.supply], p),
             law_tank=self._law(p, channels[self._valve.tank]),
             p=smooth,
-            volume=(-area_B if self._at_B else area_A) * np.diff(x) + capacitance * np.diff(p),
+            volume=self.freed(motion) + capacitance * np.diff(p),
             stated=capacitance * np.diff(smooth),
             hose=hose,
-            swept=self._of_position(x),
+            swept=self._of_position(motion),
             past=_middle(p - p_other) * self.dt,
             air=air,
         )
@@ -125,7 +135,7 @@ class Chamber:
     def _of_pressure_now(self, p: Floats) -> tuple[Floats, Floats, Floats]:
         """The smoothed pressure, and the signals `ChamberSignals.hose` and ``air`` that follow from it."""
         smooth = smoothed(p, round(SMOOTH_PRESSURE / self.dt))
-        hose = self.dead * np.diff(2.0 / self.cylinder.hose_modulus * np.sqrt(np.maximum(smooth, MIN_PRESSURE)))
+        hose = self.dead * np.diff(2.0 / self.wall_modulus * np.sqrt(np.maximum(smooth, MIN_PRESSURE)))
         return smooth, hose, air_compressed(smooth, self.line)
 
     def _compressed(self, p: Floats, compressed: Floats, values: Values) -> Floats:
@@ -142,7 +152,7 @@ class Chamber:
 
     def walls(self, p: Floats, in_hoses: float) -> Floats:
         """The compliance of the walls of hoses of this volume (m³) at pressures, m³/Pa."""
-        return np.asarray(in_hoses / (self.cylinder.hose_modulus * np.sqrt(np.maximum(p, MIN_PRESSURE))))
+        return np.asarray(in_hoses / (self.wall_modulus * np.sqrt(np.maximum(p, MIN_PRESSURE))))
 
     def in_hoses(self, values: Values) -> float:
         """The oil in hoses, m³."""
@@ -164,17 +174,17 @@ class Chamber:
     @property
     def dead(self) -> float:
         """The stated dead volume, m³."""
-        return float(self.line.dead_B if self._at_B else self.line.dead_A)
+        return float(self.line.dead_B if self.at_B else self.line.dead_A)
 
     @property
     def line_volume(self) -> float:
         """The part of it that is stated to lie before the restriction, m³."""
-        return float(self.line.line_B if self._at_B else self.line.line_A)
+        return float(self.line.line_B if self.at_B else self.line.line_A)
 
     @property
     def stated_hose(self) -> float:
         """The part of it that is stated to lie in hoses, as a fraction."""
-        return (self.cylinder.hose_volume_B if self._at_B else self.cylinder.hose_volume_A) / self.dead
+        return self.actuator.hose_volumes()[1 if self.at_B else 0] / self.dead
 
     def before(self, values: Values) -> float:
         """The oil before the restriction, m³: in the stated line, and in hoses and pipes that are not stated."""
@@ -185,15 +195,34 @@ class Chamber:
         """The compliance behind the restriction at positions and pressures, m³/Pa."""
         return (self._oil(self.swept(x), values) - self.before(values)) * self._softness(p, values)
 
+    @property
+    def wall_modulus(self) -> float:
+        """That of the walls of hoses at 1 Pa, Pa^0.5; inf: they are part of the oil's."""
+        return self.actuator.hose_modulus if isinstance(self.actuator, CylinderSettings) else inf
+
+    def place(self, motion: Floats) -> Floats:
+        """The position of the piston, m, by the channel of its motion."""
+        return motion
+
+    def freed(self, motion: Floats) -> Floats:
+        """The volume for which the piston makes room, m³ per tick."""
+        area_A, area_B = self.actuator.areas()
+        return np.asarray((-area_B if self.at_B else area_A) * np.diff(motion))
+
+    def noise_of_freed(self, deviation: float) -> Floats:
+        """The power spectral density of its noise at SPECTRUM, by the noise of the channel of the motion."""
+        area = self.actuator.areas()[1 if self.at_B else 0]
+        return np.asarray(4.0 * np.sin(np.pi * SPECTRUM) ** 2 * (area * deviation) ** 2)
+
     def swept(self, x: Floats) -> Floats:
         """Volume between piston and end of the stroke, m³."""
-        area_A, area_B = self.cylinder.areas()
-        return area_B * (self.cylinder.stroke - x) if self._at_B else area_A * x
+        area_A, area_B = self.actuator.areas()
+        return area_B * (self.line.stroke - x) if self.at_B else area_A * x
 
     def capacitance(self, channels: Mapping[str, Floats]) -> Floats:
         """The stated capacitance in the middle of each tick, m³/Pa."""
-        of = chamber_B if self._at_B else chamber_A
-        x, p = channels[str(self.cylinder.position)], channels[self.pressure]
+        of = chamber_B if self.at_B else chamber_A
+        x, p = self.place(channels[self.motion]), channels[self.pressure]
         middle = zip(_middle(x).tolist(), _middle(p).tolist(), strict=True)
         return np.array([of(x_now, p_now, self.line) for x_now, p_now in middle])
 
@@ -203,16 +232,15 @@ class Chamber:
         The smoothed pressure compresses the values' compliance, the rest of it the stated one. An error of the gain
         acts on the smoothed pressure.
         """
-        name = str(self.cylinder.position)
-        of_x, of_p = recording.noise.get(name), recording.noise.get(self.pressure)
+        of_motion, of_p = recording.noise.get(self.motion), recording.noise.get(self.pressure)
         if of_p is None:
             return None
-        change = 4.0 * np.sin(np.pi * SPECTRUM) ** 2
+        change, strength = 4.0 * np.sin(np.pi * SPECTRUM) ** 2, of_p.value
         smooth = response(round(SMOOTH_PRESSURE / self.dt), SPECTRUM)
-        area, strength = self.cylinder.areas()[1 if self._at_B else 0], of_p.value
-        by_position = change * (area * of_x.value) ** 2 if of_x is not None else 0.0 * change
+        by_motion = self.noise_of_freed(of_motion.value if of_motion is not None else 0.0)
         ticks = np.flatnonzero(self.used(recording.channels, recording.known))[:: max(len(capacitance) // NOISE_AT, 1)]
-        x, p, stated = recording.channels[name][ticks], recording.channels[self.pressure][ticks], capacitance[ticks]
+        x = self.place(recording.channels[self.motion])[ticks]
+        p, stated = recording.channels[self.pressure][ticks], capacitance[ticks]
 
         def density(values: Values) -> Floats:
             zero, gain = (values.get(f"{word} {self.pressure}", 0.0) for word in ("zero", "gain"))
@@ -220,18 +248,21 @@ class Chamber:
             of_sensor = 1.0 - gain * smooth
             of_both = np.outer(1.0 - smooth, stated) + np.outer(smooth, compliance)
             by_pressure = change * (strength * of_sensor) ** 2 * np.mean(of_both**2, axis=1)
-            return np.asarray(by_position + by_pressure)
+            return np.asarray(by_motion + by_pressure)
 
         return density
 
     def used(self, channels: Mapping[str, Floats], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The ticks with the piston away from its ends, and without cavitation."""
-        p, x = channels[self.pressure], channels[str(self.cylinder.position)]
-        inside = np.abs(x / self.cylinder.stroke - 0.5) < 0.5 - END_OF_STROKE
         around = round(AROUND_ENDS / self.dt)
-        good = known & ~widened(~inside | (p < MIN_PRESSURE), around, around)
+        good = known & ~widened(~self.shows_flow(channels), around, around)
         used: NDArray[np.bool_] = good[:-1] & good[1:]
         return used
+
+    def shows_flow(self, channels: Mapping[str, Floats]) -> NDArray[np.bool_]:
+        """Whether the piston is away from its ends, and its chamber full of oil."""
+        inside = np.abs(channels[self.motion] / self.line.stroke - 0.5) < 0.5 - END_OF_STROKE
+        return np.asarray(inside & (channels[self.pressure] >= MIN_PRESSURE))
 
     def parameters(self) -> dict[str, Parameter]:
         """Properties of the oil and its surroundings at this port, and the restriction at the other one."""
@@ -294,7 +325,7 @@ class Chamber:
         ``at_port``: by how much 1 m³ of oil becomes smaller per tick at the pressure of the port.
         """
         before = self._hose(values) * now.hose + self.before(values) * at_port
-        return before, (volume - before) / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        return before, (volume - before) / (ROD_SPEED * max(self.actuator.areas()) * self.dt)
 
 
 def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) -> tuple[Floats, Floats]:

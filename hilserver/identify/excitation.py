@@ -1,13 +1,14 @@
 """Excitation: the manual commands by which valves are identified, in steps, bounded in size, travel and time.
 
-The valves of a cylinder move it together, port A against port B, once the piston is in the middle of its stroke. A
-round has a staircase through the null region, from null to both sides and back (overlap, leakage, null, hysteresis), a
-staircase to the largest command (flow gain), and steps of random size and length (delay and dynamics of the spool). The
-first round uses only a part of the largest command, the following ones more, but not as much as would bring a pressure
-near its limit, as far as the earlier rounds show. As soon as a pressure approaches its limit, commands are reduced and
-no longer increased, and a moving load is slowed down in steps. No step is made that could leave the middle range of the
-stroke. After the rounds, what is least certain can be excited further (:mod:`hilserver.identify.design`). At the end,
-the piston can be moved to both ends of its stroke, slowly near them, and held there: this shows the zero errors of the
+The valves of a cylinder or motor move it together, port A against port B, once the piston is in the middle of its
+stroke; a motor is not driven faster than the limits and the range of its speed sensor allow. A round has a staircase
+through the null region, from null to both sides and back (overlap, leakage, null, hysteresis), a staircase to the
+largest command (flow gain), and steps of random size and length (delay and dynamics of the spool). The first round uses
+only a part of the largest command, the following ones more, but not as much as would bring a pressure near its limit,
+as far as the earlier rounds show. As soon as a pressure approaches its limit, commands are reduced and no longer
+increased, and a moving load is slowed down in steps. No step is made that could leave the middle range of the stroke.
+After the rounds, what is least certain can be excited further (:mod:`hilserver.identify.design`). At the end, the
+piston can be moved to both ends of its stroke, slowly near them, and held there: this shows the zero errors of the
 pressure sensors (:mod:`hilserver.identify.zeros`).
 """
 
@@ -25,6 +26,7 @@ from hilserver.identify.design import LEAST, RoundPart, still_needed
 from hilserver.identify.recorded import Recording
 from hilserver.rig.build import assemble
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.rig import Rig
 
 MIN_DROP = 1e5
@@ -34,6 +36,9 @@ MARGIN = 0.15
 NEAR_LIMIT, KEPT_FREE = 0.4, 0.08
 """Fraction of the range between supply pressure and a pressure's limit, above which commands are reduced; but at least
 this fraction of the limit is kept free."""
+SPEED_KEPT, ONE_WAY = 0.8, 0.05
+"""Fraction of the largest speed of a motor up to which it is driven; share of that in the other direction, below which
+it counts as none."""
 REDUCTION, CAREFUL = 0.7, 0.9
 """Factor by which commands are reduced; share of this pressure from which a moving load is slowed down in steps."""
 ROUNDS = (0.3, 0.55, 0.8, 1.0)
@@ -118,11 +123,21 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """Valves that are moved together: +1 where a positive command extends the cylinder (or without one), otherwise
-    -1."""
+    """Valves that are moved together: +1 where a positive command extends the cylinder, turns the motor forwards, or
+    without either; otherwise -1."""
 
     valves: Mapping[str, float]
-    cylinder: CylinderSettings | None
+    actuator: CylinderSettings | MotorSettings | None
+
+    @property
+    def cylinder(self) -> CylinderSettings | None:
+        """The actuator, if it has ends."""
+        return self.actuator if isinstance(self.actuator, CylinderSettings) else None
+
+    @property
+    def motor(self) -> MotorSettings | None:
+        """The actuator, if it has none."""
+        return self.actuator if isinstance(self.actuator, MotorSettings) else None
 
 
 def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
@@ -132,13 +147,13 @@ def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
         if any(name in group.valves for group in found):
             continue
         port = rig.settings.valves[name].port
-        cylinder = next((s for s in rig.settings.cylinders.values() if port in (s.port_A, s.port_B)), None)
-        if cylinder is None:
+        actuator = next((s for s in rig.settings.actuators().values() if port in (s.port_A, s.port_B)), None)
+        if actuator is None:
             found.append(Group({name: 1.0}, None))
             continue
-        sides = ((cylinder.port_A, 1.0), (cylinder.port_B, -1.0))
+        sides = ((actuator.port_A, 1.0), (actuator.port_B, -1.0))
         others = rig.settings.valves.items()
-        found.append(Group({n: sign for n, v in others for port, sign in sides if v.port == port}, cylinder))
+        found.append(Group({n: sign for n, v in others for port, sign in sides if v.port == port}, actuator))
     return found
 
 
@@ -177,6 +192,8 @@ class Excitation:
                 )
             self.low, self.high = self._window(group.cylinder)
             self.largest = min(largest, 0.25 * (self.high - self.low) / (self._speed() * (LONGEST + bench.reaction)))
+        if group.motor is not None:
+            self.largest = min(largest, self._fastest(group.motor) / self._speed())
         self.creep = FIRST_COMMAND * self.largest
 
     def run(self, seconds: float) -> None:
@@ -308,14 +325,31 @@ class Excitation:
         margin = MARGIN * (high - low)
         return low + margin, high - margin
 
+    def _fastest(self, motor: MotorSettings) -> float:
+        """1/s that a motor may turn in both directions: by the limits and the range of its speed sensor."""
+        if motor.speed is None:
+            return inf
+        low, high = self.rig.settings.channels[motor.speed].value_limits()
+        for limit in self.rig.settings.limits.values():
+            if limit.channel == motor.speed:
+                low = max(low, limit.min.value) if limit.min is not None else low
+                high = min(high, limit.max.value) if limit.max is not None else high
+        slowest, fastest = sorted((max(-low, 0.0), max(high, 0.0)))
+        if slowest < ONE_WAY * fastest < inf:
+            raise HilserverError(
+                f"{self.rig.file}: the motor at {', '.join(self.group.valves)} turns in one direction only, by the "
+                f"limits or the range of {motor.speed}; the sequence of commands turns it in both."
+            )
+        return SPEED_KEPT * slowest
+
     def _speed(self) -> float:
-        """m/s of the piston at full command, at most."""
-        assert self.group.cylinder is not None
+        """m/s of the piston, or 1/s of the motor, at full command, at most."""
+        assert self.group.actuator is not None
         speeds = []
         for name in self.group.valves:
             v = self.rig.settings.valves[name]
             drop = max(self.bench.now(v.supply), MIN_DROP)
-            speeds.append(v.nominal_flow.coefficient() * sqrt(drop) / min(self.group.cylinder.areas()))
+            speeds.append(v.nominal_flow.coefficient() * sqrt(drop) / min(self.group.actuator.areas()))
         return max(speeds)
 
     def _x(self) -> float:

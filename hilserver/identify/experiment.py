@@ -1,6 +1,7 @@
 r"""The signals of a valve in a recording, and the model's prediction of them.
 
-A valve's flow into a port follows from the chamber of a cylinder (continuity: swept volume and compression)
+A valve's flow into a port follows from the chamber of a cylinder (continuity: swept volume and compression), or of a
+motor (:mod:`hilserver.identify.motor_chamber`),
 
 .. math:: \int Q\,dt = \pm A\,x + \int C\,dp + \int c\,(p - p_{other})\,dt
 
@@ -42,9 +43,11 @@ from hilserver.identify.model import (
     mean_shares,
     shares_now,
 )
+from hilserver.identify.motor_chamber import MotorChamber
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
@@ -61,6 +64,8 @@ SPOOL_LAW, DAMPING_LAW, EDGES, LEAKAGE_LAW = 0.002, 0.004, 0.002, 0.005
 """Definitional uncertainties (VIM 2.27), as fractions: with accurate sensors, the difference between the laws and the
 simulation of the same laws (its steps) is already as large, and no real valve follows them as closely.
 """
+EDGE_POSITION = 3e-4
+"""The same of the place of an edge, as a fraction of full stroke: edges are round by several times as much."""
 
 
 class NotIdentifiable(HilserverError):
@@ -119,10 +124,11 @@ class Experiment:
         return [(self.settings.port, 1.0), *([(other, -1.0)] if other is not None else [])]
 
     def _chamber(self, port: str, turn: float) -> Chamber | None:
-        """The chamber at a port; None without a cylinder with a measured position."""
-        for number, cylinder in enumerate(self.rig.settings.cylinders.values()):
-            if cylinder.position is not None and port in (cylinder.port_A, cylinder.port_B):
-                return Chamber(self.rig, self.settings, port, turn, number, self.dt)
+        """The chamber at a port; None without a cylinder or motor whose motion is measured."""
+        for number, actuator in enumerate(self.rig.settings.actuators().values()):
+            if actuator.motion is not None and port in (actuator.port_A, actuator.port_B):
+                kind = Chamber if isinstance(actuator, CylinderSettings) else MotorChamber
+                return kind(self.rig, self.settings, port, turn, number, self.dt)
         return None
 
     def _sensor(self, recording: Recording, channel: str | None) -> Sensor | None:
@@ -139,7 +145,7 @@ class Experiment:
                 f"volume {c.port}",
                 now.volume,
                 c.used(channels, self._known),
-                summed=True,
+                summed=c.differs,
                 noise=c.noise(self.recording, capacitance),
             )
             for c, now, capacitance in chambers
@@ -150,7 +156,8 @@ class Experiment:
         if not signals:
             raise NotIdentifiable(
                 f"{self.rig.file}: valves.{self.valve}: the flow of this valve is not known. Required: a cylinder "
-                "with a measured position at its port (cylinders.…), or a channel of its flow or its spool."
+                "with a measured position (cylinders.…) or a motor with a measured speed (motors.…) at its port, or a "
+                "channel of its flow or its spool."
             )
         for signal in signals:
             if signal.used.sum() * self.dt < 1.0:
@@ -179,14 +186,16 @@ class Experiment:
                 "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
                 "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003, definition=LEAKAGE_LAW),
                 "gone_at": Parameter(gone, 0.02, 0.6, 0.1, 0.04),
-                "overlap": Parameter(self.curve.overlap, 0.0, 0.3, 0.02, 0.01, definition=EDGES),
+                "overlap": Parameter(
+                    self.curve.overlap, 0.0, 0.3, 0.02, 0.01, inseparable=EDGE_POSITION, definition=EDGES
+                ),
             }
         damping = Parameter(v.damping, 0.1, 10.0, 0.5, 0.2, definition=DAMPING_LAW)
         found |= {
             "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf, definition=SPOOL_LAW),
             **({"damping": damping} if second_order else {}),
             "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + unseen, inseparable=unseen),
-            "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
+            "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005, inseparable=EDGE_POSITION),
             "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
         }
         for chamber in self.chambers:
@@ -307,10 +316,10 @@ class Experiment:
 
     def measured_channels(self) -> list[str]:
         """All measured channels on which the result depends."""
-        positions = [str(chamber.cylinder.position) for chamber in self.chambers]
+        motions = [chamber.motion for chamber in self.chambers]
         sensors = [sensor.channel for sensor in (self.flow, self.spool) if sensor is not None]
         channels = self.rig.settings.channels
-        return [name for name in [*self.pressures(), *positions, *sensors] if channels[name].is_measured]
+        return [name for name in [*self.pressures(), *motions, *sensors] if channels[name].is_measured]
 
     def _supply(self) -> list[str]:
         return [self.settings.supply, self.settings.tank]

@@ -82,10 +82,10 @@ def _serve_others(results: Sequence[Identified]) -> bool:
 def _channels_of(settings: RigSettings, valve: ValveSettings) -> Iterator[str | None]:
     """Channels on which the identification of a valve depends; None for those that it does not have."""
     ports = {port for port in (valve.port, valve.other_port) if port is not None}
-    for cylinder in settings.cylinders.values():
-        if ports & {cylinder.port_A, cylinder.port_B}:
-            ports |= {port for port in (cylinder.port_A, cylinder.port_B) if port is not None}
-            yield cylinder.position
+    for actuator in settings.actuators().values():
+        if ports & {actuator.port_A, actuator.port_B}:
+            ports |= {port for port in (actuator.port_A, actuator.port_B) if port is not None}
+            yield actuator.motion
     yield from (valve.supply, valve.tank, valve.flow, valve.spool, *(settings.ports[port] for port in ports))
 
 

@@ -1,4 +1,4 @@
-r"""Cylinders and sensors, as the same recording shows them: values for ``[cylinders]`` and ``[channels]``.
+r"""Actuators and sensors, as the same recording shows them: values for ``[cylinders]``, ``[motors]``, ``[channels]``.
 
 The bridge's model of a chamber has the compliance
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import hypot, inf
+from math import hypot, inf, pi
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -28,11 +28,13 @@ from hilserver.identify.estimate import Estimate, most_certain
 from hilserver.identify.findings import IdentifiedValue, own_delay, sensor_lateness
 from hilserver.identify.identification import Identified
 from hilserver.identify.influences import ELASTICITY, ROD_SPEED, uniform, zero_tolerance
-from hilserver.identify.motion import Rod, friction_by, motion_of, rod_of
+from hilserver.identify.motion import Rod, friction_by, motion_of, rod_of, shaft_of
+from hilserver.identify.motor_chamber import CASE_LEAKAGE
 from hilserver.identify.parameters import Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings, PortRestriction
+from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.rig import Rig
 from hilserver.units import BAR, L_MIN, shown_unit
 
@@ -50,6 +52,10 @@ MIN_ZERO = 0.08
 """Smallest correction of a sensor's zero, as a fraction of its tolerance."""
 
 
+PER_REVOLUTION = 1.0 / (2.0 * pi)
+"""Torque by the work per revolution: a motor's motion is in revolutions (:mod:`hilserver.tick.cylinder`)."""
+
+
 @dataclass(frozen=True)
 class Restriction(IdentifiedValue):
     """The pressure drop of a restriction at a ``flow``, m³/s; ``transition``: below this drop it is laminar, Pa."""
@@ -63,10 +69,14 @@ Findings = Mapping[str, Sequence[IdentifiedValue]]
 
 
 def machine_findings(results: Sequence[Identified], recording: Recording) -> Findings:
-    """Identified properties of the cylinders and channels at these valves."""
+    """Identified properties of the actuators and channels at these valves."""
     found: dict[str, list[IdentifiedValue]] = {}
-    for name in results[0].experiment.rig.settings.cylinders if results else ():
-        found[f"cylinders.{name}"] = list(cylinder_findings(results, recording, name))
+    if results:
+        settings = results[0].experiment.rig.settings
+        for name, cylinder in settings.cylinders.items():
+            found[f"cylinders.{name}"] = list(cylinder_findings(results, recording, cylinder))
+        for name, motor in settings.motors.items():
+            found[f"motors.{name}"] = list(motor_findings(results, recording, motor))
     for name in _channels(results):
         found[f"channels.{name}"] = list(channel_findings(results, recording, name))
     return {table: values for table, values in found.items() if values}
@@ -88,7 +98,8 @@ class IdentifiedChamber:
     def of(cls, chamber: Chamber, found: Identified) -> IdentifiedChamber:
         """At the positions and pressures of this fit's recording."""
         channels = found.experiment.recording.channels
-        x, p = (np.percentile(channels[n], LEVELS) for n in (str(chamber.cylinder.position), chamber.pressure))
+        x = np.percentile(chamber.place(channels[chamber.motion]), LEVELS)
+        p = np.percentile(channels[chamber.pressure], LEVELS)
         grid_x, grid_p = np.meshgrid(x, np.maximum(p, MIN_PRESSURE))
         return cls(chamber, found, grid_x.ravel(), grid_p.ravel())
 
@@ -127,9 +138,9 @@ class IdentifiedChamber:
         return {name: self._pressure_with({name: found.values[name] + step}) - now for name, step in steps.items()}
 
     def force_by(self, pressure: Floats) -> Floats:
-        """The force of this pressure on the rod, N, positive with increasing position."""
-        area_A, area_B = self.chamber.cylinder.areas()
-        return -area_B * pressure if self.chamber.port == self.chamber.cylinder.port_B else area_A * pressure
+        """The force of this pressure on the rod, N, positive with increasing position; of a motor, J per revolution."""
+        area_A, area_B = self.chamber.actuator.areas()
+        return -area_B * pressure if self.chamber.at_B else area_A * pressure
 
     def _pressure_with(self, changed: Values) -> Floats:
         return self.found.experiment.pressures_at_pistons({**self.found.values, **changed})[self.chamber.port]
@@ -217,27 +228,73 @@ def _line_volume(c: IdentifiedChamber, values: Values, oil: Oil) -> float:
     return float(share @ (whole - 1.0) / (share @ share))
 
 
-def cylinder_findings(results: Sequence[Identified], recording: Recording, name: str) -> Iterator[IdentifiedValue]:
+def cylinder_findings(
+    results: Sequence[Identified], recording: Recording, settings: CylinderSettings
+) -> Iterator[IdentifiedValue]:
     """Leakage past the piston, restrictions at the ports, oil and dead volumes of a cylinder, and what it moves."""
-    settings = results[0].experiment.rig.settings.cylinders[name]
-    fits = [found for found in results if any(c.cylinder is settings for c in found.experiment.chambers)]
+    fits, chambers = _of_actuator(results, settings)
     if not fits:
         return
     if settings.port_B is not None:
-        yield from _leakage(fits, settings.leakage)
-    chambers: dict[str, IdentifiedChamber] = {}
-    for found in fits:
-        for c in (IdentifiedChamber.of(c, found) for c in found.experiment.chambers if c.cylinder is settings):
-            best = chambers.setdefault(c.chamber.port, c)
-            chambers[c.chamber.port] = min(best, c, key=lambda chamber: chamber.uncertainty)
+        yield from _leakage(fits, "piston_leakage", "leakage past the piston", "leakage", settings.leakage)
     restrictions = {
         side: restriction
         for side, port in (("A", settings.port_A), ("B", settings.port_B))
-        if port in chambers and (restriction := _restriction(chambers[port], side)) is not None
+        if port in chambers and (restriction := _restriction(chambers[port], settings, side)) is not None
     }
     yield from _oil(list(chambers.values()), settings, restrictions)
     yield from restrictions.values()
     yield from _motion(chambers, settings, recording)
+
+
+def motor_findings(
+    results: Sequence[Identified], recording: Recording, settings: MotorSettings
+) -> Iterator[IdentifiedValue]:
+    """Leakages, oil and volumes of a motor, its inertia with that of its load, and its friction."""
+    fits, chambers = _of_actuator(results, settings)
+    if not fits:
+        return
+    yield from _leakage(fits, "piston_leakage", "leakage between A and B", "leakage", settings.leakage)
+    yield from _leakage(fits, CASE_LEAKAGE, "leakage to the case", "case_leakage", settings.case_leakage)
+    yield from _oil(list(chambers.values()), settings, ())
+    shaft = shaft_of(settings, recording, _pressures(chambers, settings, recording))
+    motion = motion_of(shaft)
+    if motion is None:
+        return
+    yield IdentifiedValue("inertia", "inertia", motion.mass.scaled(PER_REVOLUTION**2), settings.inertia, "kg*m^2")
+    by_pressures = _friction_by_pressures(list(chambers.values()), shaft, list(motion.friction))
+    for (speed, work), by_pressure in zip(motion.friction.items(), by_pressures, strict=True):
+        torque = work.with_further(MODEL_ERROR * work.value, by_pressure).scaled(PER_REVOLUTION)
+        yield IdentifiedValue(f"friction torque at {60.0 * speed:.0f} rpm", "", torque, None, "N*m")
+    yield IdentifiedValue("friction by the pressure, of the torque", "", motion.by_force, None)
+
+
+def _of_actuator(
+    results: Sequence[Identified], settings: CylinderSettings | MotorSettings
+) -> tuple[list[Identified], dict[str, IdentifiedChamber]]:
+    """The fits that show a cylinder or motor, and by port the chamber of the one that knows it best."""
+    fits = [found for found in results if any(c.actuator is settings for c in found.experiment.chambers)]
+    chambers: dict[str, IdentifiedChamber] = {}
+    for found in fits:
+        for c in (IdentifiedChamber.of(c, found) for c in found.experiment.chambers if c.actuator is settings):
+            best = chambers.setdefault(c.chamber.port, c)
+            chambers[c.chamber.port] = min(best, c, key=lambda chamber: chamber.uncertainty)
+    return fits, chambers
+
+
+def _pressures(
+    chambers: Mapping[str, IdentifiedChamber], settings: CylinderSettings | MotorSettings, recording: Recording
+) -> dict[str, Floats]:
+    """Those that move the actuator, by side. At a port whose valve was not identified: that of the port."""
+    pressures = {}
+    for side, port in (("A", settings.port_A), ("B", settings.port_B)):
+        chamber = chambers.get(port or "")
+        if chamber is not None:
+            pressures[side] = chamber.pressure_at_piston()
+        elif port is not None:
+            channel = next(iter(chambers.values())).found.experiment.rig.settings.ports[port]
+            pressures[side] = recording.channels[channel]
+    return pressures
 
 
 def _motion(
@@ -247,15 +304,7 @@ def _motion(
 
     At a port whose valve was not identified, the drop of a restriction counts as friction.
     """
-    pressures = {}
-    for side, port in (("A", settings.port_A), ("B", settings.port_B)):
-        chamber = chambers.get(port or "")
-        if chamber is not None:
-            pressures[side] = chamber.pressure_at_piston()
-        elif port is not None:
-            channel = next(iter(chambers.values())).found.experiment.rig.settings.ports[port]
-            pressures[side] = recording.channels[channel]
-    rod = rod_of(settings, recording, pressures)
+    rod = rod_of(settings, recording, _pressures(chambers, settings, recording))
     motion = motion_of(rod)
     if motion is None:
         return
@@ -286,7 +335,7 @@ def _friction_by_pressures(chambers: Sequence[IdentifiedChamber], rod: Rod, spee
 
 
 def _oil(
-    chambers: Sequence[IdentifiedChamber], settings: CylinderSettings, restricted: Container[str]
+    chambers: Sequence[IdentifiedChamber], settings: CylinderSettings | MotorSettings, restricted: Container[str]
 ) -> Iterator[IdentifiedValue]:
     """Bulk modulus and air, if the recording shows them; dead volumes; lines where ``restricted`` or stated.
 
@@ -304,7 +353,12 @@ def _oil(
     for side, port in (("A", settings.port_A), ("B", settings.port_B)):
         if port is None or port not in oil.dead_volumes:
             continue
-        dead, key = Estimate(oil.dead_volumes[port], deviation.dead_volumes[port]), f"dead_volume_{side}"
+        dead = Estimate(oil.dead_volumes[port], deviation.dead_volumes[port])
+        if isinstance(settings, MotorSettings):
+            key = f"volume_{side}"
+            yield IdentifiedValue(f"volume {side}", key, dead, getattr(settings, key), *shown_unit("m^3"))
+            continue
+        key = f"dead_volume_{side}"
         yield IdentifiedValue(f"dead volume {side}", key, dead, getattr(settings, key), *shown_unit("m^3"))
         if port in oil.hoses:
             spread, key = deviation.hoses[port], f"hose_volume_{side}"
@@ -346,12 +400,11 @@ def _numbers(oil: Oil) -> Floats:
     return np.array([oil.compliance, oil.air, *oil.dead_volumes.values(), *oil.lines.values()])
 
 
-def _restriction(chamber: IdentifiedChamber, side: str) -> Restriction | None:
+def _restriction(chamber: IdentifiedChamber, cylinder: CylinderSettings, side: str) -> Restriction | None:
     """The restriction between port and piston: the drop at a rod speed of ROD_SPEED. None if it is not significant."""
     drop = chamber.found.estimate(f"restriction {chamber.chamber.port}")
     if not drop.is_positive:
         return None
-    cylinder = chamber.chamber.cylinder
     name, key, flow = f"restriction {side}", f"restriction_{side}", ROD_SPEED * max(cylinder.areas())
     stated: PortRestriction | None = getattr(cylinder, key)
     configured = stated.drop_at(flow) if stated is not None else None
@@ -359,13 +412,15 @@ def _restriction(chamber: IdentifiedChamber, side: str) -> Restriction | None:
     return Restriction(name, key, drop, configured, *shown_unit("Pa"), flow, transition)
 
 
-def _leakage(fits: Sequence[Identified], configured: float) -> Iterator[IdentifiedValue]:
+def _leakage(
+    fits: Sequence[Identified], parameter: str, name: str, key: str, configured: float
+) -> Iterator[IdentifiedValue]:
     """From the fit that knows it best."""
-    best = most_certain(found.estimate("piston_leakage") for found in fits)
-    prior = fits[0].experiment.parameters(True)["piston_leakage"].prior
+    best = most_certain(found.estimate(parameter) for found in fits)
+    prior = fits[0].experiment.parameters(True)[parameter].prior
     if best.deviation <= INFORMED * prior:
         leakage, unit = replace(best, value=max(best.value, 0.0)), ("l/min/bar", BAR / L_MIN)
-        yield IdentifiedValue("leakage past the piston", "leakage", leakage, configured, *unit)
+        yield IdentifiedValue(name, key, leakage, configured, *unit)
 
 
 # --- channels ---------------------------------------------------------------------------------------------------------

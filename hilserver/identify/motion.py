@@ -1,4 +1,4 @@
-r"""The mass that a cylinder moves and the friction curve, from the recording that identifies its valves.
+r"""The mass that an actuator moves and the friction curve, from the recording that identifies its valves.
 
 What the pressures exert on the rod accelerates it, with friction R(v), weight and springs (linear in x) against it. If
 the rod moves a load through a spring of stiffness k, such as an elastic frame, its acceleration is
@@ -11,7 +11,12 @@ the damping of the spring, and the delay of the pressure sensors. All terms are 
 derivatives are those of the Gaussian: nothing is differentiated. The acceleration, which has the noise of the position,
 is what is explained; the force is known far better, so that its noise hardly biases 1/m. Standard deviations are by the
 jackknife over parts of the recording.
-Source: Preisig & Rippin, Computers chem. Engng 17 (1993) 1 (modulating functions); Efron, The Jackknife, 1982.
+
+A motor is a rod that moves in revolutions: the displacement stands for the area, :math:`4\pi^2 J` for the mass. Its
+position is the integral of the measured speed. A part of its friction is proportional to the pressure difference:
+:math:`\lambda\,|F|\,\mathrm{sgn}\,v` adds to R.
+Sources: Preisig & Rippin, Computers chem. Engng 17 (1993) 1 (modulating functions); Efron, The Jackknife, 1982; Wilson,
+Trans. ASME 68 (1946) (losses of motors).
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from hilserver.identify.estimate import Estimate
 from hilserver.identify.recorded import Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.motor_settings import MotorSettings
 
 WIDTHS = (0.005, 0.008, 0.012)
 """s, standard deviations of the Gaussian. The values are those with the smallest uncertainty; that they depend on the
@@ -49,16 +55,23 @@ USEFUL = 0.1
 
 @dataclass(frozen=True)
 class RodMotion:
-    """The moved mass, kg; friction by speed (m/s), N; and the compliance of the spring before the load, C_S, m/N."""
+    """The moved mass, kg; friction by speed (m/s), N; and the compliance of the spring before the load, C_S, m/N.
+
+    ``by_force``: friction in proportion to the force of the pressures, as a fraction of it; 0 where there is none.
+    """
 
     mass: Estimate
     friction: Mapping[float, Estimate]
     compliance: Estimate
+    by_force: Estimate
 
 
 @dataclass(frozen=True)
 class Rod:
-    """What a recording shows of a rod: position, speed with the noise of it, force, and where they are of use."""
+    """What a recording shows of a rod: position, speed with the noise of it, force, and where they are of use.
+
+    ``is_shaft``: a motor's, with friction in proportion to the force.
+    """
 
     x: Floats
     v: Floats
@@ -66,6 +79,7 @@ class Rod:
     force: Floats
     used: NDArray[np.bool_]
     dt: float
+    is_shaft: bool = False
 
 
 def rod_of(cylinder: CylinderSettings, recording: Recording, pressures: Mapping[str, Floats]) -> Rod:
@@ -79,6 +93,19 @@ def rod_of(cylinder: CylinderSettings, recording: Recording, pressures: Mapping[
     for pressure in pressures.values():
         used = used & (pressure > MIN_PRESSURE)
     return Rod(x, _smoothed(x, width, dt, 1), noise, np.asarray(force), used, dt)
+
+
+def shaft_of(motor: MotorSettings, recording: Recording, pressures: Mapping[str, Floats]) -> Rod:
+    """A motor's shaft in revolutions, from the pressures by side."""
+    name, dt, width = str(motor.speed), recording.dt, WIDTHS[0]
+    speed, sensor = recording.channels[name], recording.noise.get(name)
+    noise = sensor.value * sqrt(dt / (2.0 * sqrt(pi) * width)) if sensor is not None else 0.0
+    used = recording.known
+    for pressure in pressures.values():
+        used = used & (pressure > MIN_PRESSURE)
+    turned = np.cumsum(speed) * dt
+    force = motor.displacement * (pressures["A"] - pressures["B"])
+    return Rod(turned, _smoothed(turned, width, dt, 1), noise, np.asarray(force), used, dt, is_shaft=True)
 
 
 def motion_of(rod: Rod) -> RodMotion | None:
@@ -99,11 +126,13 @@ def _motion(rod: Rod, width: float) -> RodMotion | None:
         return None
     x, acceleration = (_smoothed(rod.x, width, dt, order)[ticks] for order in (0, 2))
     speeds = np.percentile(np.abs(rod.v[ticks]), SPEEDS)
-    resisting = np.sign(rod.v)[:, None] * _between(np.abs(rod.v), speeds)
+    resisting = [*(np.sign(rod.v)[:, None] * _between(np.abs(rod.v), speeds)).T]
+    if rod.is_shaft:
+        resisting.append(np.sign(rod.v) * np.abs(rod.force))
     columns = np.column_stack(
         [
             *(_smoothed(rod.force, width, dt, order)[ticks] for order in (0, 2, 1)),
-            *(-_smoothed(share, width, dt, 0)[ticks] for share in resisting.T),
+            *(-_smoothed(share, width, dt, 0)[ticks] for share in resisting),
             np.ones(len(ticks)),
             x - x.mean(),
         ]
@@ -113,10 +142,10 @@ def _motion(rod: Rod, width: float) -> RodMotion | None:
         return None
 
     def solved(kept: NDArray[np.bool_]) -> Floats:
-        """Mass, 1/k, friction at the speeds; inf where the force does not accelerate."""
+        """Mass, 1/k, friction at the speeds and by the force; inf where the force does not accelerate."""
         shares = np.linalg.lstsq(columns[kept] / scale, acceleration[kept], rcond=None)[0] / scale
         mass = 1.0 / shares[0] if shares[0] > 0.0 else inf
-        return np.array([mass, shares[1], *(shares[3 : 3 + len(speeds)] * mass)])
+        return np.array([mass, shares[1], *(shares[3 : 3 + len(resisting)] * mass)])
 
     part = np.arange(len(ticks)) * PARTS // len(ticks)
     values = solved(np.ones(len(ticks), dtype=bool))
@@ -125,7 +154,8 @@ def _motion(rod: Rod, width: float) -> RodMotion | None:
         return None
     deviations = sqrt(PARTS - 1.0) * np.std(without, axis=0)
     mass, compliance, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
-    return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), compliance)
+    by_force = friction.pop() if rod.is_shaft else Estimate(0.0, 0.0)
+    return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), compliance, by_force)
 
 
 def friction_by(rod: Rod, force: Floats, speeds: Sequence[float]) -> Floats:

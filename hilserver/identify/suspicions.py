@@ -77,6 +77,8 @@ KEYS = {
     "elasticity": "bulk_modulus",
 }
 """By the same word: the key of a cylinder, with the side of the port."""
+KEYS_OF_MOTOR = {"air": "air_fraction", "dead volume": "volume_{}", "elasticity": "bulk_modulus"}
+"""The same of a motor."""
 ALWAYS = ("restriction", "hose", "air")
 """Suspected where significant; others only where they are beyond their tolerance, too."""
 OF_A_PORT = ("restriction", "hose", "air", "dead volume", "elasticity")
@@ -123,10 +125,12 @@ def _key(found: Identified, word: str, subject: str) -> str:
         return f"channels.{subject}.delay"
     if word not in KEYS:
         return ""
-    cylinder = next(c.cylinder for c in found.experiment.chambers if c.port == subject)
-    cylinders = found.experiment.rig.settings.cylinders
-    name = next(name for name, settings in cylinders.items() if settings is cylinder)
-    return f"cylinders.{name}.{KEYS[word].format('B' if subject == cylinder.port_B else 'A')}"
+    chamber = next(c for c in found.experiment.chambers if c.port == subject)
+    settings, side = found.experiment.rig.settings, "B" if chamber.at_B else "A"
+    name = next(name for name, actuator in settings.actuators().items() if actuator is chamber.actuator)
+    if name in settings.motors:
+        return f"motors.{name}.{KEYS_OF_MOTOR[word].format(side)}"
+    return f"cylinders.{name}.{KEYS[word].format(side)}"
 
 
 def _slower(found: Identified) -> Iterator[Suspicion]:

@@ -122,6 +122,10 @@ class CylinderSettings(Datasheet):
         piston = 0.25 * pi * self.bore**2
         return piston, piston - 0.25 * pi * self.rod_diameter**2
 
+    def hose_volumes(self) -> tuple[float, float]:
+        """Oil in hoses at A and B, m³."""
+        return self.hose_volume_A, self.hose_volume_B
+
     def restrictions(self) -> tuple[PortRestriction | None, PortRestriction | None]:
         """Those between port and piston, at A and B."""
         return self.restriction_A, self.restriction_B

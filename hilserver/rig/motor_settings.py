@@ -60,3 +60,11 @@ class MotorSettings(Datasheet):
     def areas(self) -> tuple[float, float]:
         """Displacement per revolution at A and B, m³."""
         return self.displacement, self.displacement
+
+    def hose_volumes(self) -> tuple[float, float]:
+        """Oil in hoses at A and B whose walls count separately, m³: none."""
+        return 0.0, 0.0
+
+    def restrictions(self) -> tuple[None, None]:
+        """Those between port and motor, at A and B: none."""
+        return None, None

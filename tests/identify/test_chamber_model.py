@@ -120,7 +120,7 @@ def test_oil_behind_a_restriction_and_after_a_hose(before: str, level: float, fr
     sources["rig"]["cylinders"]["lift"] |= {"restriction_A": point, "restriction_B": point}
     rig = assemble(sources, rig.file, rig.library)
     chamber = Chamber(rig, rig.settings.valves["A"], "A", 1.0, 0, DT)
-    area_A, area_B = chamber.cylinder.areas()
+    area_A, area_B = chamber.actuator.areas()
     oil, hose, leak, speed, p_B = chamber.line, 0.0 if before == "a stated line" else 0.5, 3e-12, 0.15, 40e5
     elasticity, air, more = 1.2, 0.008, 0.1
     K, K_B = (ROD_SPEED * area_A / root_of_drop(drop, p_tr) for drop in (5e5, 3e5))

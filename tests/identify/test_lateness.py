@@ -56,7 +56,7 @@ class Valve:
         rig = SimpleNamespace(
             channels={"x": SimpleNamespace(delay=STATED), "p_A": SimpleNamespace(delay=STATED)},
             valves={"other": other} if others else {},
-            cylinders={},
+            actuators=dict,
             ports={"B": "p_B"},
         )
         self.experiment = SimpleNamespace(
