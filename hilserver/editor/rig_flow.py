@@ -43,7 +43,7 @@ def rig_lines(table: Table) -> Iterator[FlowLine]:
         for name, part in tables(table, kind).items():
             yield FlowLine((f"{kind}.{name}", ""), (_device(part, DRIVEN), _text(part, "output")))
     for reference, entry, key in rig_references(table):
-        if reference.to.table in ("channels", "ports", "valves") and not entry.startswith("cylinders."):
+        if reference.to.table in ("channels", "ports", "valves") and not entry.startswith(("cylinders.", "motors.")):
             yield FlowLine((f"{reference.to.table}.{reference.name}", ""), (entry, key))
     homes = _homes(table)
     for valve in tables(table, "valves").values():
@@ -163,7 +163,7 @@ def _valves(table: Table) -> Iterator[FlowBlock]:
 
 
 def _machine(table: Table) -> Iterator[FlowBlock]:
-    """The cylinders, and the ports at which valves are but no cylinder."""
+    """The cylinders and motors, and the ports at which valves are but neither of them."""
     for name, cylinder in tables(table, "cylinders").items():
         size = "/".join(_text(cylinder, key) for key in ("bore", "rod_diameter") if key in cylinder)
         texts = [f"{size} · {as_text(cylinder.get('stroke', '?'))}"] if size else []
@@ -171,6 +171,13 @@ def _machine(table: Table) -> Iterator[FlowBlock]:
             texts.append(f"position {as_text(cylinder['position'])}")
         rows = tuple(key for key in ("port_A", "port_B") if key in cylinder)
         part = f"cylinders.{name}"
+        yield FlowBlock(part, MACHINE, name, part, tuple(texts), rows, "machine")
+    for name, motor in tables(table, "motors").items():
+        texts = [as_text(motor["displacement"])] if "displacement" in motor else []
+        if "speed" in motor:
+            texts.append(f"speed {as_text(motor['speed'])}")
+        rows = tuple(key for key in ("port_A", "port_B") if key in motor)
+        part = f"motors.{name}"
         yield FlowBlock(part, MACHINE, name, part, tuple(texts), rows, "machine")
     for port, (block, _) in _homes(table).items():
         if block.startswith(f"{MACHINE} "):
@@ -180,8 +187,9 @@ def _machine(table: Table) -> Iterator[FlowBlock]:
 def _homes(table: Table) -> dict[str, tuple[str, str]]:
     """The terminal at the machine of each port to which a valve leads."""
     homes: dict[str, tuple[str, str]] = {}
-    for name, cylinder in tables(table, "cylinders").items():
-        homes |= {_text(cylinder, key): (f"cylinders.{name}", key) for key in ("port_A", "port_B") if key in cylinder}
+    for kind in ("cylinders", "motors"):
+        for name, actuator in tables(table, kind).items():
+            homes |= {_text(actuator, key): (f"{kind}.{name}", key) for key in ("port_A", "port_B") if key in actuator}
     for valve in tables(table, "valves").values():
         for key in ("port", "other_port"):
             if (port := _text(valve, key)) in below(table, "ports"):

@@ -13,7 +13,14 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
-from hilserver.fidelity.reference import ReferenceSimulation, flows_into, position_nodes, reference_simulation, total
+from hilserver.fidelity.reference import (
+    ReferenceSimulation,
+    flows_into,
+    position_nodes,
+    reference_simulation,
+    shaft_nodes,
+    total,
+)
 from hilserver.fidelity.results import ComparedQuantity, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of
 from hilserver.fidelity.step import AS_GIVEN, IntegrationStep
@@ -26,12 +33,15 @@ from hilserver.record.run import unpacked_record
 from hilserver.rig.build import assemble
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.trust import library_of_log
-from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
+from hilserver.simulation.machine import Machine, machine_of_actuators, machine_of_device
 from hilserver.toml import read_toml
 
+ANGLE = 2.0 * np.pi
+"""Radians per revolution: the tick has motors by revolutions."""
 NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
 """Columns of a valve that logs of older versions do not have."""
 
@@ -41,11 +51,12 @@ def fidelity_of_log(
 ) -> Fidelity:
     """Fidelity of a recorded run, strategy by strategy.
 
-    ``rig``: as known today; only the machine is taken from it (that of its simulated device, or its cylinders), all
-    else from the log. ``machine_file``: a circuit file of the machine instead. ``trust``: run the Python that the log
-    contains, also if it was not run here before. ``step``: of the reference simulation. Of several complete passes of
-    the work cycle under one strategy, the last one is evaluated. Raises RecordError if the log can't be used,
-    ConfigurationError where the machine does not fit, HilserverError where nothing in the log can be evaluated.
+    ``rig``: as known today; only the machine is taken from it (that of its simulated device, or its cylinders and
+    motors), all else from the log. ``machine_file``: a circuit file of the machine instead. ``trust``: run the Python
+    that the log contains, also if it was not run here before. ``step``: of the reference simulation. Of several
+    complete passes of the work cycle under one strategy, the last one is evaluated. Raises RecordError if the log can't
+    be used, ConfigurationError where the machine does not fit, HilserverError where nothing in the log can be
+    evaluated.
     """
     log = LogReader(path)
     if log.header.row:
@@ -68,7 +79,7 @@ def fidelity_of_log(
             f"{path}: this log was written by {table.header.software} and has no {', '.join(missing) or 'valve'}."
         )
     evaluation = _Evaluation(
-        replace(then, settings=_with_cylinders(then.settings, rig.settings)), rig, machine_file, path, step
+        replace(then, settings=_with_actuators(then.settings, rig.settings)), rig, machine_file, path, step
     )
     for record, source in _records(table):
         evaluation.add(record, then.read_circuit(source, str(path)))
@@ -85,15 +96,16 @@ def _rig_of(log: LogReader, trust: bool) -> Rig:
     return assemble(sources, Path(str(sources.get("file", log.path))), library)
 
 
-def _with_cylinders(then: RigSettings, today: RigSettings) -> RigSettings:
-    """The recorded settings with the present cylinders, if their ports and channels existed at that time."""
-    known = {
-        name: cylinder
-        for name, cylinder in today.cylinders.items()
-        if {cylinder.port_A, cylinder.port_B} - {None} <= set(then.ports)
-        and (cylinder.position is None or cylinder.position in then.channels)
-    }
-    return then.model_copy(update={"cylinders": known})
+def _with_actuators(then: RigSettings, today: RigSettings) -> RigSettings:
+    """The recorded settings with the present cylinders and motors, if their ports and channels existed at that time."""
+
+    def existed(actuator: CylinderSettings | MotorSettings) -> bool:
+        ports = {actuator.port_A, actuator.port_B} - {None}
+        return ports <= set(then.ports) and (actuator.motion is None or actuator.motion in then.channels)
+
+    cylinders = {name: cylinder for name, cylinder in today.cylinders.items() if existed(cylinder)}
+    motors = {name: motor for name, motor in today.motors.items() if existed(motor)}
+    return then.model_copy(update={"cylinders": cylinders, "motors": motors})
 
 
 def _records(table: LogTable) -> list[tuple[CircuitRows, Mapping[str, Any]]]:
@@ -205,6 +217,11 @@ class _Evaluation:
         for name, position in self._positions().items():
             values = self._measured(record, rows, position)
             note(ComparedQuantity(f"position {name}", "m", "measured"), values, s.channels[position].deviation())
+        for name, motor in s.motors.items():
+            if motor.speed is not None:
+                values = ANGLE * self._measured(record, rows, motor.speed)
+                deviation = ANGLE * s.channels[motor.speed].deviation()
+                note(ComparedQuantity(f"speed {name}", "rad/s", "measured"), values, deviation)
         for name, valve in s.valves.items():
             if valve.flow is not None:
                 values, deviation = self._measured(record, rows, valve.flow), s.channels[valve.flow].deviation()
@@ -226,14 +243,18 @@ class _Evaluation:
         return actual, uncertainty, sensor_noise
 
     def _estimate_of(self, valve: str) -> str:
-        """Column of a valve's estimated flow: that of a cylinder at its port where there is one, without prediction."""
+        """Column of a valve's estimated flow: of a cylinder or motor at its port, if it has one, without prediction."""
         port = self.settings.valves[valve].port
-        for name, cylinder in self.settings.cylinders.items():
+        for name, actuator in self.settings.actuators().items():
             for side in "AB":
-                column = f"cylinder.{name}.flow_{side}"
-                if port == getattr(cylinder, f"port_{side}") and column in self.then.layout.names:
+                column = f"{self._section(name)}.{name}.flow_{side}"
+                if port == getattr(actuator, f"port_{side}") and column in self.then.layout.names:
                     return column
         return f"valve.{valve}.flow_estimated"
+
+    def _section(self, actuator: str) -> str:
+        """Beginning of the columns of a cylinder or motor."""
+        return "motor" if actuator in self.settings.motors else "cylinder"
 
     def _positions(self) -> dict[str, str]:
         """Channels that measure a position, by cylinder; those of a simulated device also by the node they measure."""
@@ -289,23 +310,29 @@ class _Evaluation:
         devices = [device for device in self.today.devices if device.is_simulated]
         if len(devices) == 1:
             return machine_of_device(self.today, devices[0])
-        if not set(circuit.rig_ports()) <= {p for s in self.settings.cylinders.values() for p in (s.port_A, s.port_B)}:
+        if not set(circuit.rig_ports()) <= {
+            port for s in self.settings.actuators().values() for port in (s.port_A, s.port_B)
+        }:
             return None
         at = {name: float(record.columns[f"cylinder.{name}.x"][rows.start - 1]) for name in self.settings.cylinders}
-        return machine_of_cylinders(self.settings, self.then.library, circuit.source.get("fluid", {}), at)
+        return machine_of_actuators(self.settings, self.then.library, circuit.source.get("fluid", {}), at)
 
     def _reference_values(
         self, record: CircuitRows, rows: slice, circuit: Circuit, coupled: ReferenceSimulation
     ) -> dict[str, Floats]:
         """The quantities in the reference simulation, at the ends of the rows' ticks."""
         signals = record.inputs(rows, list(self.settings.inputs))
-        for signal, cylinder in coupled.machine.loads.items():
-            force, v = (record.per_tick(rows, f"cylinder.{cylinder}.{word}") for word in "Fv")
-            signals[signal] = external_force(self.settings.cylinders[cylinder], force, v)
+        for signal, name in coupled.machine.loads.items():
+            if name in self.settings.motors:
+                signals[signal] = record.per_tick(rows, f"motor.{name}.work") / ANGLE
+            else:
+                force, v = (record.per_tick(rows, f"cylinder.{name}.{word}") for word in "Fv")
+                signals[signal] = external_force(self.settings.cylinders[name], force, v)
         measured = self._measured_start(record, rows.start, coupled)
         start = coupled.start(measured, (record.circuit, record.values[rows.start - 1]))
         every_tick = coupled.run(self.program, self.dt, signals, start)
         nodes, names = self._nodes(coupled), list(coupled.packed.names)
+        shafts = shaft_nodes(self.settings, coupled.machine.circuit)
         found = {}
         for quantity in self.quantities.values():
             what, _, where = quantity.name.partition(" ")
@@ -313,6 +340,8 @@ class _Evaluation:
                 values = total(every_tick, coupled.packed, flows_into(circuit, where))
             elif what == "pressure":
                 values = every_tick[:, names.index(f"{where}.p")]
+            elif what == "speed" and where in shafts:
+                values = every_tick[:, names.index(f"{shafts[where]}.w")]
             elif where in nodes:
                 values = every_tick[:, names.index(f"{nodes[where]}.x")]
             else:
@@ -335,6 +364,8 @@ class _Evaluation:
                 known[f"{node}.x"] = float(self._measured(record, slice(row - 1, row), positions[name])[0])
             if name in s.cylinders:
                 known[f"{node}.v"] = float(record.columns[f"cylinder.{name}.v"][row])
+        for name, shaft in shaft_nodes(s, coupled.machine.circuit).items():
+            known[f"{shaft}.w"] = ANGLE * float(record.columns[f"motor.{name}.speed"][row])
         for node, (rod, distance) in coupled.machine.hanging().items():
             if f"{rod}.x" in known and f"{node}.x" not in known:
                 known[f"{node}.x"] = known[f"{rod}.x"] + distance

@@ -130,5 +130,16 @@ def position_nodes(settings: RigSettings, machine: Circuit) -> dict[str, str]:
     return found
 
 
+def shaft_nodes(settings: RigSettings, machine: Circuit) -> dict[str, str]:
+    """Motor of the rig file -> the shaft of the machine's component at its port A."""
+    found = {}
+    for name, motor in settings.motors.items():
+        for placed in machine.placed:
+            shafts = [placed.ports[port] for port in placed.component.rotational]
+            if motor.port_A in placed.ports.values() and shafts:
+                found[name] = shafts[0]
+    return found
+
+
 def _nodes(source: Mapping[str, Any]) -> set[str]:
     return {node for table in source.get("components", {}).values() for node in table.get("ports", {}).values()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import isfinite, pi
@@ -56,7 +56,8 @@ class Machine:
     """The machine driven by the real valves: a circuit in which the nodes named like the rig's ports are these ports.
 
     ``source``: the circuit as a table; ``origin``: where it comes from, for the reader; ``file``: its circuit file, if
-    it has one. ``loads``: signals of forces against growing positions, N, each with its cylinder of the rig file.
+    it has one. ``loads``: signals of forces against growing positions, N, or of torques against growing angles, N·m,
+    each with its cylinder or motor of the rig file.
     """
 
     source: Mapping[str, Any]
@@ -180,29 +181,50 @@ def machine_of_device(rig: Rig, device: Device) -> Machine:
     return Machine.read(source, rig.library, "the simulated machine", file)
 
 
-def machine_of_cylinders(
+def machine_of_actuators(
     settings: RigSettings, library: Library, fluid: Mapping[str, Any], positions: Mapping[str, float]
 ) -> Machine | None:
-    """The machine of the rig file's cylinders, loaded by measured external forces, and motors; None without either.
+    """The machine of the rig file's cylinders and motors, loaded by measured forces and torques; None without either.
 
-    The forces contain the friction, so the cylinders have none; the motors are not loaded. ``fluid``: that of the
-    circuit, as given; ``positions``: of the cylinders at the start, m, where a cylinder's own bulk modulus is matched.
+    These contain the friction, so the machine has none. ``fluid``: that of the circuit, as given; ``positions``: of the
+    cylinders at the start, m, where a cylinder's own bulk modulus is matched.
     """
     if not settings.actuators():
         return None
-    components = {**from_cylinders(settings.cylinders), **from_motors(settings.motors)}
-    oil = Fluid.model_validate(fluid)
+    motors, oil = settings.motors, Fluid.model_validate(fluid)
+    components = {**from_cylinders(settings.cylinders), **from_motors(motors), **_torques(motors)}
     for name, cylinder in settings.cylinders.items():
         if cylinder.bulk_modulus is not None:
             at = positions.get(name, 0.5 * cylinder.stroke)
             components[f"cylinder_{name}"] |= _dead_volumes(cylinder, oil.bulk_modulus / cylinder.bulk_modulus, at)
+    for name, motor in motors.items():
+        ratio = oil.bulk_modulus / motor.bulk_modulus if motor.bulk_modulus is not None else 1.0
+        for port, volume in ((motor.port_A, motor.volume_A), (motor.port_B, motor.volume_B)):
+            components[f"oil_{name}_{port}"]["volume"] = f"{ratio * volume!r} m^3"
     source = {"components": components, **({"fluid": dict(fluid)} if fluid else {})}
-    origin = "the cylinders of the rig file, with the external forces (load and friction) estimated in the same run"
-    return Machine.read(source, library, origin, loads=_loads(settings.cylinders))
+    kinds = [name for name in ("cylinders", "motors") if getattr(settings, name)]
+    origin = (
+        f"the {' and '.join(kinds)} of the rig file, with the external {'forces' if settings.cylinders else 'torques'} "
+        "(load and friction) estimated in the same run"
+    )
+    return Machine.read(source, library, origin, loads=_loads(settings.actuators()))
 
 
-def _loads(cylinders: Mapping[str, CylinderSettings]) -> dict[str, str]:
-    return {load_of(name): name for name in cylinders}
+def _loads(actuators: Iterable[str]) -> dict[str, str]:
+    return {load_of(name): name for name in actuators}
+
+
+def _torques(motors: Iterable[str]) -> dict[str, Any]:
+    """Components that load the motors by a signal (`load_of`), N·m against growing angles."""
+    return {
+        load_of(name): {
+            "type": "torque_source",
+            "ports": {"shaft": shaft_of(name)},
+            "torque": "-1 N*m",
+            "command": load_of(name),
+        }
+        for name in motors
+    }
 
 
 def _dead_volumes(s: CylinderSettings, ratio: float, x: float) -> dict[str, str]:
@@ -274,9 +296,9 @@ def shaft_of(motor: str) -> str:
     return f"shaft of {motor}"
 
 
-def load_of(cylinder: str) -> str:
-    """Name of the signal of the force against a cylinder's increasing position."""
-    return f"load_of_{cylinder}"
+def load_of(actuator: str) -> str:
+    """Name of the signal of the force against a cylinder's increasing position, or of the torque against a motor."""
+    return f"load_of_{actuator}"
 
 
 def rod_of(cylinder: str) -> str:

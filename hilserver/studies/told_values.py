@@ -1,4 +1,4 @@
-"""What a rig file tells the bridge about the real valves, cylinders and sensors, as quantities of a study.
+"""What a rig file tells the bridge about the real valves, cylinders, motors and sensors, as quantities of a study.
 
 The simulated device stays as it is: the bridge is told something wrong about it.
 """
@@ -18,7 +18,7 @@ from hilserver.units import PlainNumber, Unit, value_and_unit
 
 TOLD = "told"
 """Beginning of the keys; the rest is the key in the rig file."""
-PARTS = ("valves", "cylinders", "channels")
+PARTS = ("valves", "cylinders", "motors", "channels")
 """Tables of the rig file that describe the real machine to the bridge."""
 
 
@@ -37,7 +37,7 @@ class ToldValue:
 
 
 def told_values(rig: Rig) -> Iterator[ToldValue]:
-    """The values of valves, cylinders and channels, with defaults; no lists, such as scales."""
+    """The values of valves, cylinders, motors and channels, with defaults; no lists, such as scales."""
     for part in PARTS:
         models = getattr(rig.settings, part)
         for name, table in rig.sources["rig"].get(part, {}).items():

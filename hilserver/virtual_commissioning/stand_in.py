@@ -16,7 +16,7 @@ from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.simulated import build_plant, plant_circuit
-from hilserver.simulation.machine import Machine, load_of, machine_of_cylinders, rod_of, shaft_of, starts_of_ports
+from hilserver.simulation.machine import Machine, load_of, machine_of_actuators, rod_of, shaft_of, starts_of_ports
 from hilserver.tick.plant import PlantArrays
 
 TRUE_FLOW, TRUE_FREQUENCY = 0.98, 0.9
@@ -124,9 +124,10 @@ def _machine(rig: Rig, load: float) -> Machine:
     """
     settings, fluid = rig.settings, rig.circuit.source.get("fluid", {})
     middle = {name: 0.5 * cylinder.stroke for name, cylinder in settings.cylinders.items()}
-    found = machine_of_cylinders(settings, rig.library, fluid, middle)
+    found = machine_of_actuators(settings, rig.library, fluid, middle)
     assert found is not None
-    components = dict(found.source["components"])
+    without_torques = {load_of(name) for name in settings.motors}
+    components = {name: table for name, table in found.source["components"].items() if name not in without_torques}
     for name, cylinder in settings.cylinders.items():
         stated = settings.simulation.loads.get(name)
         force = load * GRAVITY * cylinder.mass if stated is None else abs(load) * stated

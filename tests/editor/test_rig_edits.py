@@ -243,7 +243,9 @@ def test_the_rig_is_checked_with_its_circuit_as_that_is_being_edited(tmp_path: P
 
 def random_edit(chance: random.Random, table: Mapping[str, Any]) -> RigEdit:
     """An edit that a user might try; it may be one that is refused."""
-    section = chance.choice(["channels", "limits", "valves", "inputs", "outputs", "cylinders", "devices", "ports"])
+    section = chance.choice(
+        ["channels", "limits", "valves", "inputs", "outputs", "cylinders", "motors", "devices", "ports"]
+    )
     names = [*table.get(section, {}), "nobody"]
     name, new = chance.choice(names), chance.choice(["p_S", "x", "new_one", "new_two", "no name", "main"])
     channel = chance.choice([*table["channels"], "x"])
@@ -278,7 +280,7 @@ def without_empty(value: Any) -> Any:
 
 def expected_in_picture(table: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str, str]]]:
     """The parts that are in the picture, and which channel or port leads to which key of which valve."""
-    sections = ("channels", "limits", "valves", "outputs", "inputs", "ports", "cylinders", "devices")
+    sections = ("channels", "limits", "valves", "outputs", "inputs", "ports", "cylinders", "motors", "devices")
     parts = {f"{section}.{name}" for section in sections for name in table.get(section, {})}
     wires = set()
     for name, valve in table.get("valves", {}).items():
@@ -322,6 +324,14 @@ def test_rig_file_and_picture_stay_equal(start: int) -> None:
         assert document.text == original
     assert all(same and "Edit the text instead" not in reason for reason, same in refused)
     assert made > len(refused), "otherwise little was tried"
+
+
+def test_a_motor_is_drawn_as_what_its_valves_drive() -> None:
+    table = tomllib.loads((CONFIG / "rigs/conveyor.toml").read_text())
+    [machine] = [block for block in rig_blocks(table) if block.kind == "machine"]
+    assert (machine.part, machine.rows, machine.texts) == ("motors.drive", ("port_A", "port_B"), ("32 cm^3", "speed n"))
+    flows = {(line.start[1], *line.end) for line in rig_lines(table) if line.kind == "flow"}
+    assert flows == {("valve_A", "motors.drive", "port_A"), ("valve_B", "motors.drive", "port_B")}
 
 
 def test_faulty_rig_files_are_shown_with_their_problems_and_can_be_edited() -> None:

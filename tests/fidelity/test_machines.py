@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ from gantry import LIFT, gantry
 from hilserver.circuit.library import standard_library
 from hilserver.compiler import standard_program
 from hilserver.fidelity.cycle_run import run_cycle_on
+from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.fidelity.results import SegmentResult
 from hilserver.fidelity.strategies import compare
 from hilserver.fidelity.unknowns import UNKNOWNS, applicable, varied
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.rig import Rig
+from hilserver.simulation.lockstep import LockstepRun
 from hilserver.units import to_si
 
 pytestmark = pytest.mark.slow
@@ -101,3 +104,21 @@ def test_viscosity_moves_the_end_of_laminar_flow_with_its_square() -> None:
             assert to_si(table["transition_pressure"], "Pa") == pytest.approx(1e5 * ratio**2)
     leakage = to_si(device["rig"]["machine"]["components"]["cylinder"]["leakage"], "m^3/(s*Pa)")
     assert leakage * 6e9 == pytest.approx(0.01 / ratio)
+
+
+def test_the_log_of_a_real_motor_is_compared_with_the_motor_of_the_rig_file(tmp_path: Path) -> None:
+    """Its load is known from the estimated torque only: the same speed and flow as beside the simulated machine."""
+    rig, log = conveyor(), tmp_path / "run.arrow"
+    with LockstepRun(rig, log) as run:
+        run.start()
+        run.run(run.ticks_per_cycle + 10)
+    known = fidelity_of_log(rig, log)
+    result = fidelity_of_log(replace(rig, devices=()), log)
+    assert "the motors of the rig file, with the external torques" in result.reference
+    for quantity in ("speed drive", "flow A", "flow B"):
+        ours, theirs = (each.cycle_errors(quantity)["feedback"].nrmse for each in (result, known))
+        assert theirs < 2e-3
+        assert ours < theirs + 2e-3, quantity
+    speeds = result.variants[0].cycle
+    assert speeds is not None
+    assert np.abs(speeds.actual["speed drive"]).max() > 50.0  # rad/s

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from study_bench import lift_files, replace_in
+from study_bench import CONFIG, lift_files, replace_in
 
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
@@ -117,6 +117,11 @@ def test_unknowns_change_the_device_only_and_what_is_told_the_bridge_only(folder
         other = values.changed({key: 1.1 * values.known[key].value + 2e-3})
         assert other.plan.block.tobytes() != rig.plan.block.tobytes(), key
         assert plants(other) == plants(rig), key
+    rig = load_rig(CONFIG / "rigs/conveyor.toml")
+    values = RigValues(rig)
+    other = values.changed({"told.motors.drive.inertia": 0.06})
+    assert other.plan.block.tobytes() != rig.plan.block.tobytes()
+    assert plants(other) == plants(rig)
 
 
 def plants(rig: Rig) -> list[bytes]:

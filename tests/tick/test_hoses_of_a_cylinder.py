@@ -17,7 +17,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError
 from hilserver.fidelity.cycle_run import run_cycle_on
 from hilserver.rig.rig import Rig
-from hilserver.simulation.machine import machine_alone, machine_of_cylinders
+from hilserver.simulation.machine import machine_alone, machine_of_actuators
 from hilserver.tick.cylinder import behind_A, behind_B, chamber_A, chamber_B
 from hilserver.tick.plan import CylinderRecord
 from hilserver.tick.records import plain
@@ -62,7 +62,7 @@ def test_the_machine_of_the_rig_file_has_them() -> None:
     for oil in (B, 1.5 * B):  # of the circuit: the cylinder has its own modulus
         rig = rig_of()
         fluid = {"bulk_modulus": f"{oil!r} Pa"}
-        machine = machine_of_cylinders(rig.settings, standard_library(), fluid, {"lift": 0.5})
+        machine = machine_of_actuators(rig.settings, standard_library(), fluid, {"lift": 0.5})
         assert machine is not None
         nodes = {**{port: {"pressure": f"{p!r} Pa"} for port in "AB"}, "rod of lift": {"position": "0.5 m"}}
         analysis = Analysis(program(), machine_alone(rig, replace(machine, source={**machine.source, "nodes": nodes})))
