@@ -11,6 +11,7 @@ from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
     from hilserver.cli.tables import TerminalTable
+    from hilserver.simulation.audit import Audit
     from hilserver.simulation.replay import Replayed
 
 Trust = Annotated[
@@ -72,12 +73,15 @@ def _log(
 ) -> bool:
     from hilserver.cli.tables import new_console
     from hilserver.report.figures import json_text
-    from hilserver.simulation.audit import audit_log
     from hilserver.simulation.replay import replay_log
     from hilserver.simulation.report import replay_figures, replay_sentences, write_replay_report
 
     result = replay_log(path, from_row=from_row, tolerance=tolerance, trust=trust)
-    audits = audit_log(path, trust=trust) if balances else ()
+    audits: tuple[Audit, ...] = ()
+    if balances:
+        from hilserver.simulation.audit import audit_log
+
+        audits = audit_log(path, trust=trust)
     page = write_replay_report(result, report, audits) if report is not None else None
     if json:
         print(json_text(replay_figures(result) | ({"balances": [a.figures() for a in audits]} if audits else {})))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hilserver.report.document import Block, Document, Grid, Heading, Listing
-from hilserver.report.run_report import run_report
-from hilserver.simulation.audit import Audit
 from hilserver.simulation.replay import Replayed
+
+if TYPE_CHECKING:
+    from hilserver.simulation.audit import Audit
 
 
 def differences(result: Replayed) -> Grid:
@@ -85,6 +86,8 @@ def write_replay_report(result: Replayed, folder: Path, audits: Sequence[Audit] 
 
     Raises HilserverError.
     """
+    from hilserver.report.run_report import run_report  # with Matplotlib, which a replay without a report does not need
+
     run = run_report(result.log)
     found: list[Block] = [Heading("Replay"), Listing(tuple(replay_sentences(result)))]
     found += [differences(result)] if result.differences else []
