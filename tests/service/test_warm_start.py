@@ -66,6 +66,16 @@ def test_it_is_really_started_if_libraries_were_loaded_otherwise(tmp_path: Path,
     assert process.wait(60.0) == 0
 
 
+@pytest.mark.parametrize("module", ["numpy", "sitecustomize", "of_this_test"])
+def test_it_is_really_started_if_other_modules_would_be_imported(tmp_path: Path, module: str) -> None:
+    """In place of those that are imported already, or by the interpreter; whatever else is found there comes later."""
+    (tmp_path / "modules" / module).mkdir(parents=True)
+    path = os.pathsep.join((str(tmp_path / "modules"), os.environ.get("PYTHONPATH", "")))
+    process = start(("--version",), environment={**os.environ, "PYTHONPATH": path}, folder=tmp_path)
+    assert isinstance(process, subprocess.Popen) == (module != "of_this_test")
+    process.wait(60.0)
+
+
 @pytest.mark.realtime
 def test_it_ends_with_the_tests_even_if_these_are_killed(tmp_path: Path) -> None:
     rig = tmp_path / "rig.toml"

@@ -6,9 +6,10 @@ one for the commands that serve a page.
 
 What a command started here does not test: the start of the interpreter, the installed script, the order of the
 imports, and what modules read of their surroundings while they are imported. Therefore a command is really started if
-the variables that count then (`AT_IMPORT`: own modules on PYTHONPATH, a library that stands for a driver's) are not
-those of the parent, and where the test says so (``really``). Everything else is its own: environment, folder,
-arguments, standard files, and the end of the interpreter with its exit code.
+the variables that count then (`AT_IMPORT`: a library that stands for a driver's) are not those of the parent, if its
+own folders on PYTHONPATH have a module that would be imported in place of one that the parent has, and where the test
+says so (``really``). Everything else is its own: environment, folder, arguments, standard files, more modules on
+PYTHONPATH, and the end of the interpreter with its exit code.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ IMPORTED = (
     "numpy.random",
 )
 IMPORTED_BY_PAGES = ("hilserver.editor.window", "hilserver.panel.web", "hilserver.viewer.page")
+BY_THE_INTERPRETER = ("sitecustomize", "usercustomize")
+"""Modules that it imports when it starts, if there are any."""
 INITIAL = dict(os.environ)
 """The environment before any test has changed it."""
 FORK_SAFE = "jemalloc_bg_thd"
@@ -103,10 +106,12 @@ def start(
 ) -> Command | subprocess.Popen[str]:
     """Start ``hilserver arguments``; ``stdout`` may be `subprocess.PIPE`. It has no input."""
     words, own = [str(word) for word in arguments], dict(os.environ if environment is None else environment)
-    if really or _at_import(own) != _at_import(INITIAL):
+    more, pages = _more_folders(own), words[0] in PAGES
+    others = _at_import(own) != _at_import(INITIAL)
+    if really or others or more is None or not _parent(pages=pages).is_as_started(more):
         files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
         return subprocess.Popen((*COMMAND, *words), cwd=folder, env=own, text=True, **files)
-    request = {"arguments": words, "environment": own, "folder": str(folder or Path.cwd())}
+    request = {"arguments": words, "environment": own, "folder": str(folder or Path.cwd()), "path": more}
     with contextlib.ExitStack() as opened:
         null, reading = opened.enter_context(Path(os.devnull).open("r+b")), None
         named: dict[Any, IO[Any]] = {subprocess.DEVNULL: null}
@@ -115,12 +120,20 @@ def start(
             reading, named[subprocess.PIPE] = os.fdopen(ours), opened.enter_context(os.fdopen(theirs, "wb"))
         standard = [named.get(file, file) for file in (null, stdout, stderr)]
         numbers = [file if isinstance(file, int) else file.fileno() for file in standard]
-        parent = _parent(pages=words[0] in PAGES)
+        parent = _parent(pages=pages)
         return Command(parent, parent.ask(request, numbers), reading)
 
 
 def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if value and name.startswith(AT_IMPORT)}
+    counts = (name for name in environment if name.startswith(AT_IMPORT) and name != "PYTHONPATH")
+    return {name: environment[name] for name in counts if environment[name]}
+
+
+def _more_folders(environment: Mapping[str, str]) -> list[str] | None:
+    """The folders on its PYTHONPATH before those of the parent; None if they are not just more."""
+    given, initial = (variables.get("PYTHONPATH", "") for variables in (environment, INITIAL))
+    more = [folder for folder in given.removesuffix(initial).split(os.pathsep) if folder]
+    return more if given.endswith(initial) and all(map(os.path.isabs, more)) else None
 
 
 class _Parent:
@@ -148,6 +161,10 @@ class _Parent:
         with self._one_at_a_time:
             socket.send_fds(self._channel, [json.dumps(request).encode()], list(files))
             return int(self._channel.recv(LONGEST))
+
+    def is_as_started(self, more: list[str]) -> bool:
+        """Whether with these folders on the path a process would have imported the same modules."""
+        return not more or bool(self.ask({"hides nothing": more}))
 
     def end(self) -> None:
         self._channel.close()
@@ -193,6 +210,8 @@ def fork_commands(channel: int, *, pages: bool) -> None:
         if (pid := request.get("ended")) is not None:
             children.remove(pid)
             answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        elif (more := request.get("hides nothing")) is not None:
+            answer = int(not any(map(_hides_a_module, more)))
         else:
             if (answer := os.fork()) == 0:
                 asked.close()
@@ -205,16 +224,30 @@ def fork_commands(channel: int, *, pages: bool) -> None:
     os._exit(0)
 
 
+def _hides_a_module(folder: str) -> bool:
+    """Whether a folder has a module with the name of one that was imported from elsewhere."""
+    for path in Path(folder).iterdir() if Path(folder).is_dir() else ():
+        name = path.name.partition(".")[0]
+        file = getattr(sys.modules.get(name), "__file__", None) or folder
+        if name in BY_THE_INTERPRETER or not Path(file).is_relative_to(folder):
+            return True
+    return False
+
+
 def _read_a_rig() -> None:
     """Read the rig of most tests, so that what a process keeps of the rigs that it has read is there in all."""
+    from hilserver.circuit.catalogue import component_types
     from hilserver.compiler.programs import standard_program
+    from hilserver.protocol.description import describe
     from hilserver.rig.build import load_rig
     from hilserver.tick.columns import unit_of_column
 
     demo = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
     text = re.sub("^rate = .*", 'rate = "250 Hz"', demo.read_text(), flags=re.M)
-    load_rig(demo, texts={demo: text})
+    rig = load_rig(demo, texts={demo: text})
     unit_of_column("")
+    component_types(rig.library)
+    describe(rig.settings.name, "", channels={}, inputs={}, valves={})
     standard_program.cache_clear()  # each command looks itself where its program is
 
 
@@ -229,6 +262,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    sys.path[1:1] = request["path"]  # after the one of the command
     sys.argv = ["-c", *request["arguments"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
