@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from local_page import local_page, opened
 from pages import only
-from panel_bench import CHROMIUM, IMAGES, chromium
+from panel_bench import CALM, CHROMIUM, IMAGES, chromium
 from playwright.sync_api import Browser, Page, expect
 from service_harness import CONFIG, Server, eventually
 
@@ -282,7 +282,7 @@ def test_a_change_is_applied_after_it_was_shown(server: Server, browser: Browser
     (tmp_path / "lift.toml").write_text((CONFIG / "circuits/lift.toml").read_text())
     before = running(server)
     with local_page(tmp_path, "edit", *documented_for_a_rig(server)) as url:
-        page = browser.new_page(viewport={"width": 1500, "height": 1000})
+        page = browser.new_page(viewport={"width": 1500, "height": 1000}, reduced_motion=CALM)
         page.goto(url)
         page.wait_for_function("window.did_handshake")
         page.locator('.part[data-part="relief"] .hit').click()

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from panel_bench import CHROMIUM, STANDING, WITHIN, chromium, launched, served
+from panel_bench import CALM, CHROMIUM, OPTIONS, STANDING, WITHIN, chromium, launched, served
 from playwright.sync_api import Browser, Locator, Page, expect
 from service_harness import Server
 
@@ -82,13 +82,29 @@ def rig(server: Server) -> Iterator[Client]:
         yield rig
 
 
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("panel"), server.port, server, "--open") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def screen(browser: Browser) -> Iterator[Page]:
+    """One that is touched, too."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, has_touch=True, reduced_motion=CALM)
+    context.set_default_timeout(WITHIN)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def page(tmp_path: Path, server: Server, rig: Client, browser: Browser) -> Iterator[Page]:
-    with served(tmp_path, server.port, server, "--open") as url:
-        context = browser.new_context(viewport={"width": 1400, "height": 1000}, has_touch=True)
-        context.set_default_timeout(WITHIN)
-        yield opened(context.new_page(), url)
-        context.close()
+def page(screen: Page, url: str, rig: Client) -> Iterator[Page]:
+    """The panel newly loaded, with nothing pressed; afterwards the screen is blank, which is a lost browser, too."""
+    yield opened(screen, url)
+    screen.goto("about:blank")
+    screen.mouse.up()
+    screen.keyboard.up("ArrowRight")
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
 
 
 def opened(page: Page, url: str) -> Page:
@@ -100,23 +116,21 @@ def opened(page: Page, url: str) -> Page:
 
 @pytest.mark.parametrize("end", [closed, killed])
 def test_the_input_is_at_rest_within_the_stated_time(
-    tmp_path: Path, server: Server, rig: Client, browser: Browser, end: Callable[[Page, str], None]
+    url: str, rig: Client, browser: Browser, end: Callable[[Page, str], None]
 ) -> None:
     tag = f"--test-of-hold-to-run={uuid4().hex}"
-    options = ["--no-sandbox", "--disable-gpu", tag]
-    with served(tmp_path, server.port, server, "--open") as url:
-        mine = browser.browser_type.launch(executable_path=CHROMIUM, args=options)
-        page = mine.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(WITHIN)
-        opened(page, url)
-        assert any(is_kept(page, rig) for _ in range(3)), "it is held"
-        end(page, tag)
-        ended = time.monotonic()
-        rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
-        print(f"{end.__name__}: at rest after {time.monotonic() - ended:.1f} s, stated {STATED:g} s")
-        assert time.monotonic() - ended < STATED
-        assert (rig.state.mode, rig.state.fault) == ("RUNNING", None), "the rig runs on, with its input at rest"
-        mine.close()
+    mine = browser.browser_type.launch(executable_path=CHROMIUM, args=[*OPTIONS, tag])
+    page = mine.new_page(viewport={"width": 1400, "height": 1000}, reduced_motion=CALM)
+    page.set_default_timeout(WITHIN)
+    opened(page, url)
+    assert any(is_kept(page, rig) for _ in range(3)), "it is held"
+    end(page, tag)
+    ended = time.monotonic()
+    rig.wait(lambda state: state.target["input.joystick"] == 0.0, 60.0)
+    print(f"{end.__name__}: at rest after {time.monotonic() - ended:.1f} s, stated {STATED:g} s")
+    assert time.monotonic() - ended < STATED
+    assert (rig.state.mode, rig.state.fault) == ("RUNNING", None), "the rig runs on, with its input at rest"
+    mine.close()
 
 
 def test_a_press_without_a_movement_holds(page: Page, rig: Client) -> None:
@@ -172,7 +186,7 @@ def test_no_key_is_lost_if_the_panel_is_late(tmp_path: Path, server: Server, rig
     """The slider moves in the browser, and what the panel says later does not move it back."""
     process, port = launched(tmp_path, server.port, server, "--open")
     try:
-        page = opened(browser.new_page(), f"http://127.0.0.1:{port}")
+        page = opened(browser.new_page(reduced_motion=CALM), f"http://127.0.0.1:{port}")
         for _ in range(5):
             press_right(page, 5)
             rig.wait(lambda state: state.target["input.joystick"] > 0.0, 60.0)

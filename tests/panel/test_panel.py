@@ -450,6 +450,7 @@ def test_the_panel_survives_a_restart_of_the_broker(anna: User, broker: Broker) 
 def test_stop_is_within_reach_of_an_open_dialog(anna: User) -> None:
     anna.runs()
     anna.clicks_component("pump")
+    assert anna.page.evaluate("document.getAnimations().length") == 0, "this user wants less motion"
     anna.presses("STOP")
     anna.sees_mode("ARMED")
     anna.presses("STOP")

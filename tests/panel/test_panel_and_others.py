@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from panel_bench import CHROMIUM, STANDING, WITHIN, becomes_active, chromium, printed_address, served
+from panel_bench import CALM, CHROMIUM, STANDING, WITHIN, becomes_active, chromium, printed_address, served
 from playwright.sync_api import Browser, Page, Route, expect
 from service_harness import Server
 
@@ -48,7 +48,7 @@ def url(folder: Path, attended: Server) -> Iterator[str]:
 @pytest.fixture
 def relief(folder: Path, url: str, browser: Browser) -> Iterator[Page]:
     """The page with the dialog of the relief valve."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion=CALM)
     context.set_default_timeout(WITHIN)
     page = context.new_page()
     page.goto(printed_address(folder, url))
@@ -134,7 +134,7 @@ def test_the_wall_view_shows_the_rig_and_has_no_command_but_stop(
     folder: Path, url: str, browser: Browser, other: Client
 ) -> None:
     """Its address chooses channels; without any it shows all that are measured."""
-    context = browser.new_context(viewport={"width": 1920, "height": 1080})
+    context = browser.new_context(viewport={"width": 1920, "height": 1080}, reduced_motion=CALM)
     context.set_default_timeout(WITHIN)
     page, admitted = context.new_page(), printed_address(folder, url)
     page.goto(admitted.replace("/?", "/wall?channel=p_A&seconds=10&"))
@@ -159,7 +159,7 @@ def test_the_wall_view_shows_the_rig_and_has_no_command_but_stop(
 
 def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, attended: Server, browser: Browser) -> None:
     with served(folder, attended.port, attended) as url, connect(attended.name, f"127.0.0.1:{attended.port}") as client:
-        context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion=CALM)
         context.set_default_timeout(WITHIN)
         page = context.new_page()
         page.goto(printed_address(folder, url))
@@ -211,7 +211,7 @@ def test_values_that_come_before_their_elements_are_shown(
     folder: Path, url: str, browser: Browser, path: str, values: list[str]
 ) -> None:
     """Also those that never change, as the pressure of a good supply."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion=CALM)
     context.set_default_timeout(WITHIN)
     page, held = context.new_page(), list[Route]()
     page.add_init_script(HELD_UP)

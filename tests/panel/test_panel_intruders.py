@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from panel_bench import CHROMIUM, WITHIN, chromium, printed_address, served
+from panel_bench import CALM, CHROMIUM, WITHIN, chromium, printed_address, served
 from playwright.sync_api import Browser, Frame, Page, expect
 from service_harness import Server
 
@@ -64,7 +64,7 @@ def open_url(folder: Path, server: Server) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context()
+    context = browser.new_context(reduced_motion=CALM)
     context.set_default_timeout(WITHIN)
     yield context.new_page()
     context.close()

@@ -6,17 +6,16 @@ In a real browser, on three sizes of screen, with a real server and broker, whos
 from __future__ import annotations
 
 import functools
-import os
 import re
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from cut_off import cut_off
-from panel_bench import CHROMIUM, WITHIN, chromium, launched, served
+from panel_bench import CALM, CHROMIUM, WITHIN, chromium, held, launched, served
 from playwright.sync_api import Browser, Page, expect
 from service_harness import CONFIG, Server, eventually
 from stop_times import RAMP, WATCH, PageClock, closing_ticks
@@ -75,9 +74,12 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def shown(browser: Browser, url: str, size: str = "desktop") -> Iterator[Page]:
-    """The panel on a screen of this size; on a phone or a tablet it is touched, not clicked."""
+    """The panel on a screen of this size; on a phone or a tablet it is touched, not clicked, and has no transitions."""
     width, height = SIZES[size]
-    context = browser.new_context(viewport={"width": width, "height": height}, has_touch=size != "desktop")
+    moves: Literal["reduce", "no-preference"] = "no-preference" if size == "desktop" else CALM
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, has_touch=size != "desktop", reduced_motion=moves
+    )
     context.set_default_timeout(WITHIN)
     page = context.new_page()
     errors: list[str] = []
@@ -89,21 +91,31 @@ def shown(browser: Browser, url: str, size: str = "desktop") -> Iterator[Page]:
     assert errors == []
 
 
+Screens = Callable[[str], Page]
+"""The panel on a size of screen, one for each: a browser that has loaded it need not compile its scripts again."""
+
+
 @pytest.fixture(scope="module")
-def screen(browser: Browser, url: str) -> Iterator[Callable[[str], Page]]:
-    """The panel on a size of screen, one for each."""
+def screens(browser: Browser, url: str) -> Iterator[Screens]:
     with ExitStack() as stack:
         yield functools.cache(lambda size: stack.enter_context(shown(browser, url, size)))
 
 
-@pytest.fixture
-def page(screen: Callable[[str], Page], url: str, size: str) -> Iterator[Page]:
+@contextmanager
+def loaded(screens: Screens, url: str, size: str = "desktop") -> Iterator[Page]:
     """The panel newly loaded. Afterwards the screen is blank: a page that is shown keeps browser and panel busy."""
-    page = screen(size)
+    page = screens(size)
     if page.url == "about:blank":
         page.goto(url)
+        expect(page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"\d bar"))
     yield page
     page.goto("about:blank")
+
+
+@pytest.fixture
+def page(screens: Screens, url: str, size: str) -> Iterator[Page]:
+    with loaded(screens, url, size) as page:
+        yield page
 
 
 def run(rig: Client) -> None:
@@ -208,8 +220,8 @@ def test_the_valve_begins_to_close_after_the_press_in_the_tick_that_the_page_nam
     assert columns["utc"][around][found[0]] > press - clock.uncertain
 
 
-def test_a_press_right_after_another_click_is_one_press(browser: Browser, url: str, rig: Client) -> None:
-    with shown(browser, url) as page:
+def test_a_press_right_after_another_click_is_one_press(screens: Screens, url: str, rig: Client) -> None:
+    with loaded(screens, url) as page:
         run(rig)
         expect(page.locator(".mode.RUNNING")).to_be_visible()
         page.get_by_role("tab", name="Plots").click()
@@ -223,9 +235,9 @@ def test_a_press_right_after_another_click_is_one_press(browser: Browser, url: s
         assert rig.state.mode == "ARMED", "a second press disarms"
 
 
-def test_plots_stay_when_their_elements_are_set_again(browser: Browser, url: str) -> None:
+def test_plots_stay_when_their_elements_are_set_again(screens: Screens, url: str) -> None:
     """NiceGUI sets the options of an element, which are empty, again if it was late or is sent again."""
-    with shown(browser, url) as page:
+    with loaded(screens, url) as page:
         options = "[...panel.charts.keys()].map((id) => getElement(id)?.chart?.getOption())"
         drawn = f"{options}.filter((option) => option?.yAxis).length"
         page.wait_for_function(f"{drawn} > 0")
@@ -235,9 +247,9 @@ def test_plots_stay_when_their_elements_are_set_again(browser: Browser, url: str
         assert page.evaluate(drawn) >= before
 
 
-def test_who_presses_twice_at_once_is_not_refused(browser: Browser, url: str, rig: Client) -> None:
+def test_who_presses_twice_at_once_is_not_refused(screens: Screens, url: str, rig: Client) -> None:
     """The second press may overtake the news that the first one has stopped the rig."""
-    with shown(browser, url) as page:
+    with loaded(screens, url) as page:
         for _ in range(5):
             run(rig)
             expect(page.locator(".mode.RUNNING")).to_be_visible()
@@ -259,9 +271,9 @@ FIRST_IS_LATE = """() => {
 }"""
 
 
-def test_a_late_answer_to_the_first_press_does_not_hide_the_second(browser: Browser, url: str, rig: Client) -> None:
+def test_a_late_answer_to_the_first_press_does_not_hide_the_second(screens: Screens, url: str, rig: Client) -> None:
     """Each press is a request of its own, hence the answers may arrive in any order."""
-    with shown(browser, url) as page:
+    with loaded(screens, url) as page:
         run(rig)
         page.evaluate(FIRST_IS_LATE)
         expect(page.locator(".mode.RUNNING")).to_be_visible()
@@ -270,8 +282,8 @@ def test_a_late_answer_to_the_first_press_does_not_hide_the_second(browser: Brow
         assert [text for text in page.evaluate("said") if text != "sent …"][-2].startswith("disarm: done in tick")
 
 
-def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(browser: Browser, url: str, rig: Client) -> None:
-    with shown(browser, url) as page:
+def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(screens: Screens, url: str, rig: Client) -> None:
+    with loaded(screens, url) as page:
         for key in ("Space", "Escape"):
             field = page.locator('input[data-field="opening_pressure"]')
             for _ in range(5):
@@ -294,10 +306,10 @@ def test_a_held_key_stops_and_a_short_press_does_what_it_always_does(browser: Br
 
 
 def test_the_key_that_stops_does_not_press_the_button_that_has_the_focus(
-    browser: Browser, url: str, rig: Client
+    screens: Screens, url: str, rig: Client
 ) -> None:
     """Space on *Start* in ARMED starts, when it is released; held, it disarms."""
-    with shown(browser, url) as page:
+    with loaded(screens, url) as page:
         run(rig)
         rig.stop()
         expect(page.locator(".mode.ARMED")).to_be_visible()
@@ -324,8 +336,8 @@ ALL_ABOVE = """() => {
 """At the end of the page, nothing is below STOP."""
 
 
-def test_stop_is_the_largest_button_of_a_phone_and_covers_nothing(browser: Browser, url: str) -> None:
-    with shown(browser, url, "phone") as page:
+def test_stop_is_the_largest_button_of_a_phone_and_covers_nothing(screens: Screens, url: str) -> None:
+    with loaded(screens, url, "phone") as page:
         page.wait_for_function(LARGEST)  # once the page is laid out
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         component(page)
@@ -437,23 +449,11 @@ def is_back(page: Page) -> None:
     page.wait_for_function("[...document.body.children].every((part) => !part.inert)")
 
 
-@contextmanager
-def held(*processes: int) -> Iterator[None]:
-    """The processes stand still, as on a machine that has nothing left for them."""
-    for process in processes:
-        os.kill(process, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for process in processes:
-            os.kill(process, signal.SIGCONT)
-
-
 def test_a_server_or_a_broker_that_stands_still_cannot_be_overlooked(
-    browser: Browser, url: str, server: Server, rig: Client
+    screens: Screens, url: str, server: Server, rig: Client
 ) -> None:
     run(rig)
-    with shown(browser, url) as page:
+    with loaded(screens, url) as page:
         expect(page.locator(".mode.RUNNING")).to_be_visible()
         for name in ("supervisor", "loop", "broker"):
             with held(server.pids[name]):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from panel_bench import WITHIN
+from panel_bench import CALM, WITHIN
 from playwright.sync_api import Browser, Page
 from service_harness import eventually, listens
 from warm_start import start
@@ -38,7 +38,7 @@ def local_page(folder: Path, command: str, *options: str) -> Iterator[str]:
 @contextmanager
 def opened(browser: Browser, url: str, width: int) -> Iterator[Page]:
     """A page in a browser that knows nothing of others; it has no error at the end."""
-    context = browser.new_context(viewport={"width": width, "height": 1000}, locale="en-GB")
+    context = browser.new_context(viewport={"width": width, "height": 1000}, locale="en-GB", reduced_motion=CALM)
     context.set_default_timeout(WITHIN)
     page = context.new_page()
     errors: list[str] = []

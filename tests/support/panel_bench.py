@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mosquitto_lab import PROGRAM_PATH, passwd
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
@@ -33,6 +33,17 @@ MOSQUITTO = shutil.which("mosquitto", path=PROGRAM_PATH)
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
+OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--font-render-hinting=none",  # fonts as on a screen
+    "--js-flags=--no-opt --no-maglev",  # no page is open for so long that the optimising compiler pays
+)
+"""Of a browser that runs as root and without a screen."""
+CALM: Final = "reduce"
+"""What a browser of the tests says of motion, as one does for users who want less: a dialog takes less than half of the
+processor time without its transitions. On the desktops of test_safe_hands.py everything moves.
+"""
 WITHIN = 120_000
 """Milliseconds in which the browser must show something: a shared machine has slow moments."""
 RACE = re.compile(r"ERROR: +Traceback.*?LocalProtocolError: Event CloseConnection.*?CancelledError", re.S)
@@ -114,14 +125,23 @@ def served(
 
 
 @contextmanager
+def held(*processes: int) -> Iterator[None]:
+    """The processes stand still, as on a machine that has nothing left for them."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+@contextmanager
 def chromium(*arguments: str) -> Iterator[Browser]:
     """A browser that runs as root and without a screen, with more ``arguments``; it waits as long as `WITHIN`."""
     expect.set_options(timeout=WITHIN)
     with sync_playwright() as playwright:
-        fonts_as_on_a_screen = "--font-render-hinting=none"
-        no_optimising_compiler = "--js-flags=--no-opt --no-maglev"  # no page is open for so long that it pays
-        options = ["--no-sandbox", "--disable-gpu", fonts_as_on_a_screen, no_optimising_compiler, *arguments]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*OPTIONS, *arguments])
         yield browser
         browser.close()
 
@@ -153,7 +173,10 @@ class User:
 
     def __init__(self, browser: Browser, url: str, name: str, password: str) -> None:
         self.context: BrowserContext = browser.new_context(
-            viewport={"width": 1400, "height": 1000}, locale="en-GB", ignore_https_errors=True
+            viewport={"width": 1400, "height": 1000},
+            locale="en-GB",
+            ignore_https_errors=True,
+            reduced_motion=CALM,
         )
         self.context.set_default_timeout(WITHIN)
         self.page: Page = self.context.new_page()
