@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.studies.figures import Figure
-from hilserver.studies.varied import VariedValue
-from hilserver.tolerances import Tolerance
+
+if TYPE_CHECKING:
+    from hilserver.studies.figures import Figure
+    from hilserver.studies.varied import VariedValue
+    from hilserver.tolerances import Tolerance
 
 
 class VariantFailedError(Exception):
