@@ -87,8 +87,8 @@ IN_A_TEST = (
     (r"^(python docs/experiments/identification_coverage.py --rig lift) --rigs \d+", r"\1 --seconds 3 --rigs 1"),
     (r"^(python docs/experiments/identified_rigs.py) --rigs \d+", r"\1 --seconds 3 --rigs 1 --tared"),
     (r"^python docs/experiments/identified_rigs.py .*--file another", r"\g<0> --no-sweep"),
-    (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
-    (r"^(hilserver latency --duration) 1 ", r"\1 0.2 "),
+    (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 --busy 0.1 "),  # the load is in tests/bench
+    (r"^(hilserver latency --duration) 1 ", r"\1 0.2 --busy 0.1 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
     (r"--ticks 1000 --repeats 3 --rate 500 --duration 1", "--ticks 200 --repeats 1 --rate 500 --duration 0.5"),
     (r"--rate 10000 --duration 60", "--ticks 200 --repeats 1 --rate 1000 --duration 0.5"),
