@@ -68,11 +68,11 @@ def _one_program() -> Iterator[None]:
 
 
 def rig_in(folder: Path, more: str = "", port: int = 0) -> Path:
-    """The demo's rig under a name of its own, which endures a busy machine."""
+    """The demo's rig under a name of its own, which endures a busy machine; its loop is slow and locks no memory."""
     shutil.copytree(ROOT / "config", folder / "config", dirs_exist_ok=True)
     file = folder / "config/rigs/demo.toml"
     text = file.read_text().replace('name = "demo"', f'name = "{NAME}"').replace("= 1000 ", "= 5000 ")
-    text = text.replace("port = 0", f"port = {port}")
+    text = text.replace("port = 0", f"port = {port}").replace('"1 kHz"', '"250 Hz"\nlock_memory = false')
     file.write_text(f"{text}\n[arming]\nvirtual_commissioning = false\n{more}")
     return file
 

@@ -33,6 +33,8 @@ from hilserver.studies.worst import worst_case
 pytestmark = pytest.mark.slow
 SUPPORT = Path(__file__).parents[1] / "support"
 LOCAL = ("--host", "127.0.0.1")
+CALM = {"DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s", "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+"""Variables with which processes of Dask neither look at themselves fifty times a second nor sample their stacks."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def started(running: ExitStack, folder: Path, *words: str | Path, **environment: str) -> None:
     """Start a process of Dask until the end of the module."""
     command = [sys.executable, "-m", "dask", *map(str, words), "--no-dashboard"]
-    variables = {**os.environ, "PYTHONPATH": str(SUPPORT), "OPENBLAS_NUM_THREADS": "1", **environment}
+    variables = {**os.environ, "PYTHONPATH": str(SUPPORT), "OPENBLAS_NUM_THREADS": "1", **CALM, **environment}
     with (folder / "log.txt").open("a") as log:
         process = subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log)
     running.callback(process.wait)
