@@ -25,6 +25,11 @@ from hilserver.toml import read_toml
 FILE = Path(__file__).parents[2] / "config" / "rigs" / "lift.toml"
 LEAKAGE = {"flow": "0.6 l/min", "drop": "70 bar", "per": "edge"}
 FULL = 250.0  # bar, range of the pressure sensors
+STEPS = {"solver": {"substeps": 4}}
+"""Of circuit, machine and drive, 0.25 ms each, and of the reference: as close to each other as with the 10 of the files.
+
+(The position's NRMSE of `errors_of` differs by 0.2 % of itself, a pressure's by less.)
+"""
 SMALL: dict[str, Any] = {  # a virtual valve and chambers small enough that nothing cavitates at 20 Hz
     "circuit": {"components": {"main_valve": {"nominal_flow": {"flow": "20 l/min", "drop": "35 bar", "per": "edge"}}}},
     "devices": {"rig": {"machine": {"components": {"cylinder": {"dead_volume_A": "0.1 l", "dead_volume_B": "0.1 l"}}}}},
@@ -38,7 +43,8 @@ def _sources() -> dict[str, Any]:
     folder = FILE.parent
     device = {part: read_toml(folder / rig["devices"]["rig"][part]) for part in ("machine", "drive")}
     circuit, cycle = read_toml(folder / rig["circuit"]), read_toml(folder / rig["cycle"])
-    return {"rig": rig, "circuit": circuit, "cycle": cycle, "devices": {"rig": device}}
+    files = {"rig": rig, "circuit": circuit, "cycle": cycle, "devices": {"rig": device}}
+    return merged(files, {"circuit": STEPS, "devices": {"rig": {"machine": STEPS, "drive": STEPS}}})
 
 
 def lift(changes: dict[str, Any] | None = None) -> Rig:

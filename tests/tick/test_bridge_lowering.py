@@ -49,7 +49,7 @@ def noise(cycle: SegmentResult, dt: float) -> float:
     return max(cycle.noise(valve, dt) for valve in cycle.command)
 
 
-@pytest.mark.parametrize(("rate", "substeps", "length"), [("1 kHz", 20, "11 s"), ("4 kHz", 5, "8 s")])
+@pytest.mark.parametrize(("rate", "substeps", "length"), [("1 kHz", 10, "11 s"), ("4 kHz", 3, "8 s")])
 def test_the_load_is_lowered_and_lifted_as_in_the_reference(rate: str, substeps: int, length: str) -> None:
     """Position within 0.02 %, pressures within 2 %, noise of the command below 0.1 % of full command.
 

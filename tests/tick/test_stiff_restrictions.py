@@ -31,6 +31,8 @@ TRANSITIONS = ("0.1 bar", "0.01 bar", "0.001 bar")
 """Transition pressures; those of the family are 1 bar."""
 EXPLICIT = {"integrator": "rk4", "substeps": 20}
 """Stable for the circuits without a small volume."""
+IMPLICIT = {"integrator": "rosenbrock", "substeps": 10}
+"""Of the others; with fewer steps, those of the stiffest take longer."""
 
 Change = Callable[[Table], Table]
 
@@ -45,7 +47,7 @@ def rig_with(case: Case, kind: str, change: Change, solver: Table | None = None)
     sources = case.sources()
     components = sources["circuit"]["components"]
     sources["circuit"]["components"] = {n: change(c) if c["type"] == kind else c for n, c in components.items()}
-    sources["circuit"]["solver"] = solver or sources["circuit"]["solver"]
+    sources["circuit"]["solver"] = solver or IMPLICIT
     return assemble(sources, Path(f"{case}.toml"), standard_library())
 
 
