@@ -99,10 +99,10 @@ def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patien
     """
     found, begun = np.full((len(values), figures), np.nan), perf_counter()
     failures, ended = dict[int, str](), dict[int, str]()
-    together = run.most_together if isinstance(run, EvaluateTogether) else 1
+    together, most = _some_at_once(run)  # asked once, not for each
     watch = _Watch(patience)
-    for k in range(0, len(values), together):
-        for number, each in enumerate(_evaluated(run, values[k : k + together], watch), k):
+    for k in range(0, len(values), most):
+        for number, each in enumerate(together(values[k : k + most], watch), k):
             if isinstance(each, Exception):
                 failures[first + number] = reason_of(each)
             elif isinstance(each, EndedEarly):
@@ -113,15 +113,19 @@ def evaluated_by(run: Evaluate, values: Floats, first: int, figures: int, patien
     return Evaluated(first, found, failures, perf_counter() - begun, ended)
 
 
-def _evaluated(run: Evaluate, rows: Floats, watch: _Watch) -> list[Floats | EndedEarly | Exception]:
-    """The figures of variants that are run together, or of one alone, or why one has none."""
+def _some_at_once(run: Evaluate) -> tuple[Callable[[Floats, _Watch], list[Floats | EndedEarly | Exception]], int]:
+    """What evaluates variants together, or one alone, with the reason if one has no figures; and how many at most."""
     if isinstance(run, EvaluateTogether):
-        return run.together(rows, watch)
-    watch()
-    try:
-        return [run(row) for row in rows]
-    except Exception as error:  # also in Python of the user's: one run must not end the others
-        return [error]
+        return run.together, run.most_together
+
+    def alone(rows: Floats, watch: _Watch) -> list[Floats | EndedEarly | Exception]:
+        watch()
+        try:
+            return [run(row) for row in rows]
+        except Exception as error:  # also in Python of the user's: one run must not end the others
+            return [error]
+
+    return alone, 1
 
 
 def patience_with(limit: float) -> Patience:
