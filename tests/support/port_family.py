@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from longer_steps import SUBSTEPS
 from port_circuits import KINDS
 from port_parts import LINE, B, part, signals, two_way
 from port_sizes import BACK, CYCLES, FLUID, LOAD, LOADS, RETURN, SIZES, START, SUPPLY, Size, Table
@@ -22,7 +23,7 @@ from hilserver.rig.rig import Rig
 from hilserver.toml import read_toml
 
 CONFIG = Path(__file__).parents[2] / "config"
-STEPS = {"substeps": 4}
+STEPS = {"substeps": SUBSTEPS}
 SOLVER = {"integrator": "rosenbrock", **STEPS}
 """0.25 ms a step, for virtual circuits and simulated rigs: with 0.1 ms, all figures of a judgement are within 2 %."""
 

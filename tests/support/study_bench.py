@@ -13,6 +13,7 @@ from textwrap import indent
 from typing import Any
 
 import numpy as np
+from longer_steps import in_longer_steps
 
 from hilserver.numerics.arrays import Floats
 from hilserver.report.studies import StudyState, write_state
@@ -103,6 +104,7 @@ def lift_files(folder: Path) -> Path:
         file = folder / f"{name}.toml"
         file.parent.mkdir(exist_ok=True)
         file.write_text((CONFIG / f"{name}.toml").read_text())
+    in_longer_steps(*(folder / "circuits").iterdir())
     (folder / "cycles").mkdir()
     (folder / "cycles/lift.toml").write_text(SHORT_CYCLE)
     return folder / "rigs/lift.toml"
