@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from identification_coverage import changed_rig
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
+from unknown_rigs import changed_rig
 
 from hilserver.identify.chamber import Chamber
 from hilserver.identify.excitation import Extent

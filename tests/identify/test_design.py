@@ -7,7 +7,7 @@ from math import pi
 
 import numpy as np
 import pytest
-from identification_coverage import changed_rig
+from unknown_rigs import changed_rig
 
 from hilserver.identify import design, excitation
 from hilserver.identify.design import RoundPart, response_deviation, still_needed, uncertain

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from identification_coverage import changed_rig, compared
+from identification_coverage import compared
 from lift_bench import LEAKAGE, both, delays, hard, lift, of_valves
 from rig_bench import bench_rig
+from unknown_rigs import changed_rig
 
 from hilserver.errors import HilserverError
 from hilserver.fidelity.unknowns import applicable, varied

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from identification_coverage import changed_rig
+from unknown_rigs import changed_rig
 
 from hilserver.identify import lateness
 from hilserver.identify.estimate import Estimate

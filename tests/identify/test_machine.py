@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from identification_coverage import changed_rig
 from lift_bench import FILE, errors_of, lift, true_valves
+from unknown_rigs import changed_rig
 
 from hilserver.identify.drift import SHORTEST, UNSEEN_DRIFT, trust_in
 from hilserver.identify.evaluation import Evaluation

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from identification_coverage import Finding, changed_rig, compared
+from identification_coverage import Finding, compared
 from slow_lift import slow_lift
+from unknown_rigs import changed_rig
 
 from hilserver.fidelity.changes import si
 from hilserver.identify.evaluation import Evaluation

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Command
-from identification_coverage import changed_rig
 from lift_bench import lift
 from scipy.optimize import brentq
+from unknown_rigs import changed_rig
 
 from hilserver.identify.excitation import Excitation, Extent, by_hand, groups_of, limits_before_the_ends
 from hilserver.identify.influences import ACCURACY, uniform
