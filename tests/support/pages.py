@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from longer_steps import in_longer_steps
 
 from hilserver.cli import main
 from hilserver.service.broker import _free_port
@@ -50,8 +51,8 @@ LENIENT = 'max_age = "10 s"\nheartbeat_timeout = "20 s"'
 """Limits of the pages' rig: the machine that runs the tests may be busy."""
 ARMED_WITHIN = 120.0
 """Seconds in which the check before arming ends, even if it hardly gets a processor."""
-EARTHQUAKE = 22.0
-"""s of the benchmark of real-time hybrid simulation: by then, what is shown to be unstable is."""
+EARTHQUAKE, OF_PLANTS = 22.0, 10.0
+"""s of the benchmark of real-time hybrid simulation, by which what is shown to be unstable is; also of other plants."""
 OFFLINE, LIVE = (
     tuple(f"run: {kind}{end}" for end in ("", ", refused", ", any exit code")) for kind in ("offline", "live")
 )
@@ -124,6 +125,7 @@ def shortened(script: str, folder: Path) -> Iterator[None]:
     ``folder``: of the workplace.
     """
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as at_the_end:
+        patch.setattr("hilserver.report.plots.DPI", 30)  # of 120: tests/report
         if "--worst" in script:
             patch.setattr("hilserver.studies.worst.GENERATIONS", 4)  # of 40: tests/studies
         if " --run" in script or "commission(" in script:
@@ -137,7 +139,8 @@ def shortened(script: str, folder: Path) -> Iterator[None]:
         if "hilserver rths" in script:
             from hilserver.hybrid import benchmark
 
-            begin = benchmark.el_centro()[: round(EARTHQUAKE / benchmark.DT)]  # of 64 s: tests/hybrid
+            seconds = OF_PLANTS if "--plants" in script else EARTHQUAKE
+            begin = benchmark.el_centro()[: round(seconds / benchmark.DT)]  # of 64 s: tests/hybrid
             patch.setattr(benchmark, "el_centro", lambda: begin)
             benchmark.reference.cache_clear()
             at_the_end.callback(benchmark.reference.cache_clear)
@@ -354,6 +357,8 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = (), cycle: str =
     (folder / "config/cycles/longer.toml").write_text(f'length = "4 s"\n{lift.read_text()}')
     (folder / LONGER).write_text(patient.replace("cycles/lift.toml", "cycles/longer.toml"))
     lift.write_text(f'length = "{cycle}"\n{lift.read_text()}')
+    of_rigs = ("lift", "machine", "drive", "lift_machine", "conveyor_machine", "two_valves")
+    in_longer_steps(*(folder / f"config/circuits/{name}.toml" for name in of_rigs))
     for study in (folder / "config/studies").glob("*.toml"):
         text = study.read_text()
         few = "samples = 2" if "\nrig = " in text else "samples = 8"

@@ -25,7 +25,7 @@ from hilserver.toml import read_toml
 CONFIG = Path(__file__).parents[2] / "config"
 STEPS = {"substeps": SUBSTEPS}
 SOLVER = {"integrator": "rosenbrock", **STEPS}
-"""0.25 ms a step, for virtual circuits and simulated rigs: with 0.1 ms, all figures of a judgement are within 2 %."""
+"""0.25 ms a step, for virtual circuits and simulated rigs: with 0.1 ms, figures differ by 2 % (orifice)."""
 
 
 @dataclass(frozen=True)
