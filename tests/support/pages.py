@@ -72,7 +72,10 @@ IN_A_TEST = (
     (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity (.*) --strategy all", r"hilserver fidelity \1 --strategy prediction --no-sweep"),
-    (r"^hilserver simulate config/rigs/demo.toml", f"hilserver simulate {LONGER}"),
+    (
+        r"^hilserver simulate config/rigs/demo.toml",
+        f"hilserver simulate {LONGER} --strategy inverse_static --strategy prediction",
+    ),
     (r"^hilserver simulate config/rigs/lab.toml", r"\g<0> --strategy prediction"),
     (r"^hilserver fidelity (.*) --vary --rigs \d+", r"hilserver fidelity \1 --vary --rigs 1"),
     (r"^(hilserver rths .*--plants) \d+", r"\1 1"),
