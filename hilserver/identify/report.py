@@ -12,6 +12,7 @@ from hilserver.identify.evaluation import EvaluatedValve, Evaluation
 from hilserver.identify.findings import IdentifiedValue, identified_delay, joined, leakage_point, separates_delay
 from hilserver.identify.identification import Identified
 from hilserver.identify.machine import Restriction
+from hilserver.identify.motor_chamber import MotorChamber
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table
 from hilserver.identify.suspicions import about_the_delay, correction_table, suspicion_table
@@ -20,7 +21,7 @@ from hilserver.report.document import Block, Document, Grid, Heading, Listing, P
 from hilserver.units import shown_value
 
 PISTON_DROP = 1e7
-"""Pa, at which leakage past the piston is stated."""
+"""Pa, at which leakage past the piston or through the motor is stated."""
 WIDE = 0.4
 """Opening that a recording should reach: from less, the flow at full command is an extrapolation."""
 ABOUT_FLOW = "Flow versus spool position at the nominal drop: measured (means of many samples) and modelled."
@@ -57,7 +58,7 @@ ENTER_SLEW = (
     "# The spool seems to be speed-limited: enter its slew, and identify again. Until then, none of its values is "
     "merged."
 )
-"""Advice instead of the values of a valve and its cylinder, which depend on the limit."""
+"""Advice instead of the values of a valve and its machine, which depend on the limit."""
 
 
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ def _of_other_order(found: Identified) -> tuple[str, ...]:
 
 
 def _machine_value(f: IdentifiedValue) -> str:
-    """A value of a cylinder or channel; a restriction as its drop at a flow."""
+    """A value of a cylinder, motor or channel; a restriction as its drop at a flow."""
     if not isinstance(f, Restriction):
         return _toml(f)
     flow, transition = shown_value(f.flow, "m^3/s", 5), shown_value(f.transition, "Pa", 2)
@@ -228,12 +229,12 @@ def document(evaluation: Evaluation) -> Document:
 
 
 def machine_blocks(evaluation: Evaluation) -> list[Block]:
-    """Cylinders and sensors, as far as the recording shows them."""
+    """Machine and sensors, as far as the recording shows them."""
     recording = evaluation.recording
     rows = [(table, f.name, *_cells(f)) for table, values in evaluation.machine.items() for f in values]
     blocks: list[Block] = [ABOUT_MACHINE, Grid(("", *COLUMNS), tuple(rows))] if rows else []
     blocks += [Listing(recording.notes)] if recording.notes else []
-    return [Heading("Cylinders and sensors"), *blocks] if blocks else []
+    return [Heading("Machine and sensors"), *blocks] if blocks else []
 
 
 def _suspicion_blocks(evaluation: Evaluation, valve: EvaluatedValve) -> list[Block]:
@@ -292,7 +293,8 @@ def notes(valve: EvaluatedValve) -> list[str]:
     leak, gain = found.estimate("piston_leakage"), found.estimate("flow_gain")
     if leak.is_significant():
         shown = [shown_value(each * PISTON_DROP, "m^3/s", 2) for each in (leak.value, leak.deviation)]
-        lines.append(f"Leakage past the piston: {shown[0]} ± {shown[1]} at {shown_value(PISTON_DROP, 'Pa')}.")
+        where = "from port to port of the motor" if isinstance(e.chambers[0], MotorChamber) else "past the piston"
+        lines.append(f"Leakage {where}: {shown[0]} ± {shown[1]} at {shown_value(PISTON_DROP, 'Pa')}.")
     if e.flow and gain.shifted(-1.0).is_significant(0.005):
         lines.append(
             f"The flow sensor {e.flow.channel} reads {gain.value:.4f} ± {gain.deviation:.2g} times the flow into the "
