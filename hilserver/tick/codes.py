@@ -212,6 +212,7 @@ class Unseen(Explained):
     NOT = 0, "it is known"
     END_OF_RANGE = 1, "a sensor of the machine is at an end of its range"
     SOFT_OIL = 2, "the pressure is so low that free air makes the oil soft"
+    VOID = 3, "the motor draws from a void: what enters it is less than its speed shows"
 
 
 class Learning(Explained):
@@ -224,6 +225,7 @@ class Learning(Explained):
     OSCILLATION = 4, "forgotten: the loop oscillates"
     END_OF_RANGE = 5, f"held: {Unseen.END_OF_RANGE.text}"
     SOFT_OIL = 6, f"held: {Unseen.SOFT_OIL.text}"
+    VOID = 7, f"held: {Unseen.VOID.text}"
 
 
 def fault_text(number: int, limits: Sequence[str]) -> str:

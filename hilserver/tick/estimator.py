@@ -355,9 +355,17 @@ def why_unseen(plan: Plan, row: Floats, v: ValveRecord, p: float) -> int:
     if v.cylinder < 0:
         return Unseen.END_OF_RANGE.value if is_beyond(plan, row, v.column_Q) else Unseen.NOT.value
     m = plan.cylinder[v.cylinder]
+    if draws_from_void(row, cylinder_state(plan, row, v.cylinder), m):
+        return Unseen.VOID.value
     if is_beyond(plan, row, m.sensor_A) or is_beyond(plan, row, m.sensor_B):
         return Unseen.END_OF_RANGE.value
     return Unseen.SOFT_OIL.value if p < SOFT else Unseen.NOT.value
+
+
+@compilable
+def draws_from_void(row: Floats, k: CylinderState, m: CylinderRecord) -> bool:
+    """Whether a motor draws from a port with a pressure below that of the atmosphere, at which it is not filled."""
+    return bool(m.stroke == 0.0 and sample_of(row, m.sensor_A if k.v > 0.0 else m.sensor_B, 0.0) < 0.0)
 
 
 @compilable

@@ -44,7 +44,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.strategies import compensates, looks_ahead
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Mode, Unseen
 from hilserver.tick.cylinder import (
     chamber_A,
     chamber_B,
@@ -241,6 +241,8 @@ def excess_at(plan: Plan, row: Floats, port: int) -> float:
     line = plan.port[port]
     i = line.valve if line.valve >= 0 else line.turned
     if i < 0 or line.cylinder < 0 or compensates(valve_state(plan, row, i).strategy, Compensates.VOLUME_ERROR):
+        return 0.0
+    if valve_state(plan, row, i).unseen == Unseen.VOID:
         return 0.0
     k = cylinder_state(plan, row, line.cylinder)
     return float(k.bias_B if line.is_B else k.bias_A)

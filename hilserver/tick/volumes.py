@@ -12,8 +12,8 @@ pressure only by q·T/C. Without feedback, the oil that a wrong valve fails to p
 the machine has found of it (`flow_estimated` - `flow_expected`) is no part of V_ahead then.
 
 An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time,
-after a gap (`hilserver.tick.plan.is_gap`), and under a strategy without feedback, which forgets the error. ``b`` is the
-valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
+after a gap (`hilserver.tick.plan.is_gap`), where a motor draws from a void, and under a strategy without feedback,
+which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.strategies import compensates
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import Mode, Unseen
 from hilserver.tick.cylinder import MIN_PRESSURE, chamber_A, chamber_B, is_known
 from hilserver.tick.plan import Plan, is_gap
 from hilserver.tick.row import ValveState, cylinder_state, header, port_state, valve_state
@@ -109,7 +109,11 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         share *= FORGET_TIME / (FORGET_TIME + elapsed)
         excess = b.flow_estimated - b.flow_expected
         on_its_way += elapsed * excess if isfinite(excess) else 0.0
-    if is_gap(plan, elapsed) or (v.cylinder >= 0 and not is_known(cylinder_state(plan, row, v.cylinder))):
+    if (
+        is_gap(plan, elapsed)
+        or b.unseen == Unseen.VOID
+        or (v.cylinder >= 0 and not is_known(cylinder_state(plan, row, v.cylinder)))
+    ):
         share = 0.0  # nobody knows what the real valve has passed
     kept = share * clip(error, -bound, bound)
     b.volume_ahead = share * (b.volume_ahead + on_its_way) * AHEAD_TIME / (AHEAD_TIME + elapsed)

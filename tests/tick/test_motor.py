@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from hilserver.circuit.library import standard_library
+from hilserver.compiler import standard_program
 from hilserver.errors import ConfigurationError
+from hilserver.fidelity.cycle_run import run_cycle_on
 from hilserver.fidelity.results import SegmentResult
 from hilserver.fidelity.strategies import compare
 from hilserver.margins.bridge_delay import bridge_delay
@@ -24,6 +26,7 @@ from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.rig import Rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick.codes import Unseen
 from hilserver.virtual_commissioning.stand_in import stand_in
 
 CONVEYOR = Path(__file__).parents[2] / "config/rigs/conveyor.toml"
@@ -66,6 +69,24 @@ def test_the_shaft_turns_as_if_the_circuit_were_installed() -> None:
     speeds = [nrmse(found[name], "speed shaft") for name in ("inverse_static", "second_order", "feedback")]
     assert speeds == sorted(speeds, reverse=True)
     assert found["feedback"].noise("A", 1e-3) < 1e-3
+
+
+@pytest.mark.slow
+def test_what_a_motor_draws_from_a_void_is_not_taken_for_a_flow() -> None:
+    """A drum ten times as heavy: braked, the motor draws from an empty port for a fifth of the cycle.
+
+    By its speed, more oil would have entered than the valve has passed, and `feedback` made up for the difference: it
+    was 4.1 % off, with 2.5 % of noise. (`second_order`: 0.07 %.)
+    """
+    sources: Sources = copy.deepcopy(dict(load_rig(CONVEYOR).sources))
+    sources["devices"]["rig"]["machine"]["components"]["drum"]["inertia"] = "0.5 kg*m^2"
+    sources["rig"]["motors"]["drive"]["inertia"] = "0.51 kg*m^2"
+    sources["rig"]["limits"] = {}
+    rig = assemble(sources, CONVEYOR, standard_library())
+    run = run_cycle_on(rig, "rig", "feedback", standard_program())
+    assert np.mean(run.record.columns["valve.A.unseen"] == Unseen.VOID) > 0.1
+    assert nrmse(run.result, "speed shaft") < 5e-3
+    assert max(run.result.noise(valve, 1e-3) for valve in "AB") < 5e-3
 
 
 @pytest.mark.slow

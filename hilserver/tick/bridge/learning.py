@@ -135,6 +135,8 @@ def state_of_learning(b: ValveState, seen: LearningState, v: ValveRecord) -> int
         return Learning.END_OF_RANGE.value
     if b.unseen == Unseen.SOFT_OIL:
         return Learning.SOFT_OIL.value
+    if b.unseen == Unseen.VOID:
+        return Learning.VOID.value
     if b.saturation & UNAVAILABLE:
         return Learning.NOT_ACHIEVABLE.value
     least = EXCITED * v.Q_nominal
