@@ -121,23 +121,22 @@ def total(rows: Floats, circuit: PackedCircuit, names: tuple[str, ...]) -> Float
 
 def position_nodes(settings: RigSettings, machine: Circuit) -> dict[str, str]:
     """Cylinder of the rig file -> the mechanical node of the machine's component at its port A."""
-    found = {}
-    for name, cylinder in settings.cylinders.items():
-        for placed in machine.placed:
-            rods = [placed.ports[port] for port in placed.component.mechanical]
-            if cylinder.port_A in placed.ports.values() and rods:
-                found[name] = rods[0]
-    return found
+    return _moved(machine, {name: s.port_A for name, s in settings.cylinders.items()}, "mechanical")
 
 
 def shaft_nodes(settings: RigSettings, machine: Circuit) -> dict[str, str]:
     """Motor of the rig file -> the shaft of the machine's component at its port A."""
+    return _moved(machine, {name: s.port_A for name, s in settings.motors.items()}, "rotational")
+
+
+def _moved(machine: Circuit, ports: Mapping[str, str], kind: str) -> dict[str, str]:
+    """By name, the first node of this kind of the last component at the port."""
     found = {}
-    for name, motor in settings.motors.items():
+    for name, port in ports.items():
         for placed in machine.placed:
-            shafts = [placed.ports[port] for port in placed.component.rotational]
-            if motor.port_A in placed.ports.values() and shafts:
-                found[name] = shafts[0]
+            moved = [placed.ports[each] for each in getattr(placed.component, kind)]
+            if port in placed.ports.values() and moved:
+                found[name] = moved[0]
     return found
 
 
