@@ -34,7 +34,9 @@ Frequencies = Annotated[
 ]
 MachineFile = Annotated[
     Path | None,
-    typer.Option(help="with --log or --drive: circuit file of the machine; default: the rig file's cylinders"),
+    typer.Option(
+        help="with --log or --drive: circuit file of the machine; default: the cylinders and motors of the rig file"
+    ),
 ]
 Vary = Annotated[
     bool,

@@ -109,10 +109,8 @@ class Chamber:
         own, of_other = self.actuator.restrictions()[:: -1 if self.at_B else 1]
         self.stated_transition = own.transition_pressure if own is not None else None
         self._other_transition = of_other.transition_pressure if of_other is not None else USUAL_TRANSITION
-        self._of_pressure, self._of_position = (
-            Kept(self._of_pressure_now),
-            Kept(lambda motion: self.swept(_middle(self.place(motion)))),
-        )
+        self._of_pressure = Kept(self._of_pressure_now)
+        self._of_motion = Kept(lambda motion: self.swept(_middle(self.place(motion))))
         self._law = Kept(lambda p, p_after: orifice_law(p - p_after, valve.transition_pressure))
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
@@ -127,7 +125,7 @@ class Chamber:
             volume=self.freed(motion) + capacitance * np.diff(p),
             stated=capacitance * np.diff(smooth),
             hose=hose,
-            swept=self._of_position(motion),
+            swept=self._of_motion(motion),
             past=_middle(p - p_other) * self.dt,
             air=air,
         )
@@ -197,7 +195,7 @@ class Chamber:
 
     @property
     def wall_modulus(self) -> float:
-        """That of the walls of hoses at 1 Pa, Pa^0.5; inf: they are part of the oil's."""
+        """Bulk modulus of the walls of hoses at 1 Pa, Pa^0.5; inf: that of the oil contains them."""
         return self.actuator.hose_modulus if isinstance(self.actuator, CylinderSettings) else inf
 
     def place(self, motion: Floats) -> Floats:
@@ -210,7 +208,7 @@ class Chamber:
         return np.asarray((-area_B if self.at_B else area_A) * np.diff(motion))
 
     def noise_of_freed(self, deviation: float) -> Floats:
-        """The power spectral density of its noise at SPECTRUM, by the noise of the channel of the motion."""
+        """The power spectral density of its noise at SPECTRUM; ``deviation``: noise of the channel of the motion."""
         area = self.actuator.areas()[1 if self.at_B else 0]
         return np.asarray(4.0 * np.sin(np.pi * SPECTRUM) ** 2 * (area * deviation) ** 2)
 
