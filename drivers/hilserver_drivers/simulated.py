@@ -6,6 +6,7 @@ The program that runs it provides the circuit as a *plant*; the driver only pass
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -58,6 +59,24 @@ class SimulatedActuator(_Part):
         return self
 
 
+class DriftOfCircuit(_Part):
+    """Values of a circuit at the end of the drift."""
+
+    fluid: dict[str, Any] = Field(default_factory=dict, description="keys of the oil")
+    components: dict[str, dict[str, Any]] = Field(default_factory=dict, description="keys of components, by name")
+
+
+class SimulatedDrift(_Part):
+    """What changes while the simulated rig runs: each value goes to its last one in a straight line, and stays there.
+
+    The time is that of the simulated rig: a run begins with the values of the circuit files.
+    """
+
+    over: Time = Field(gt=0, description="time until the last values", examples=["60 s"])
+    machine: DriftOfCircuit = Field(default=DriftOfCircuit(), description="values of the machine at the end")
+    drive: DriftOfCircuit = Field(default=DriftOfCircuit(), description="values of the drive at the end")
+
+
 class SimulatedRigConfig(DriverConfig):
     """Settings of a simulated rig."""
 
@@ -69,6 +88,9 @@ class SimulatedRigConfig(DriverConfig):
         default="50 ms", gt=0, description="time without a command after which the device sets its safe values"
     )
     seed: int = Field(default=1, ge=0, description="seed of the noise")
+    drift: SimulatedDrift | None = Field(
+        default=None, description="values of machine and drive that change while the rig runs; default: none"
+    )
 
 
 class SimulatedRig(PlantDriver):

@@ -59,10 +59,18 @@ class Packing:
 
 
 @dataclass(frozen=True)
+class Drift:
+    """How the numbers of a circuit change while it runs: in a straight line, to ``value`` within ``over`` s."""
+
+    value: Floats
+    over: float
+
+
+@dataclass(frozen=True)
 class PackedCircuit:
     """A circuit as arrays: ``values`` name the entries of z, ``recorded`` those of y; ``kinds``: for a switch.
 
-    ``packing``: how it was packed, if that was here.
+    ``packing``: how it was packed, if that was here. ``drift``: of ``value``; None if it is constant.
     """
 
     index: Indices
@@ -71,6 +79,7 @@ class PackedCircuit:
     recorded: tuple[str, ...]
     kinds: tuple[str, ...]
     packing: Packing | None = field(default=None, repr=False, compare=False)
+    drift: Drift | None = field(default=None, repr=False)
 
     @property
     def n_states(self) -> int:
@@ -86,6 +95,13 @@ class PackedCircuit:
     def work_size(self) -> int:
         """Length of the scratch array that the integrators require."""
         return work_size(self.index)
+
+    def drifting_to(self, last: PackedCircuit, over: float) -> PackedCircuit | None:
+        """The circuit whose numbers become those of ``last`` within ``over`` s; None if more than numbers differs."""
+        same = np.array_equal(self.index, last.index) and self.value.shape == last.value.shape
+        if not same or not np.array_equal(np.isfinite(self.value), np.isfinite(last.value)):
+            return None
+        return replace(self, drift=Drift(last.value, over))
 
     def carried_from(self, old: PackedCircuit) -> Integers:
         """For each value its index in ``old`` (same name, same kind), or -1: the values kept in a switch."""

@@ -27,18 +27,20 @@ LINE_SHARE = 0.2
 ROD_SPEED = 0.2
 """m/s at which a restriction has its drop."""
 USUAL_VISCOSITY = Fluid.model_fields["viscosity"].default
+USUAL_MODULUS = Fluid.model_fields["bulk_modulus"].default
 USUAL_TRANSITION = ServoValve.model_fields["transition_pressure"].default
-"""Of an oil, and of the edges of a servo valve, that do not state it."""
+"""Of an oil, and of the edges of a servo valve, that do not state them."""
 LEAKAGE_DROP = 70e5
 """Pa over an edge at which the datasheets of servo valves state the leakage."""
 
 
 @dataclass(frozen=True)
 class DeviceTables:
-    """The tables of a simulated device, to be changed in place; ``dt``: tick, s."""
+    """The tables of a simulated device, to be changed in place; ``settings``: its own; ``dt``: tick, s."""
 
     machine: Table
     drive: Table
+    settings: Table
     sensors: Table
     actuators: Table
     dt: float
@@ -47,7 +49,8 @@ class DeviceTables:
     def of(cls, sources: Mapping[str, Any], name: str, dt: float) -> DeviceTables:
         """The simulated device of this name in a rig's sources."""
         circuits, device = sources["devices"][name], sources["rig"]["devices"][name]
-        return cls(circuits["machine"], circuits["drive"], device["sensors"], device.get("actuators", {}), dt)
+        parts = device["sensors"], device.get("actuators", {})
+        return cls(circuits["machine"], circuits["drive"], device, *parts, dt)
 
     def cylinders(self) -> Iterator[tuple[str, Table]]:
         """Cylinders of the machine, by name."""
@@ -157,20 +160,34 @@ def friction(rig: DeviceTables, draw: Draw) -> None:
 
 
 def viscosity(rig: DeviceTables, draw: Draw) -> None:
-    """Change the oil's viscosity, and with it the stated leakage of pistons, and where the flow over edges is laminar.
+    """Change the oil's viscosity, and with it the leakage of pistons, and where the flow over edges is laminar."""
+    stated = _viscosity(rig)
+    ratio = draw.uniform(15.0, 120.0, "mm^2/s") * 1e-6 / stated
+    rig.change_oil("viscosity", f"{ratio * stated!r} m^2/s")
+    for part, changes in zip((rig.machine, rig.drive), _with_viscosity(rig, ratio), strict=True):
+        for name, values in changes.items():
+            part["components"][name] |= values
+
+
+def _viscosity(rig: DeviceTables) -> float:
+    """The viscosity of the oil, m²/s."""
+    return si(rig.machine.get("fluid", {}).get("viscosity", USUAL_VISCOSITY), "m^2/s")
+
+
+def _with_viscosity(rig: DeviceTables, ratio: float) -> tuple[Table, Table]:
+    """Values of components of machine and drive that follow from ``ratio`` times the viscosity.
 
     At a given Reynolds number, the flow is proportional to the viscosity, and the pressure drop to its square.
     """
-    stated = si(rig.machine.get("fluid", {}).get("viscosity", USUAL_VISCOSITY), "m^2/s")
-    ratio = draw.uniform(15.0, 120.0, "mm^2/s") * 1e-6 / stated
-    rig.change_oil("viscosity", f"{ratio * stated!r} m^2/s")
-    for _, cylinder in rig.cylinders():
+    machine, drive = Table(), Table()
+    for name, cylinder in rig.cylinders():
         if "leakage" in cylinder:
-            scaled(cylinder, "leakage", "m^3/(s*Pa)", 1.0 / ratio)
-    for _, valve in rig.valves():
+            machine[name] = {"leakage": f"{si(cylinder['leakage'], 'm^3/(s*Pa)') / ratio!r} m^3/(s*Pa)"}
+    for name, valve in rig.valves():
         laminar = ratio**2 * si(valve.get("transition_pressure", USUAL_TRANSITION), "Pa")
         highest = 0.5 * si(valve["nominal_flow"]["drop"], "Pa")  # the nominal flow is turbulent
-        valve["transition_pressure"] = f"{min(laminar, highest)!r} Pa"
+        drive[name] = {"transition_pressure": f"{min(laminar, highest)!r} Pa"}
+    return machine, drive
 
 
 def motor_losses(rig: DeviceTables, draw: Draw) -> None:
@@ -195,6 +212,21 @@ def bulk_modulus(rig: DeviceTables, draw: Draw) -> None:
 def air(rig: DeviceTables, draw: Draw) -> None:
     """Change the free air of machine and drive."""
     rig.change_oil("air_fraction", draw.uniform(0.002, 0.02))
+
+
+def changing_oil(rig: DeviceTables, draw: Draw) -> None:
+    """Let the oil become warmer and its free air change while the rig runs, unless the device states a drift itself."""
+    if "drift" in rig.settings:
+        return
+    ratio, stiffness = draw.uniform(0.3, 1.0, name="viscosity"), draw.uniform(0.85, 1.0, name="bulk_modulus")
+    modulus = stiffness * si(rig.machine.get("fluid", {}).get("bulk_modulus", USUAL_MODULUS), "Pa")
+    oil = {
+        "viscosity": f"{ratio * _viscosity(rig)!r} m^2/s",
+        "bulk_modulus": f"{modulus!r} Pa",
+        "air_fraction": draw.uniform(0.002, 0.02, name="air"),
+    }
+    machine, drive = ({"fluid": oil, "components": changes} for changes in _with_viscosity(rig, ratio))
+    rig.settings["drift"] = {"over": _drawn(draw, 20.0, 200.0, "s", "time"), "machine": machine, "drive": drive}
 
 
 def dead_volume(rig: DeviceTables, draw: Draw) -> None:

@@ -183,7 +183,7 @@ class Comparison:
         states = ((self.plant, true_values[begin]), (record.circuit, record.values[begin]))
         signals = record.inputs(segment.rows, list(settings.inputs))
         start = self.reference.start({}, *states)
-        coupled = self.reference.run(self.program, self.dt, signals, start)
+        coupled = self.reference.run(self.program, self.dt, signals, start, self._drifted(true_values[begin]))
         flows = {port: flows_into(self.rig.circuit, port) for port in settings.ports}
         reference = self.series(coupled, self.reference.packed, flows)
         actual = self.series(true_values[segment.rows], self.plant, self.plant_flows())
@@ -250,7 +250,12 @@ class Comparison:
                 delayed = now + actuator.fraction * (before - now)  # the mean of each tick
                 target = self.plant.names[actuator.target]
                 driven[target] = np.clip(actuator.value_zero + actuator.gain * delayed, -1.0, 1.0)
-        return run_signals(self.program, self.plant, self.dt, driven, start[: len(self.plant.values)])
+        values, drifted = start[: len(self.plant.values)], self._drifted(start)
+        return run_signals(self.program, self.plant, self.dt, driven, values, drifted)
+
+    def _drifted(self, values: Floats) -> float:
+        """Time for which the plant has drifted with these values, s."""
+        return float(values[self.plant.names.index("t")])
 
     def _command(self, rows: Floats, port: str) -> Floats:
         """Command of the virtual valve at a port, signed for the real valve there: positive fills the port."""

@@ -19,6 +19,7 @@ from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.drift import drifting
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import joined
 from hilserver.simulation.machine import Machine
@@ -53,25 +54,34 @@ class ReferenceSimulation:
                 values[self.packed.values.index(name)] = value
         return values
 
-    def run(self, program: Program, dt: float, signals: Mapping[str, Floats], start: Floats) -> Floats:
+    def run(
+        self, program: Program, dt: float, signals: Mapping[str, Floats], start: Floats, drifted: float = 0.0
+    ) -> Floats:
         """All values (columns: ``packed.names``) at the end of every tick of ``dt`` s, from ``start`` on.
 
-        ``signals``: operator inputs and loads in every tick. The rows are read-only.
+        ``signals``: operator inputs and loads in every tick; ``drifted``: time for which the machine has drifted, s.
+        The rows are read-only.
         """
-        given = (program, dt, *signals, *(values.tobytes() for values in signals.values()), start.tobytes())
+        given = (program, dt, *signals, *(values.tobytes() for values in signals.values()), start.tobytes(), drifted)
         if given not in self.latest:
             self.latest.clear()
-            rows = run_signals(program, self.packed, dt, signals, start)
+            rows = run_signals(program, self.packed, dt, signals, start, drifted)
             rows.flags.writeable = False
             self.latest[given] = rows
         return self.latest[given]
 
 
 def run_signals(
-    program: Program, packed: PackedCircuit, dt: float, signals: Mapping[str, Floats], start: Floats
+    program: Program,
+    packed: PackedCircuit,
+    dt: float,
+    signals: Mapping[str, Floats],
+    start: Floats,
+    drifted: float = 0.0,
 ) -> Floats:
     """All values of a circuit (columns: ``packed.names``) at the end of every tick, with these signals in each."""
-    return run_packed(program, packed, dt, list(signals), np.column_stack(list(signals.values())), start)
+    given = np.column_stack(list(signals.values()))
+    return run_packed(program, packed, dt, list(signals), given, start, drifted=drifted)
 
 
 def reference_simulation(machine: Machine, virtual: Circuit, library: Library, file: str) -> ReferenceSimulation:
@@ -86,7 +96,11 @@ def reference_simulation(machine: Machine, virtual: Circuit, library: Library, f
         text = f"is a port that {machine.origin} does not have."
         raise ConfigurationError([Problem(f'"{RIG}{port}" {text}', "components", file) for port in missing])
     circuit = read_circuit(joined(machine.source, virtual.source, file), library, file)
-    return ReferenceSimulation(circuit, library, pack(circuit, library, file=file, accounts=True), machine)
+    packed = pack(circuit, library, file=file, accounts=True)
+    if machine.last is not None:
+        last = read_circuit(joined(machine.last, virtual.source, file), library, file)
+        packed = drifting(packed, pack(last, library, file=file, accounts=True), machine.over)
+    return ReferenceSimulation(circuit, library, packed, machine)
 
 
 def flows_into(circuit: Circuit, port: str) -> tuple[str, ...]:

@@ -102,6 +102,13 @@ UNKNOWNS = (
         "air", "Free air in the oil.", "0.2 … 2 % at atmospheric pressure", "systems with an open tank", changes.air
     ),
     Unknown(
+        "changing oil",
+        "The oil becomes warmer while the rig runs, and its free air changes.",
+        "within 20 … 200 s to 30 … 100 % of the viscosity, 85 … 100 % of the bulk modulus, and 0.2 … 2 % of free air",
+        "from a cold start towards operating temperature; air is released and carried away",
+        changes.changing_oil,
+    ),
+    Unknown(
         "dead volume",
         "Oil in plumbing and cylinder at the end of the stroke.",
         "±25 % of the stated volume",

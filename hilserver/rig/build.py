@@ -269,7 +269,8 @@ def _plants(
             continue
         tables, files = read[device.name], {key: beside(file, getattr(device.config, key)) for key in PLANT_FILES}
         try:
-            circuit = read_plant(tables["machine"], tables["drive"], library, accounts=accounts)
+            machine, drive = (tables[key] for key in PLANT_FILES)
+            circuit = read_plant(machine, drive, library, accounts=accounts, drift=device.config.drift)
             yield device.name, (circuit, plant_of(device, circuit, 1.0 / settings.loop.rate))
         except ConfigurationError as error:
             problems += (_located(problem, device.name, tables, files, file) for problem in error.problems)
@@ -283,7 +284,7 @@ def plant_of(device: Device, circuit: PlantCircuit, dt: float) -> PlantArrays:
 def _located(problem: Problem, device: str, tables: Mapping[str, Any], files: Mapping[str, str], file: Path) -> Problem:
     """A problem of the joined circuit with the file where its cause stands."""
     table, _, rest = problem.key.partition(".")
-    if table in ("sensors", "actuators"):
+    if table in ("sensors", "actuators", "drift"):
         return replace(problem, key=f"devices.{device}.{problem.key}", file=str(file))
     word = rest.split(".")[0]
     holders = [files[key] for key in PLANT_FILES if word and word in tables[key].get(table, {})]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, pi
 from typing import Any
@@ -18,6 +18,7 @@ from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.variant import read_variant
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.drift import circuits_at_end, drifting
 from hilserver.tick.plan import table_of
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
@@ -43,17 +44,36 @@ def read_plant(
     file: str = "",
     accounts: bool = False,
     before: PlantCircuit | None = None,
+    drift: Any = None,
 ) -> PlantCircuit:
     """Machine and drive joined at nodes of the same name. Raises ConfigurationError.
 
-    ``before``: another one with the same accounts, from which it differs little, see `read_variant`.
+    ``before``: another one with the same accounts, from which it differs little, see `read_variant`; ``drift``: of the
+    simulated device (setting of its driver); None if it has none.
     """
+    if drift is not None:
+        return _drifting(machine, drive, library, file, accounts, drift)
     table = joined(machine, drive, file)
     if before is None:
         circuit = read_circuit(table, library, file)
         return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts))
     circuit = read_variant(before.circuit, table, library, file)
     return PlantCircuit(circuit, pack(circuit, library, file=file, accounts=accounts, like=before.packed))
+
+
+def _drifting(
+    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str, accounts: bool, drift: Any
+) -> PlantCircuit:
+    """Machine and drive as they are at first, packed with their drift. Raises ConfigurationError."""
+    first = read_plant(machine, drive, library, file, accounts)
+    try:
+        at_end = circuits_at_end({"machine": machine, "drive": drive}, drift, library)
+        last = read_plant(at_end["machine"], at_end["drive"], library, file, accounts)
+        return replace(first, packed=drifting(first.packed, last.packed, drift.over))
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            replace(each, key=f"drift.{each.key}".rstrip(".")) for each in error.problems
+        ) from None
 
 
 def plant_circuit(machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library) -> PackedCircuit:
@@ -128,9 +148,13 @@ def build_plant(
         raise ConfigurationError(problems)
     sensor, actuator = table_of(SensorRecord, sensors), table_of(ActuatorRecord, actuators)
     latest = int((actuator["delay"] + (actuator["fraction"] > 0.0)).max(initial=0))
+    val, first, last, over = _numbers(packed)
     return PlantArrays(
         ix=packed.index,
-        val=packed.value,
+        val=val,
+        first=first,
+        last=last,
+        over=over,
         values=_initial(packed),
         work=np.zeros(packed.work_size),
         sensor=np.asarray(sensor).view(np.float64),
@@ -146,7 +170,16 @@ def build_plant(
 def on_circuit(plant: PlantArrays, packed: PackedCircuit) -> PlantArrays:
     """A plant as it begins with another circuit, whose values have the same names."""
     work = np.zeros(packed.work_size)
-    return plant._replace(ix=packed.index, val=packed.value, values=_initial(packed), work=work)
+    val, first, last, over = _numbers(packed)
+    plant = plant._replace(val=val, first=first, last=last, over=over)
+    return plant._replace(ix=packed.index, values=_initial(packed), work=work)
+
+
+def _numbers(packed: PackedCircuit) -> tuple[Floats, Floats, Floats, Floats]:
+    """``val``, ``first``, ``last`` and ``over`` of a plant with this circuit."""
+    if packed.drift is None:
+        return packed.value, np.empty(0), np.empty(0), np.empty(0)
+    return packed.value.copy(), packed.value, packed.drift.value, np.array([packed.drift.over])
 
 
 def _initial(packed: PackedCircuit) -> Floats:

@@ -127,6 +127,8 @@ def _plant_with(rig: Rig, device: str, changed: Mapping[str, Tables]) -> PlantCi
     tables |= {name: joined_component(table, machine, drive) for name, table in changed.get("drive", {}).items()}
     if not tables:
         return before
+    if before.packed.drift is not None:
+        raise _AnotherRigError
     circuit = _circuit_with(before.circuit, tables, rig.library)
     packed = pack(circuit, rig.library, accounts=rig.accounts, like=before.packed)
     return PlantCircuit(circuit, _packed_like(before.packed, packed))
@@ -163,9 +165,9 @@ def _devices(rig: Rig, tables: Mapping[str, Any]) -> Iterator[Device]:
 
 def _known(config: Any, key: str, own: object, table: object) -> object:
     """A table of settings in which those that are the same as before are the validated ones of ``config``."""
-    if not isinstance(table, Mapping) or not isinstance(own, Mapping):
+    validated = getattr(config, key, None)
+    if not isinstance(table, Mapping) or not isinstance(own, Mapping) or not isinstance(validated, Mapping):
         return table
-    validated = getattr(config, key)
     return {name: validated[name] if name in own and is_same(own[name], x) else x for name, x in table.items()}
 
 
@@ -181,10 +183,16 @@ def _read(rig: Rig, name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCircuit, PlantArrays]:
     """A simulated device with these circuits."""
     before, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
-    circuit = before
-    if any(tables[key] != own[key] for key in PLANT_FILES):
-        circuit = read_plant(tables["machine"], tables["drive"], rig.library, accounts=rig.accounts, before=before)
+    circuit, drift = before, device.config.drift
+    if drift != _drift_in(rig, device.name) or any(tables[key] != own[key] for key in PLANT_FILES):
+        machine, drive = (tables[key] for key in PLANT_FILES)
+        circuit = read_plant(machine, drive, rig.library, accounts=rig.accounts, before=before, drift=drift)
     return circuit, _arrays(rig, device, circuit)
+
+
+def _drift_in(rig: Rig, device: str) -> Any:
+    """The drift of a simulated device as it is in this rig; None if it has none."""
+    return next(each.config.drift for each in rig.devices if each.name == device)
 
 
 def _arrays(rig: Rig, device: Device, circuit: PlantCircuit) -> PlantArrays:

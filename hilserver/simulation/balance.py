@@ -303,7 +303,7 @@ class _Account:
         for placed in self.circuit.mechanisms:
             wrong += abs(sum(into[node] for node in placed.nodes.values()) - self.mechanisms[placed.name])
         for node, (place, _) in self.moving.items():
-            if self.sums[0][place] == self.sums[1][place]:
+            if self.packed.drift is None and self.sums[0][place] == self.sums[1][place]:
                 wrong += abs(into[node] - self._gained_speed(node))
         for node in self.rigid:
             before, after = (self._pressure(node, values) for values in (self.first, self.last))
@@ -363,7 +363,7 @@ class _Account:
 
     def _is_rigid(self, node: str) -> bool:
         """Whether the capacitance of a node is constant."""
-        return all(
+        return self.packed.drift is None and all(
             placed.component.type_name in RIGID and self.circuit.fluid_of(placed).air_fraction == 0.0
             for placed in self.circuit.placed
             for contract in self.library.contracts_of(type(placed.component))

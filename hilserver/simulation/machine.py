@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isfinite, pi
 from typing import Any
@@ -19,6 +19,7 @@ from hilserver.errors import ConfigurationError
 from hilserver.mechanics.tables import tables
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cylinder_settings import CylinderSettings
+from hilserver.rig.drift import circuits_at_end
 from hilserver.rig.motor_settings import MotorSettings
 from hilserver.rig.rig import Device, Rig
 from hilserver.rig.settings import RigSettings, ValveSettings
@@ -57,7 +58,8 @@ class Machine:
 
     ``source``: the circuit as a table; ``origin``: where it comes from, for the reader; ``file``: its circuit file, if
     it has one. ``loads``: signals of forces against growing positions, N, or of torques against growing angles, N·m,
-    each with its cylinder or motor of the rig file.
+    each with its cylinder or motor of the rig file. ``last``: its source when it has drifted for
+    ``over`` s; None if it does not drift.
     """
 
     source: Mapping[str, Any]
@@ -65,6 +67,8 @@ class Machine:
     origin: str
     file: str = ""
     loads: Mapping[str, str] = field(default_factory=dict)
+    last: Mapping[str, Any] | None = None
+    over: float = 0.0
 
     @classmethod
     def read(
@@ -177,8 +181,11 @@ def _stated(rig: Rig) -> set[str]:
 
 def machine_of_device(rig: Rig, device: Device) -> Machine:
     """The machine of a simulated device."""
-    source, file = rig.sources["devices"][device.name]["machine"], device.config.machine
-    return Machine.read(source, rig.library, "the simulated machine", file)
+    sources, drift = rig.sources["devices"][device.name], device.config.drift
+    machine = Machine.read(sources["machine"], rig.library, "the simulated machine", device.config.machine)
+    if drift is None:
+        return machine
+    return replace(machine, last=circuits_at_end(sources, drift, rig.library)["machine"], over=drift.over)
 
 
 def machine_of_actuators(

@@ -33,11 +33,14 @@ def run_packed(
     given: Floats,
     start: Floats | None = None,
     pacing: TickPace | None = None,
+    drifted: float = 0.0,
 ) -> Floats:
     """Run a packed circuit: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
 
     ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are ignored.
     ``start``: the circuit's ``values`` at the start, default: its initial values. ``pacing``: by this clock.
+    ``drifted``: time for which a circuit with a drift has drifted at the start, s; its numbers change from tick to
+    tick, as those of a simulated device.
     """
     used = [(circuit.values.index(name), j) for j, name in enumerate(driven) if name in circuit.values]
     n = len(circuit.values)
@@ -49,8 +52,14 @@ def run_packed(
     steps, work, done = int(circuit.index[e.SUBSTEPS]), np.zeros(circuit.work_size), 0
     while done < len(rows):
         part = slice(done, len(rows) if pacing is None else done + pacing.due())
+        run = values, work, places, columns[part], steps, dt / steps, rows[part]
         with running(circuit, program) as index:
-            program.run_free(index, circuit.value, values, work, places, columns[part], steps, dt / steps, rows[part])
+            if circuit.drift is None:
+                program.run_free(index, circuit.value, *run)
+            else:
+                last, over = circuit.drift.value, circuit.drift.over
+                share = (drifted + done * dt) / over
+                program.run_drifting(index, circuit.value.copy(), circuit.value, last, share, dt / over, *run)
         if pacing is not None:
             pacing.computed(len(rows[part]), values)
         done += len(rows[part])

@@ -9,7 +9,7 @@ from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.tick.codes import ResultCode
 from hilserver.tick.plan import plan_on
-from hilserver.tick.plant import PlantArrays, move, sample, watch_commands
+from hilserver.tick.plant import PlantArrays, drift, move, sample, watch_commands
 from hilserver.tick.row import MESSAGE_CELLS, header
 from hilserver.tick.tick import tick
 
@@ -137,6 +137,30 @@ def run_free(
     """
     n = int(ix[N_VALUES])
     for k in range(rows.shape[0]):
+        take(values, driven, given, k)
+        advance(ix, val, values[:n], values[n:], work, steps, h)
+        keep(values, rows, k)
+
+
+def run_drifting(
+    ix: Indices,
+    val: Floats,
+    first: Floats,
+    last: Floats,
+    share: float,
+    step_of_share: float,
+    values: Floats,
+    work: Floats,
+    driven: Integers,
+    given: Matrix,
+    steps: int,
+    h: float,
+    rows: Matrix,
+) -> None:
+    """`run_free` of a circuit that drifts: from ``share`` of its drift on, by ``step_of_share`` in each tick."""
+    n = int(ix[N_VALUES])
+    for k in range(rows.shape[0]):
+        drift(val, first, last, share + k * step_of_share)
         take(values, driven, given, k)
         advance(ix, val, values[:n], values[n:], work, steps, h)
         keep(values, rows, k)

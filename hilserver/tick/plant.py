@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hilserver.circuit.engine import N_VALUES, SUBSTEPS
+from hilserver.circuit.engine import N_STATES, N_VALUES, SUBSTEPS
 from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.numerics.shape import clip
@@ -26,11 +26,14 @@ class PlantArrays(NamedTuple):
     ``sensor`` and ``actuator`` hold the cells of their records (:mod:`hilserver.tick.plant_records`); ``within`` holds
     what the sensors measure that are late by a part of a tick, as it was at that time, ``line`` each sensor's last
     readings (its delay line), ``taken`` the number of samples so far, and ``under_way`` each actuator's last commands,
-    the newest first.
+    the newest first. ``val`` drifts from ``first`` to ``last`` within ``over`` s (one value), if these are not empty.
     """
 
     ix: Indices
     val: Floats
+    first: Floats
+    last: Floats
+    over: Floats
     values: Floats
     work: Floats
     sensor: Floats
@@ -79,6 +82,9 @@ def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
     late by a part of a tick. (Interpolated between ticks, it would see a fast sine too small, at 80 Hz and 1 kHz by
     3 %, as if the valve were slower.)
     """
+    if plant.last.shape[0] > 0:
+        time = plant.values[plant.ix[N_STATES]]  # the circuit's time follows its states
+        drift(plant.val, plant.first, plant.last, time / plant.over[0])
     actuators = actuators_on(plant.actuator)
     for i in range(actuators.shape[0]):
         for j in range(plant.under_way.shape[1] - 1, 0, -1):
@@ -92,6 +98,14 @@ def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
         advance(plant.ix, plant.val, plant.values[:n], plant.values[n:], plant.work, steps, share * dt / steps)
         at = until
         take_readings(plant, at)
+
+
+def drift(val: Floats, first: Floats, last: Floats, share: float) -> None:
+    """Set the numbers of a circuit to those at ``share`` of the way from the first to the last ones."""
+    way = clip(share, 0.0, 1.0)
+    for k in range(last.shape[0]):
+        if last[k] != first[k]:  # others may be infinite
+            val[k] = first[k] + way * (last[k] - first[k])
 
 
 def next_reading(plant: PlantArrays, at: float) -> float:

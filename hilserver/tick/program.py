@@ -35,6 +35,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     lockstep.run_bridged,
     lockstep.run_recorded,
     lockstep.run_free,
+    lockstep.run_drifting,
     step.run_hybrid,
     timed.timed_run,
     timed.time_nothing,

@@ -57,8 +57,8 @@ def told(sources: Table) -> Table:
     """The sources without what stands for the true machine."""
     rest = copy.deepcopy(dict(sources))
     del rest["devices"]
-    for part in ("sensors", "actuators"):
-        del rest["rig"]["devices"]["rig"][part]
+    for part in ("sensors", "actuators", "drift"):
+        rest["rig"]["devices"]["rig"].pop(part, None)
     return rest
 
 
@@ -97,7 +97,7 @@ def test_the_plant_differs(name: str, rigs: dict[str, Rig]) -> None:
         plant = changed(rigs[name], unknown.name).plants()["rig"]
         same = all(
             np.array_equal(a, b)
-            for a, b in zip(plant[:6], exact[:6], strict=True)  # circuit, values, sensors, …
+            for a, b in zip(plant[:9], exact[:9], strict=True)  # circuit, drift, values, sensors, …
         )
         assert not same, unknown.name
 
