@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 def new(
     folder: Annotated[Path, typer.Argument(help="folder to be created")],
     template: Annotated[
-        Literal["demo", "lift", "boom"] | None,
+        Literal["demo", "lift", "boom", "conveyor"] | None,
         typer.Option(
-            help="demo (the default): one servo valve for both ports; lift: one for each; boom: with a mechanism",
+            help="demo (the default): one servo valve for both ports; lift: one for each; boom: with a mechanism; "
+            "conveyor: a hydraulic motor",
             show_default=False,
         ),
     ] = None,

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,31 @@ TEMPLATES = {
     "demo": "one servo valve for both ports of the cylinder",
     "lift": "a servo valve for each port",
     "boom": "a boom as a mechanism of bodies and joints",
+    "conveyor": "a hydraulic motor with a servo valve for each port",
 }
 RIG = Path("rig.toml")
 TEST = Path("test.toml")
 ANSWERS = Path("answers.toml")
-RAISED = {"demo": "210 mm", "lift": "260 mm", "boom": "330 mm"}
-"""Position that the cylinder reaches in the test sequence: 10 mm above that of the simulated machine at the start."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """What the test sequence expects of the machine, ``name`` in words: the ``least`` value of a channel, and when."""
+
+    least: str
+    name: str = "the load rises"
+    channel: str = "x"
+    at: str = "1.8 s"
+    until: str = "2.4 s"
+
+
+MOVEMENTS = {
+    "demo": Movement("210 mm"),
+    "lift": Movement("260 mm"),
+    "boom": Movement("330 mm"),
+    "conveyor": Movement("100 rpm", "the motor turns", "n", "1.2 s", "1.5 s"),
+}
+"""Of cylinders, a position 10 mm above that of the simulated machine at the start."""
 ROOM = """\
 reactions = 4                 # armed at the same time, at most (send = "react"); each takes 120 bytes of a row
 playouts = 2                  # running at the same time, at most (send = "play"); each takes 264 bytes of a row
@@ -59,8 +78,8 @@ The virtual circuit is `{circuit}`. `hilserver components` lists the component t
 For your own rig, edit `rig.toml`:
 
 1. {card}
-2. Adapt `[channels]` to its sensors, `[cylinders]` and `[valves]` to the datasheets of cylinder and servo valve, and
-   `[limits]` to what the rig can withstand.
+2. Adapt `[channels]` to its sensors, `[{actuators}]` and `[valves]` to the datasheets of {actuator} and servo valve,
+   and `[limits]` to what the rig can withstand.
 3. Adapt the steps and expectations of the test sequence `test.toml`; `hilserver test test.toml --live -` runs it on
    the running rig.
 4. Run `hilserver check rig.toml`, and `hilserver doctor rig.toml` on the computer of the rig.
@@ -112,11 +131,11 @@ after = "start"
 until = "2.2 s"
 
 [[expect]]
-name = "the load rises"
-channel = "x"
-at = "1.8 s"
-until = "2.4 s"
-min = "{raised}"
+name = "{moved.name}"
+channel = "{moved.channel}"
+at = "{moved.at}"
+until = "{moved.until}"
+min = "{moved.least}"
 
 [[expect]]
 name = "the valve ends at null"
@@ -142,7 +161,7 @@ def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -
         found[RIG] = found[RIG].replace(f'name = "{template.stem}"', f'name = "{name}"', 1)
         return {path: _with_valve(text, valve) if valve else text for path, text in found.items()}
 
-    return _created(folder, lambda part: _write(part, texts(), template.stem, RAISED[template.stem]))
+    return _created(folder, lambda part: _write(part, texts(), template.stem, MOVEMENTS[template.stem]))
 
 
 def answered_rig(folder: Path, examples: Path, answers: Answers) -> list[Path]:
@@ -175,7 +194,7 @@ def refuse_impossible(answers: Answers, examples: Path) -> None:
 def _write_answered(folder: Path, examples: Path, answers: Answers) -> list[Path]:
     template = TEMPLATES_BY_VALVES[answers["servo_valves"]]
     texts = answered_texts(example_texts(examples / f"{template}.toml"), RIG, answers)
-    return _write(folder, texts, template, raised(answers), amplitude(answers))
+    return _write(folder, texts, template, Movement(raised(answers)), amplitude(answers))
 
 
 def refuse_used(folder: Path) -> None:
@@ -212,7 +231,7 @@ def example_texts(template: Path) -> dict[Path, str]:
     return {RIG: rig.replace('"../', '"'), **others}
 
 
-def _write(folder: Path, texts: Mapping[Path, str], template: str, raised: str, share: float = 1.0) -> list[Path]:
+def _write(folder: Path, texts: Mapping[Path, str], template: str, moved: Movement, share: float = 1.0) -> list[Path]:
     """Write the files, with a test sequence and a README. ``share``: of the test sequence's usual command."""
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -229,9 +248,11 @@ def _write(folder: Path, texts: Mapping[Path, str], template: str, raised: str, 
         machine=machine,
         trial=trial,
         card=card,
+        actuators="motors" if rig.settings.motors else "cylinders",
+        actuator="motor" if rig.settings.motors else "cylinder",
     )
     (folder / "README.md").write_text(about)
-    sequence = SEQUENCE.format(valve=next(iter(rig.settings.valves)), raised=raised, step=f"{share * STEP:.3g}")
+    sequence = SEQUENCE.format(valve=next(iter(rig.settings.valves)), moved=moved, step=f"{share * STEP:.3g}")
     (folder / TEST).write_text(sequence)
     return [*texts, TEST, Path("README.md")]
 
