@@ -147,3 +147,13 @@ def test_oil_that_changes_is_an_unknown() -> None:
     assert set(oil) == {"viscosity", "bulk_modulus", "air_fraction"}
     assert set(device.drift.drive.components["valve_A"]) == {"transition_pressure"}
     assert 20.0 <= device.drift.over <= 200.0
+
+
+def test_adaptive_keeps_up_with_a_valve_that_changes() -> None:
+    """The flow of both valves falls by a tenth within 6 s: less than half of the deviation of `feedback`."""
+    rig = load_rig(LIFT)
+    less = {name: {"nominal_flow": {"flow": "54 l/min"}} for name in ("valve_A", "valve_B")}
+    changed = assemble(with_drift(rig, over="6 s", drive={"components": less}), rig.file, rig.library)
+    fixed, learned = (run_cycle_on(changed, "rig", each, program()).result for each in ("feedback", "adaptive"))
+    for quantity, share in (("position rod", 0.5), ("flow A", 0.7), ("flow B", 0.7)):
+        assert learned.deviations[quantity].nrmse < share * fixed.deviations[quantity].nrmse
