@@ -212,7 +212,7 @@ class Unseen(Explained):
     NOT = 0, "it is known"
     END_OF_RANGE = 1, "a sensor of the machine is at an end of its range"
     SOFT_OIL = 2, "the pressure is so low that free air makes the oil soft"
-    VOID = 3, "the motor draws from a void: what enters it is less than its speed shows"
+    VOID = 3, "there is a void: the motion of piston or motor does not show the flow"
 
 
 class Learning(Explained):

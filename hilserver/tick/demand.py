@@ -7,21 +7,22 @@ from math import exp, inf, isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.compensation import closed_command
 from hilserver.tick.bridge.strategies import looks_ahead, prepare_strategy, strategy_command
 from hilserver.tick.codes import Action, FaultCode, Mode
 from hilserver.tick.modes import trip
 from hilserver.tick.plan import Plan, ValveRecord
-from hilserver.tick.row import ValveState, header, port_state, valve_state
+from hilserver.tick.row import ValveState, header, valve_state
 
 
 @compilable
 def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
     """The bridge's demand. While it does not drive the command (not RUNNING, hold) it is ready to take over from it.
 
-    A strategy that takes over fades to its own demand from the last one; at the start of RUNNING, with the valve at its
-    safe value, from a closed valve: a valve at null leaks, and must not do so for the time of the fade. A command that
-    is not finite causes a trip.
+    A strategy that takes over fades to its own demand from the last one. The demand stays where it was unless it would
+    differ by more than ``fade`` from that of the strategy. So it never goes beyond both: if the first demand is large
+    and short, no valve opens the other way afterwards. At the start of RUNNING, with the valve at its safe value, a
+    strategy with look-ahead does not fade: it counts what the valve has not passed yet as on its way, so that its
+    demand has ended before a fade has. A command that is not finite causes a trip.
     """
     head = header(row)
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -39,10 +40,9 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
     if isfinite(b.fade):
         b.fade *= exp(-elapsed / v.fade_time) if v.fade_time > 0.0 else 0.0
     else:
-        closes = b.fade == inf and b.command == v.safe_value and looks_ahead(b.strategy)
-        before = closed_command(port_state(plan, row, v.port).port, row[v.column_T], b, v) if closes else b.demand
-        b.fade = before - u if v.fade_time > 0.0 else 0.0
-    b.demand = clip(u + b.fade, -1.0, 1.0)
+        connects = b.fade == inf and b.command == v.safe_value and looks_ahead(b.strategy)
+        b.fade = abs(b.demand - u) if v.fade_time > 0.0 and not connects else 0.0
+    b.demand = clip(clip(b.demand, u - b.fade, u + b.fade), -1.0, 1.0)
 
 
 @compilable

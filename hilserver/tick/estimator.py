@@ -349,13 +349,17 @@ def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> Non
     b.spool_error += (off - b.spool_error) * since / (SPOOL_ERROR_TIME + since)
 
 
+VOID = -5e4
+"""Pa: below this pressure, a cylinder's chamber is taken for one with a void. Sensors at tank pressure read more."""
+
+
 @compilable
 def why_unseen(plan: Plan, row: Floats, v: ValveRecord, p: float) -> int:
     """Why the volume that a valve has passed is not known (`hilserver.tick.codes.Unseen`); ``p``: at its port, Pa."""
     if v.cylinder < 0:
         return Unseen.END_OF_RANGE.value if is_beyond(plan, row, v.column_Q) else Unseen.NOT.value
     m = plan.cylinder[v.cylinder]
-    if draws_from_void(row, cylinder_state(plan, row, v.cylinder), m):
+    if moves_without_oil(row, cylinder_state(plan, row, v.cylinder), m, v.is_B):
         return Unseen.VOID.value
     if is_beyond(plan, row, m.sensor_A) or is_beyond(plan, row, m.sensor_B):
         return Unseen.END_OF_RANGE.value
@@ -363,9 +367,15 @@ def why_unseen(plan: Plan, row: Floats, v: ValveRecord, p: float) -> int:
 
 
 @compilable
-def draws_from_void(row: Floats, k: CylinderState, m: CylinderRecord) -> bool:
-    """Whether a motor draws from a port with a pressure below that of the atmosphere, at which it is not filled."""
-    return bool(m.stroke == 0.0 and sample_of(row, m.sensor_A if k.v > 0.0 else m.sensor_B, 0.0) < 0.0)
+def moves_without_oil(row: Floats, k: CylinderState, m: CylinderRecord, is_B: int) -> bool:
+    """Whether the motion does not show the flow at a port, because there is a void.
+
+    A cylinder's chamber opens it, or closes it again. A motor is not filled where it draws from a port with a pressure
+    below that of the atmosphere, and passes less on.
+    """
+    if m.stroke == 0.0:
+        return bool(sample_of(row, m.sensor_A if k.v > 0.0 else m.sensor_B, 0.0) < 0.0)
+    return bool(sample_of(row, m.sensor_B if is_B else m.sensor_A, 0.0) < VOID)
 
 
 @compilable

@@ -99,7 +99,7 @@ class ValveState(Struct):
     behind_speed: float = value("1/s", "by how much its speed is lower for that reason")
     integral: float = value("", "flow servo: integral part of the command")
     flow_filtered: float = value("m^3/s", "flow servo: filtered flow for the derivative")
-    fade: float = value("", "remainder of the jump when a strategy takes over; infinite before RUNNING, NaN in a hold")
+    fade: float = value("", "demand may differ by this from the strategy's; infinite before RUNNING, NaN in a hold")
     jog: float = value("", "manual command")
     jog_left: float = value("s", "remaining time of the manual command")
     play: float = value("", "what the output adds to the command so that the spool is there in spite of its hysteresis")

@@ -78,12 +78,6 @@ def compensated(
 
 
 @compilable
-def closed_command(p: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
-    """The command at which the valve passes no flow into its port: what leaks from the supply leaks to the tank."""
-    return clip(opening_for(0.0, p, b.supply, p_T, overlap_of(b, v), b, v) - b.null, v.u_min, v.u_max)
-
-
-@compilable
 def lead_now(effects: int, openings: Floats, s: float, b: ValveState, v: ValveRecord, dt: float) -> float:
     """The lead of this tick, ``s`` ticks from the first opening, as it was predicted a tick ago; notes the next one.
 
