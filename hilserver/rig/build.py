@@ -270,7 +270,7 @@ def _plants(
         tables, files = read[device.name], {key: beside(file, getattr(device.config, key)) for key in PLANT_FILES}
         try:
             machine, drive = (tables[key] for key in PLANT_FILES)
-            circuit = read_plant(machine, drive, library, accounts=accounts, drift=device.config.drift)
+            circuit = read_plant(machine, drive, library, accounts=accounts, drift=device.drift)
             yield device.name, (circuit, plant_of(device, circuit, 1.0 / settings.loop.rate))
         except ConfigurationError as error:
             problems += (_located(problem, device.name, tables, files, file) for problem in error.problems)

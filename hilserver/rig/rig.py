@@ -55,6 +55,11 @@ class Device:
         """How often its own process reads and writes it, 1/s; None if the loop does so, in every tick."""
         return self.config.rate if self.driver.pace is Pace.SLOW else None
 
+    @property
+    def drift(self) -> Any:
+        """What changes in a simulated device while it runs, as its settings say; None if nothing does."""
+        return getattr(self.config, "drift", None)
+
     def unknown_channels(self) -> tuple[set[str], set[str]]:
         """Inputs and outputs that the rig uses and the device has not."""
         inputs, outputs = self.driver.channels(self.config)

@@ -183,7 +183,7 @@ def _read(rig: Rig, name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCircuit, PlantArrays]:
     """A simulated device with these circuits."""
     before, own = rig.plant_circuits[device.name], rig.sources["devices"][device.name]
-    circuit, drift = before, device.config.drift
+    circuit, drift = before, device.drift
     if drift != _drift_in(rig, device.name) or any(tables[key] != own[key] for key in PLANT_FILES):
         machine, drive = (tables[key] for key in PLANT_FILES)
         circuit = read_plant(machine, drive, rig.library, accounts=rig.accounts, before=before, drift=drift)
@@ -192,7 +192,7 @@ def _plant(rig: Rig, device: Device, tables: Mapping[str, Any]) -> tuple[PlantCi
 
 def _drift_in(rig: Rig, device: str) -> Any:
     """The drift of a simulated device as it is in this rig; None if it has none."""
-    return next(each.config.drift for each in rig.devices if each.name == device)
+    return next(each.drift for each in rig.devices if each.name == device)
 
 
 def _arrays(rig: Rig, device: Device, circuit: PlantCircuit) -> PlantArrays:

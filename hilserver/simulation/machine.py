@@ -181,7 +181,7 @@ def _stated(rig: Rig) -> set[str]:
 
 def machine_of_device(rig: Rig, device: Device) -> Machine:
     """The machine of a simulated device."""
-    sources, drift = rig.sources["devices"][device.name], device.config.drift
+    sources, drift = rig.sources["devices"][device.name], device.drift
     machine = Machine.read(sources["machine"], rig.library, "the simulated machine", device.config.machine)
     if drift is None:
         return machine

@@ -37,12 +37,13 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
         b.demand = b.spool = b.command
         take_over(b, v)
         return
+    before = b.demand if isfinite(b.demand) else u
     if isfinite(b.fade):
         b.fade *= exp(-elapsed / v.fade_time) if v.fade_time > 0.0 else 0.0
     else:
         connects = b.fade == inf and b.command == v.safe_value and looks_ahead(b.strategy)
-        b.fade = abs(b.demand - u) if v.fade_time > 0.0 and not connects else 0.0
-    b.demand = clip(clip(b.demand, u - b.fade, u + b.fade), -1.0, 1.0)
+        b.fade = abs(before - u) if v.fade_time > 0.0 and not connects else 0.0
+    b.demand = clip(clip(before, u - b.fade, u + b.fade), -1.0, 1.0)
 
 
 @compilable

@@ -58,7 +58,7 @@ OWN_KERNEL, OWN_TABLE = "hilserver_own_kernel", "hilserver_own_kernels"
 """Symbols of the function that calls a kernel of the user by its address, and of the table with these addresses."""
 KIND = CommandRecord.names().index("kind")
 """Cell of a command's kind in its record."""
-MIN_WORK = 64
+MIN_WORK = 96
 """Number of scratch values for the bridges."""
 
 

@@ -13,7 +13,8 @@ the machine has found of it (`flow_estimated` - `flow_expected`) is no part of V
 
 An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time,
 after a gap (`hilserver.tick.plan.is_gap`), where piston or motor move without oil, and under a strategy without
-feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
+feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the plan. Compiled into the
+tick.
 """
 
 from __future__ import annotations

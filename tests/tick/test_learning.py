@@ -27,13 +27,16 @@ from hilserver.tick.bridge.learning import (
     CAUTION,
     EFFECT,
     NOISE,
+    OVERLAP,
     OVERLAP_RANGE,
-    doubt_overlap,
+    doubt,
+    invert,
     learn,
     reset_nonfinite_learning,
     state_of_learning,
 )
 from hilserver.tick.codes import CommandKind, Learning, Saturation
+from hilserver.tick.program import MIN_WORK
 from hilserver.tick.records import blank, cells_of
 from hilserver.tick.row import LEARNED, LearningState, ValveState, valve_state
 from hilserver.tick.valve import slopes_of_edges, valve_flow
@@ -87,7 +90,7 @@ def test_slopes_are_the_derivatives_of_the_flow(U: float, overlap: float, null: 
 
 def test_least_squares_find_what_made_the_volumes() -> None:
     """Random effects, and the unexplained volume that five given errors cause: they are found."""
-    v, b, seen, work = valve_on_bench(overlap=0.02), fresh(), blank(LearningState), np.zeros(64)
+    v, b, seen, work = valve_on_bench(overlap=0.02), fresh(), blank(LearningState), np.zeros(MIN_WORK)
     errors, random = np.array([0.7e-3, 0.04, -0.03, 0.012, 0.008]), np.random.default_rng(1)
     b.learning = 0
     for _ in range(2500):
@@ -96,24 +99,28 @@ def test_least_squares_find_what_made_the_volumes() -> None:
         cells_of(seen)[:LEARNED] = effects
         seen.unexplained = float(np.sign(EFFECT) * effects @ (errors - found))
         learn(b, seen, v, work, 1e-3)
-    assert [b.delay, b.gain_PA - 1.0, b.gain_AT - 1.0, b.null] == pytest.approx(errors[:-1], rel=0.02)
-    assert 0.75 * errors[-1] < b.overlap < errors[-1], "less by its uncertainty"
+    assert [b.gain_PA - 1.0, b.gain_AT - 1.0] == pytest.approx(errors[1:3], rel=0.03)
+    for value, error, least in ((b.delay, errors[0], 0.75), (b.null, errors[3], 0.9), (b.overlap, errors[4], 0.75)):
+        assert least * error < value < error, "less by its uncertainty"
 
 
-@pytest.mark.parametrize(("overlap", "step"), [(0.004, 0.9), (0.004, 0.05), (0.0, -0.7)])
-def test_of_a_larger_overlap_the_certain_part_is_believed(overlap: float, step: float) -> None:
-    """The others then minimise the sum of squares with this overlap: solved by numpy without its column."""
-    random, last = np.random.default_rng(2), LEARNED - 1
-    factors, b = random.normal(size=(9, LEARNED)), fresh()
-    matrix, steps = NOISE * (factors.T @ factors + np.eye(LEARNED)), random.normal(size=LEARNED)
-    steps[last], b.overlap = step, overlap
-    wanted, deviation, before = steps.copy(), float(np.sqrt(NOISE * np.linalg.inv(matrix)[last, last])), overlap / 0.01
-    believed = max(before + step - CAUTION * deviation, min(before + step, 0.0))
-    wanted[last] = believed - before
-    wanted[:last] -= np.linalg.solve(matrix[:last, :last], matrix[:last, last] * (wanted[last] - step))
-    flat, pivots = matrix.ravel().copy(), np.zeros(LEARNED)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_certain_is_believed(seed: int) -> None:
+    """The gains then minimise the sum of squares with these delay, null and overlap: solved by numpy without them."""
+    random, doubted, gains = np.random.default_rng(seed), [0, 3, 4], [1, 2]
+    factors = random.normal(size=(9, LEARNED))
+    matrix, steps, distance = NOISE * (factors.T @ factors + np.eye(LEARNED)), *random.normal(size=(2, LEARNED))
+    found, deviations = distance + steps, np.sqrt(NOISE * np.diag(np.linalg.inv(matrix)))
+    caution = np.array(CAUTION) * np.where((np.arange(LEARNED) == OVERLAP) & (found > 0.0), 2.0, 1.0)
+    believed = np.sign(found) * np.maximum(np.abs(found) - caution * deviations, 0.0)
+    wanted = steps.copy()
+    wanted[doubted] = (believed - distance)[doubted]
+    moved = matrix[np.ix_(gains, doubted)] @ (wanted - steps)[doubted]
+    wanted[gains] -= np.linalg.solve(matrix[np.ix_(gains, gains)], moved)
+    flat, pivots, inverse = matrix.ravel().copy(), np.zeros(LEARNED), np.zeros(LEARNED * LEARNED)
     factorise(flat, LEARNED, pivots)
-    doubt_overlap(b, flat, steps, pivots, np.zeros(LEARNED))
+    invert(flat, pivots, inverse)
+    doubt(inverse, distance, steps, np.zeros(LEARNED))
     assert steps == pytest.approx(wanted, abs=1e-9)
 
 
@@ -134,7 +141,7 @@ def test_learning_is_held_for_a_reason(learns: bool, saturation: int, moved: boo
     seen.unexplained = 1e-5
     before = cells_of(seen).copy()
     assert state_of_learning(b, seen, v) == state
-    learn(b, seen, v, np.zeros(64), 1e-3)
+    learn(b, seen, v, np.zeros(MIN_WORK), 1e-3)
     assert b.learning == state
     assert np.array_equal(cells_of(seen), before) == (state is not Learning.TRACKED)
 
@@ -154,7 +161,10 @@ def test_what_is_not_finite_is_forgotten(field: str) -> None:
 
 @pytest.mark.parametrize(("null", "overlap", "known"), [(0.015, 0.03, 0.03), (-0.01, 0.02, 0.01)])
 def test_null_and_overlap_are_found(null: float, overlap: float, known: float) -> None:
-    """Null within 0.5 % of the stroke; an unknown overlap up to 0.7 % from below, and never too large."""
+    """Null within 0.5 % of the stroke; an unknown overlap up to 0.7 % from below, and never too large.
+
+    The gain takes over what is not certain of them.
+    """
     moved = sines((2.0, 1.5) * 3)[0]
     rig = lift(both(moved, true_valves(null_offset=null, overlap=overlap), of_valves(overlap=known), ADAPTIVE))
     rows, mode = whole_cycle(rig)
@@ -163,7 +173,7 @@ def test_null_and_overlap_are_found(null: float, overlap: float, known: float) -
         last = {word: values[-1] for word, values in of_run(rig, rows, valve).items()}
         assert last["null"] == pytest.approx(null, abs=0.005)
         assert overlap - 0.007 < known + last["overlap"] < overlap + 0.001
-        assert last["gain_PA"] == pytest.approx(1.0, abs=0.06)
+        assert last["gain_PA"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_nothing_drifts_over_a_long_rest() -> None:
@@ -306,7 +316,7 @@ def test_learned_values_are_those_of_the_rig_file_to_be() -> None:
     assert found["overlap"].value == pytest.approx(0.02, abs=0.005)
     assert found["overlap"].configured == 0.03
     assert all(value.known and not value.at_bound and isfinite(value.value) for value in found.values())
-    assert found["nominal_flow"].value == pytest.approx(1e-3, rel=0.02)
+    assert found["nominal_flow"].value == pytest.approx(1e-3, rel=0.04)
     assert {value.state for value in found.values()} == {"tracked"}
 
 

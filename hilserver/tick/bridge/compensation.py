@@ -28,6 +28,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.control_laws import authority
 from hilserver.tick.bridge.effects import Compensates, includes
+from hilserver.tick.bridge.end_stop import gain_at_end_stop
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.stages import POINTS, first_of
@@ -59,10 +60,10 @@ def compensated(
     more = b.volume_error / v.feedback_time if includes(effects, Compensates.VOLUME_ERROR) else 0.0
     overlap = overlap_of(b, v) if includes(effects, Compensates.OVERLAP) else 0.0
     follows_supply = includes(effects, Compensates.SUPPLY_DROOP)
-    openings = work[:POINTS]
+    openings, gain = work[:POINTS], gain_at_end_stop(b)
     for i in range(POINTS):
         p_S = b.supply + (b.supply_trend * (first + i + 0.5) * dt if follows_supply else 0.0)
-        openings[i] = opening_for(q[first + i] + more, p[first + i], p_S, p_T, overlap, b, v)
+        openings[i] = opening_for(gain * (q[first + i] + more), p[first + i], p_S, p_T, overlap, b, v)
     wanted = q[first + 1] + more
     b.drop = b.supply - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T
     share = authority(b, v, elapsed, QUICK_RETURN)

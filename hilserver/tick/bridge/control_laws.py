@@ -36,7 +36,7 @@ def inverse(
     for which the command will be held, s.
     """
     leak = leakage(b.spool, p, p_S, p_T, v) if includes(effects, Compensates.LEAKAGE) else 0.0
-    w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
+    w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN) * gain_at_end_stop(b)
     if not includes(effects, Compensates.LAG):
         return w
     if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
@@ -79,7 +79,7 @@ def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float)
     b.no_drop_share = max(wanted, slowly)
     if b.no_drop_share > 0.01:
         note(b, Saturation.NO_DROP)
-    return float(1.0 - b.no_drop_share) * gain_at_end_stop(b)
+    return float(1.0 - b.no_drop_share)
 
 
 @compilable

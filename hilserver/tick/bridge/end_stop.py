@@ -3,7 +3,8 @@
 There, virtual valve, real valve and chamber form a pressure loop. Its time constant is the chamber's capacitance
 divided by the slope of flow over pressure, often less than a millisecond and so faster than any real valve: with the
 bridge's full gain and lead, the command would oscillate between its limits. Since only the pressure has to reach its
-value and nothing moves, a fraction of the opening is sufficient, without lead and without volume feedback.
+value and nothing moves, a fraction of the flow is sufficient, without lead and without volume feedback. (Of the flow,
+not of the command: a fraction of that would stay within the overlap, where the valve's leakage fills the chamber.)
 
 Compiled into the tick.
 """
@@ -23,7 +24,7 @@ LEAVING, ARRIVING = 0.01, 0.1
 REDUCTION_TIME, RECOVERY_TIME = 0.05, 3e-3
 """s: times in which the bridge reduces its gain at the stop, and restores it when the piston is to leave."""
 END_STOP_GAIN = 0.1
-"""Fraction of the opening that is commanded at the stop."""
+"""Fraction of the virtual flow that is asked of the valve at the stop."""
 
 
 @compilable
@@ -42,5 +43,5 @@ def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRe
 
 @compilable
 def gain_at_end_stop(b: ValveState) -> float:
-    """Fraction of the opening that is commanded: 1 except at the stop."""
+    """Fraction of the virtual flow that is asked of the valve: 1 except at the stop."""
     return float(1.0 - (1.0 - END_STOP_GAIN) * b.end_stop_share)

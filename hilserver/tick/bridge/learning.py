@@ -37,7 +37,7 @@ FORGET_TIME = 10.0
 """s: time in which an observation loses 63 % of its weight."""
 LEARNING_TIME = 0.3
 """s: time in which 63 % of an error that has been found is corrected."""
-EFFECT = (5e-3, -0.05, -0.05, -0.01, -0.01)
+EFFECT = (2.5e-3, -0.05, -0.05, -0.01, -0.01)
 """Standard deviations of delay (s), gains, null and overlap before the first observation, with the sign of their
 effect on the unexplained volume."""
 NOISE = 1e-8
@@ -53,8 +53,11 @@ NULL_RANGE = 0.05
 """Largest tracked shift of the null, as a fraction of full stroke."""
 OVERLAP_RANGE = 0.03
 """Largest deviation of the tracked overlap from the configured one, likewise."""
-CAUTION = 2.0
-"""Standard deviations by which a larger overlap than the configured one is underestimated."""
+CAUTION = (1.0, 0.0, 0.0, 1.0, 1.0)
+"""Standard deviations by which the distance of delay, gains, null and overlap from the configured ones is
+underestimated; of a larger overlap, twice as many."""
+OVERLAP = 4
+"""Place of the overlap among the values."""
 RETREAT_TIME = 0.5
 """s: time in which the overlap returns to the configured one while the loop oscillates."""
 UNEXPLAINED = LearningState.names().index("unexplained")
@@ -151,9 +154,11 @@ def correct(b: ValveState, seen: LearningState, v: ValveRecord, work: Floats, sh
     matrix, lines = work[: LEARNED * LEARNED], work[LEARNED * LEARNED :]
     steps, pivots = lines[:LEARNED], lines[LEARNED : 2 * LEARNED]
     before, after = lines[2 * LEARNED : 3 * LEARNED], lines[3 * LEARNED : 4 * LEARNED]
+    inverse = lines[4 * LEARNED : (4 + LEARNED) * LEARNED]
     distances(b, before)
     least_squares(seen, before, matrix, steps, pivots)
-    doubt_overlap(b, matrix, steps, pivots, after)
+    invert(matrix, pivots, inverse)
+    doubt(inverse, before, steps, after)
     b.delay = clip(b.delay + share * EFFECT[0] * steps[0], -min(v.delay, DELAY_RANGE), DELAY_RANGE)
     b.gain_PA = clip(b.gain_PA - share * EFFECT[1] * steps[1], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
     b.gain_AT = clip(b.gain_AT - share * EFFECT[2] * steps[2], 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
@@ -198,21 +203,42 @@ def least_squares(seen: LearningState, distance: Floats, matrix: Floats, steps: 
 
 
 @compilable
-def doubt_overlap(b: ValveState, matrix: Floats, steps: Floats, pivots: Floats, spare: Floats) -> None:
-    """Reduce a larger overlap by its uncertainty, and the other steps as they depend on it.
+def invert(matrix: Floats, pivots: Floats, into: Floats) -> None:
+    """The inverse of the factorised ``matrix``: times `NOISE`, the covariance of the values."""
+    for i in range(LEARNED):
+        column = into[i * LEARNED : (i + 1) * LEARNED]
+        for j in range(LEARNED):
+            column[j] = 1.0 if i == j else 0.0
+        solve(matrix, column, LEARNED, pivots)
 
-    ``matrix``, ``pivots``: of the least squares, factorised. The covariance of the values is its inverse times `NOISE`,
-    and of the overlap with all of them the last column: what they are on average with another overlap follows from it
-    (conditional mean of a normal distribution).
+
+@compilable
+def believed(i: int, found: float, variance: float) -> float:
+    """What is certain of the distance of a value from the configured one."""
+    caution = 2.0 * CAUTION[i] if i == OVERLAP and found > 0.0 else CAUTION[i]
+    least = max(abs(found) - caution * sqrt(NOISE * max(variance, 0.0)), 0.0)
+    return least if found > 0.0 else -least
+
+
+@compilable
+def doubt(inverse: Floats, distance: Floats, steps: Floats, certain: Floats) -> None:
+    """Reduce the steps to what is certain of each value, and the others as they depend on it.
+
+    They are then the most probable ones with these values (conditional mean of a normal distribution).
     """
-    last = LEARNED - 1
     for i in range(LEARNED):
-        spare[i] = 1.0 if i == last else 0.0
-    solve(matrix, spare, LEARNED, pivots)
-    found = (b.overlap - EFFECT[last] * steps[last]) / -EFFECT[last]  # in its standard deviations
-    believed = max(found - CAUTION * sqrt(NOISE * max(spare[last], 0.0)), min(found, 0.0))
-    for i in range(LEARNED):
-        steps[i] += (believed - found) * spare[i] / spare[last]
+        certain[i] = believed(i, distance[i] + steps[i], inverse[i * LEARNED + i])
+    for k in range(LEARNED):
+        if CAUTION[k] == 0.0:
+            continue
+        column = inverse[k * LEARNED : (k + 1) * LEARNED]
+        of_one, less = column[k], certain[k] - distance[k] - steps[k]
+        for i in range(LEARNED):
+            steps[i] += less * column[i] / of_one
+        for i in range(LEARNED):
+            if i != k:
+                for j in range(LEARNED):
+                    inverse[i * LEARNED + j] -= column[i] * column[j] / of_one
 
 
 @compilable
