@@ -133,6 +133,14 @@ class Machine:
             if "rod" in placed.ports and hasattr(placed.component, "stroke")
         }
 
+    def displacements(self) -> dict[str, float]:
+        """Displacement, m³ per rad, by the node of a hydraulic motor's shaft; of several on one shaft the sum."""
+        found: dict[str, float] = {}
+        for placed in self.circuit.placed:
+            if "shaft" in placed.ports and (volume := getattr(placed.component, "displacement", None)) is not None:
+                found[placed.ports["shaft"]] = found.get(placed.ports["shaft"], 0.0) + volume / (2.0 * pi)
+        return found
+
 
 def is_position(name: str) -> bool:
     """Whether a state is a position or an angle, which changes while a machine moves steadily."""

@@ -52,6 +52,15 @@ CRITERIA = (
         "valve of another size. Up to 2 % is within the uncertainty of a measured flow gain",
     ),
     Criterion(
+        "speed",
+        "RMS of the speed error of a motor's shaft, relative to its highest speed (at least 10 % of the speed at the "
+        "nominal flow)",
+        0.035,
+        0.10,
+        "above 3.5 %, as of the flow, the dynamics are no longer the same; above 10 %, as of the position, the rig "
+        "represents a valve of another size",
+    ),
+    Criterion(
         "flow",
         "RMS of the flow error at the port of a valve, relative to the range of the flow (at least 10 % of the "
         "nominal flow)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite, nan, sqrt
 
 import numpy as np
@@ -21,8 +21,8 @@ SETTLED = 1.0 / 3.0
 """Fraction of a rest after which noise and oscillation are taken."""
 DRIFT_TIME = 0.5
 """s over which a flow error at rest is averaged."""
-MIN_STROKE, MIN_FLOW = 0.02, 0.1
-"""Shares of stroke and nominal flow below which the range of a motion does not scale an error: it hardly moves."""
+MIN_STROKE, MIN_SPEED, MIN_FLOW = 0.02, 0.1, 0.1
+"""Shares of stroke, of the speed at the nominal flow, and of this flow; what moves less does not scale an error."""
 STEP_RESPONSE_END = PAUSE + STEP + 0.3
 """s; until then the command follows a step, with frequencies that would count as noise."""
 MIN_MOTION = 0.2
@@ -34,10 +34,14 @@ OUT_OF_REACH = Saturation.RANGE | Saturation.SLEW
 
 @dataclass(frozen=True)
 class Scales:
-    """What errors are divided by: strokes, m, by rod; nominal flows, m³/s, by port; the real supply pressure, Pa."""
+    """What errors are divided by: strokes, m, by rod; nominal flows, m³/s, by port; the real supply pressure, Pa.
+
+    ``speeds``: those of the shafts of motors at the nominal flow, rad/s.
+    """
 
     strokes: Mapping[str, float]
     flows: Mapping[str, float]
+    speeds: Mapping[str, float] = field(default_factory=dict)
     supply: float = nan
 
 
@@ -46,14 +50,17 @@ class CaseFigures:
     """The figures of a case under a strategy. ``judged``: by the names of the criteria; the others inform.
 
     ``frequency``: dominant frequency of the command while the inputs rest, Hz. ``moved``: largest position error, m;
-    ``lost``: the same at rest, signed. ``flow``: largest mean flow error at rest, m³/s, signed, of the port ``port``.
-    ``limited``: share of the ticks in which range or slew limit a command.
+    ``lost``: the same at rest, signed. ``turned``: largest speed error of a shaft, rad/s; ``turning``: its largest mean
+    at rest, signed. All four are None where the machine has no such part. ``flow``: largest mean flow error at rest,
+    m³/s, signed, of the port ``port``. ``limited``: share of the ticks in which range or slew limit a command.
     """
 
     judged: Mapping[str, float]
-    moved: float = 0.0
+    moved: float | None = None
+    turned: float | None = None
     frequency: float = 0.0
-    lost: float = 0.0
+    lost: float | None = None
+    turning: float | None = None
     flow: float = 0.0
     port: str = ""
     limited: float = 0.0
@@ -61,14 +68,18 @@ class CaseFigures:
 
 def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales: Scales, dt: float) -> CaseFigures:
     """The figures of a case of this kind."""
-    moved = max((d.largest for name, d in found.deviations.items() if name.startswith("position ")), default=0.0)
+    moved = max((d.largest for _, d in _deviations(found, "position") if scales.strokes), default=None)
+    turned = max((d.largest for shaft, d in _deviations(found, "speed") if shaft in scales.speeds), default=None)
     judged = {"pressure": _worst(found, "pressure", dict.fromkeys(settings.ports, scales.supply), 0.0)}
     saturated, limited = _saturation(found, settings, scales)
     judged["saturated"] = saturated
-    result = CaseFigures(judged, moved, limited=limited)
+    result = CaseFigures(judged, moved, turned, limited=limited)
     if kind is CaseKind.REST:
         return _at_rest(result, found, scales, dt)
-    judged["position"] = _worst(found, "position", _floors(scales.strokes, MIN_STROKE))
+    if scales.strokes:
+        judged["position"] = _worst(found, "position", _floors(scales.strokes, MIN_STROKE))
+    if scales.speeds:
+        judged["speed"] = _speed(found, _floors(scales.speeds, MIN_SPEED))
     judged["flow"] = _worst(found, "flow", _floors(scales.flows, MIN_FLOW))
     if kind is CaseKind.STEP:
         after = _from(found, STEP_RESPONSE_END)
@@ -118,6 +129,16 @@ def _worst(found: SegmentResult, what: str, least: Mapping[str, float], ranges: 
     return max(errors, default=0.0)
 
 
+def _speed(found: SegmentResult, least: Mapping[str, float]) -> float:
+    """The largest RMS error of a shaft's speed, relative to its highest speed, either way, or to a minimum."""
+    errors = [
+        deviation.rms / max(float(np.max(np.abs(found.reference[f"speed {shaft}"]))), least[shaft])
+        for shaft, deviation in _deviations(found, "speed")
+        if shaft in least
+    ]
+    return max(errors, default=0.0)
+
+
 def _deviations(found: SegmentResult, what: str) -> Iterator[tuple[str, Deviation]]:
     for name, deviation in found.deviations.items():
         kind, _, where = name.partition(" ")
@@ -128,12 +149,14 @@ def _deviations(found: SegmentResult, what: str) -> Iterator[tuple[str, Deviatio
 def _at_rest(result: CaseFigures, found: SegmentResult, scales: Scales, dt: float) -> CaseFigures:
     """Drift over a rest; noise and oscillation from its later part."""
     flows = {port: _drift(found, f"flow {port}", dt) for port in scales.flows}
+    shafts = [name for name in found.deviations if name.removeprefix("speed ") in scales.speeds]
     port = max(flows, key=lambda name: abs(flows[name]) / scales.flows[name])
     moving = _oscillation(result, _from(found, SETTLED * float(found.time[-1])), scales, dt)
     return replace(
         moving,
         judged={**moving.judged, "drift": abs(flows[port]) / scales.flows[port]},
-        lost=max((_largest_error(found, f"position {rod}") for rod in scales.strokes), key=abs, default=0.0),
+        lost=max((_largest_error(found, f"position {rod}") for rod in scales.strokes), key=abs, default=None),
+        turning=max((_drift(found, name, dt) for name in shafts), key=abs, default=None),
         flow=flows[port],
         port=port,
     )
@@ -150,7 +173,7 @@ def _oscillation(result: CaseFigures, found: SegmentResult, scales: Scales, dt: 
 
 
 def _drift(found: SegmentResult, name: str, dt: float) -> float:
-    """The largest mean error of a flow over `DRIFT_TIME`, signed: a load that sinks may soon have reached its end."""
+    """The largest mean error of a flow or speed over `DRIFT_TIME`, signed: a load that sinks may soon be at its end."""
     error = found.actual[name] - found.reference[name]
     ticks = min(round(DRIFT_TIME / dt), len(error))
     passed = np.concatenate([[0.0], np.cumsum(error)])

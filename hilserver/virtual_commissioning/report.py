@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, Tr
 MARKS = {Suitability.FIT: "", Suitability.DOUBTFUL: "?", Suitability.UNFIT: "!"}
 """After a figure: the verdict on it."""
 ALIKE = 5e-4
-"""Difference of two position errors (shares) that the noise of the sensors explains."""
+"""Difference of two errors of position or speed (shares) that the noise of the sensors explains."""
+MOTIONS = ("position", "speed")
+"""The figures of what moves: of rods and of shafts."""
 HEADS = {
     "position": "posi-\ntion",
     "pressure": "pres-\nsure",
     "oscillation": "oscil-\nlation",
     "saturated": "satu-\nrated",
 }
-ALL_FIGURES = tuple(HEADS.get(c.name, c.name) for c in CRITERIA)
 MEANING = "In % of the quantity that the criteria state, against the reference simulation; ?: doubtful, !: unfit."
 
 
@@ -39,31 +40,49 @@ def write_report(result: TrialResult, folder: Path) -> list[Path]:
 def _blocks(result: TrialResult) -> Iterator[Block]:
     yield overview(result)
     yield Listing(tuple(sentences(result)))
+    shown = shown_criteria(result)
     for found in result.results:
         yield Heading(f"{found.strategy}: {found.verdict.word}")
-        yield case_grid(found)
+        yield case_grid(found, shown)
     yield Heading("Criteria")
     yield criteria_grid()
 
 
+def shown_criteria(result: TrialResult) -> tuple[Criterion, ...]:
+    """All criteria, but of position and speed only those that this machine has."""
+    known = {name for found in result.results for name in MOTIONS if found.worst(name) is not None}
+    return tuple(c for c in CRITERIA if c.name in known or c.name not in MOTIONS)
+
+
+def _heads(shown: Sequence[Criterion]) -> tuple[str, ...]:
+    return tuple(HEADS.get(c.name, c.name) for c in shown)
+
+
 def overview(result: TrialResult) -> Grid:
     """All strategies side by side: the verdict, and the worst value of each figure over all cases."""
-    rows = []
+    rows, shown = [], shown_criteria(result)
     for found in result.results:
         name = f"{found.strategy} *" if found.strategy in result.configured else found.strategy
         verdict = f"{found.verdict.word}, {len(found.trips)} trips" if found.trips else found.verdict.word
-        rows.append((name, verdict, *(_worst_cell(found, c) for c in CRITERIA)))
+        rows.append((name, verdict, *(_worst_cell(found, c) for c in shown)))
     caption = f"Worst value of each figure over all cases. {MEANING} *: configured."
-    return Grid(("strategy", "verdict", *ALL_FIGURES), tuple(rows), caption)
+    return Grid(("strategy", "verdict", *_heads(shown)), tuple(rows), caption)
 
 
-def case_grid(found: StrategyResult) -> Grid:
-    """The cases of a strategy, with their figures."""
+def case_grid(found: StrategyResult, shown: Sequence[Criterion]) -> Grid:
+    """The cases of a strategy, with their figures, and the largest errors of position and speed."""
     rows = []
     for each in found.cases:
         judged = {c.name: value for c, value in each.values()}
-        rows.append((str(each.case), _outcome(each), *(_cell(c, judged.get(c.name)) for c in CRITERIA)))
-    return Grid(("case", "verdict", *ALL_FIGURES), tuple(rows), MEANING)
+        rows.append((str(each.case), _outcome(each), *(_cell(c, judged.get(c.name)) for c in shown), _largest(each)))
+    return Grid(("case", "verdict", *_heads(shown), "error at most"), tuple(rows), MEANING)
+
+
+def _largest(found: CaseResult) -> str:
+    """The largest errors of what moves: "1.2 mm, 3 rpm"."""
+    known = ((found.figures.moved, "m"), (found.figures.turned, "rad/s"))
+    errors = [shown_value(value, unit, 3) for value, unit in known if value is not None and found.judged]
+    return ", ".join(errors) or NOTHING
 
 
 def _outcome(found: CaseResult) -> str:
@@ -105,7 +124,7 @@ def criteria_grid() -> Grid:
 
 
 def sentences(result: TrialResult) -> list[str]:
-    """The verdicts in words, those on configured strategies first; then what was not judged, and the notes."""
+    """The verdicts in words, those on configured strategies first; then remedies, what was not judged, notes."""
     ordered = sorted(result.results, key=lambda found: found.strategy not in result.configured)
     found = [sentence(each, configured=each.strategy in result.configured) for each in ordered]
     found += further_off(result)
@@ -162,11 +181,14 @@ def _detail(name: str, found: CaseResult) -> str:
     f, (unit, factor) = found.figures, shown_unit("m^3/s")
     if name == "drift":
         text = f"{f.flow * factor:+.2g} {unit} at port {f.port}"
-        return f"{text}; the machine is up to {1e3 * abs(f.lost):.3g} mm off" if f.lost else text
+        text += f"; the machine is up to {1e3 * abs(f.lost):.3g} mm off" if f.lost else ""
+        return f"{text}; the speed is up to {shown_value(abs(f.turning), 'rad/s', 2)} off" if f.turning else text
     if name == "oscillation":
         return f"at {shown_value(f.frequency, 'Hz', 2)}"
-    if name == "position":
+    if name == "position" and f.moved is not None:
         return f"{1e3 * f.moved:.3g} mm at most"
+    if name == "speed" and f.turned is not None:
+        return f"{shown_value(f.turned, 'rad/s', 3)} at most"
     if name == "saturated" and f.limited:
         return f"range or slew: {_percent(f.limited)}"
     return ""
@@ -177,26 +199,40 @@ def _good(found: StrategyResult) -> str:
     judged = [each for each in found.cases if each.judged]
     if not judged:
         return f"No case could be judged: {found.cases[0].exclusion}." if found.cases else "There is no case."
-    unit, factor = shown_unit("m^3/s")
-    moved, rest = max(f.figures.moved for f in judged), found.worst("drift")
-    text = f"Position within {1e3 * moved:.3g} mm of the reference simulation"
-    if rest is None:
-        return f"{text}."
-    figures = rest[1].figures
-    return f"{text}; at rest the flow at port {figures.port} is {abs(figures.flow) * factor:.2g} {unit} off."
+    parts, rest = [], found.worst("drift")
+    if within := " and ".join(_within(judged)):
+        parts.append(f"{within} of the reference simulation")
+    if rest is not None:
+        (unit, factor), figures = shown_unit("m^3/s"), rest[1].figures
+        parts.append(f"at rest the flow at port {figures.port} is {abs(figures.flow) * factor:.2g} {unit} off")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _within(judged: Sequence[CaseResult]) -> Iterator[str]:
+    """The largest errors of what moves."""
+    if moved := [f.figures.moved for f in judged if f.figures.moved is not None]:
+        yield f"position within {1e3 * max(moved):.3g} mm"
+    if turned := [f.figures.turned for f in judged if f.figures.turned is not None]:
+        yield f"speed within {shown_value(max(turned), 'rad/s', 3)}"
 
 
 def further_off(result: TrialResult) -> Iterator[str]:
-    """The strategies that are not fit and follow the position less closely than a lower level that is not unfit."""
+    """The strategies that are not fit and whose position or speed is further off than with a lower level, not unfit."""
+    for name in MOTIONS:
+        yield from _further_off(result, name)
+
+
+def _further_off(result: TrialResult, name: str) -> Iterator[str]:
     lower: list[tuple[str, float]] = []
     for found in sorted(result.results, key=lambda each: Strategy[each.strategy]):
-        worst = found.worst("position")
+        worst = found.worst(name)
         if worst is None or found.trips:
             continue
         closest, least = min(lower, key=lambda pair: pair[1], default=("", inf))
         if found.verdict is not Suitability.FIT and worst[0] > least + ALIKE:
             yield (
-                f"{found.strategy} is less accurate than {closest}, which compensates less: position "
+                f"{found.strategy} is less accurate than {closest}, which compensates less: {name} "
                 f"{_percent(worst[0])} instead of {_percent(least)}. Use {closest}, or a strategy that is fit."
             )
         if found.verdict is not Suitability.UNFIT:
@@ -252,6 +288,8 @@ def _case(found: CaseResult) -> dict[str, Any]:
         "figures": dict(f.judged),
         "position_error": f.moved,
         "position_lost_at_rest": f.lost,
+        "speed_error": f.turned,
+        "speed_error_at_rest": f.turning,
         "flow_error_at_rest": f.flow,
         "frequency": f.frequency,
         "range_or_slew": f.limited,

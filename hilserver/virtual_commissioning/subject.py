@@ -85,7 +85,9 @@ class Subject:
         """What the errors of this rig are divided by."""
         valves = self.rig.settings.valves.values()
         flows = {port: v.nominal_flow.flow for v in valves for port in (v.port, v.other_port) if port is not None}
-        return Scales(self._machine().strokes(), flows)
+        machine = self._machine()
+        speeds = {shaft: max(flows.values()) / volume for shaft, volume in machine.displacements().items()}
+        return Scales(machine.strokes(), flows, speeds)
 
     def _machine(self) -> Machine:
         if self.is_real:

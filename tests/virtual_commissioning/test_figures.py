@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import degrees, pi, sqrt
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,15 @@ from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.loads import can_vary, scaled
-from hilserver.virtual_commissioning.report import criteria_grid, further_off
+from hilserver.virtual_commissioning.report import (
+    case_grid,
+    criteria_grid,
+    further_off,
+    overview,
+    sentences,
+    shown_criteria,
+)
+from hilserver.virtual_commissioning.report import figures as data
 from hilserver.virtual_commissioning.stand_in import FIRST_ORDER
 from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult, ports_without_valve
 
@@ -27,7 +36,8 @@ CONFIG = Path(__file__).parents[2] / "config" / "rigs"
 DT = 1e-3
 T = DT * np.arange(1.0, 3001.0)
 FULL = 1e-3  # m³/s, nominal flow of both valves
-SCALES = Scales({"rod": 1.0}, {"A": FULL, "B": FULL}, 200e5)
+SCALES = Scales({"rod": 1.0}, {"A": FULL, "B": FULL}, supply=200e5)
+OF_A_MOTOR = Scales({}, {"A": FULL, "B": FULL}, {"shaft": 100.0}, 200e5)
 NOTHING: Floats = np.zeros(len(T))
 
 
@@ -111,6 +121,57 @@ def test_errors_are_divided_by_the_motion_or_by_the_machine(rig: Rig) -> None:
     assert found(rig, CaseKind.CYCLE, p_B=np.full(len(T), 30e5)).judged["pressure"] == pytest.approx(0.15)
 
 
+def of_a_motor(rig: Rig, kind: CaseKind, w: Floats, w_reference: Floats = NOTHING) -> CaseFigures:
+    """Nothing moves but a shaft; the gauge beside it is none."""
+    still = segment()
+    actual = {**still.actual, "speed shaft": w, "speed gauge": NOTHING}
+    reference = {**still.reference, "speed shaft": w_reference, "speed gauge": 9.0 + NOTHING}
+    for series in (actual, reference):
+        del series["position rod"]
+    return figures(kind, replace(still, actual=actual, reference=reference), rig.settings, OF_A_MOTOR, DT)
+
+
+def test_the_speed_of_a_motor_is_judged_by_its_highest_speed(rig: Rig) -> None:
+    """2 rad/s of 50 rad/s are 4 %, whichever way it turns; of a shaft that hardly turns, 20 % of 10 % of 100 rad/s."""
+    turning = np.full(len(T), -50.0)
+    fast = of_a_motor(rig, CaseKind.SWEEP, turning + 2.0, turning)
+    assert fast.judged["speed"] == pytest.approx(0.04)
+    assert fast.turned == pytest.approx(2.0)
+    assert fast.moved is None
+    assert "position" not in fast.judged
+    assert of_a_motor(rig, CaseKind.CYCLE, 2.0 + NOTHING).judged["speed"] == pytest.approx(0.2)
+    rest = of_a_motor(rig, CaseKind.REST, np.where(T <= 0.25, -2.0, 0.0))
+    assert rest.turning == pytest.approx(-1.0), "mean over half a second"
+    assert "speed" not in rest.judged
+    assert "speed" not in found(rig, CaseKind.CYCLE).judged, "a cylinder alone"
+
+
+def test_speed_is_in_the_sentences_and_in_all_tables(rig: Rig) -> None:
+    """With its unit; there is no column of positions without a cylinder."""
+    turning = np.full(len(T), 50.0)
+
+    def trial(error: float, kind: CaseKind = CaseKind.CYCLE) -> TrialResult:
+        case = CaseResult(Case(kind, {}), of_a_motor(rig, kind, turning + error, turning))
+        return TrialResult("rig", ("feedback",), (StrategyResult("feedback", (case,)),))
+
+    doubtful = trial(2.5)
+    (said,) = sentences(doubtful)
+    assert said.startswith(
+        "feedback (configured): doubtful. Speed 5 % (23.9 rpm at most), doubtful above 3.5 %, in case"
+    )
+    assert sentences(trial(0.5))[0].startswith("feedback (configured): fit. Speed within 4.77 rpm of the reference")
+    assert "speed" in overview(doubtful).head
+    assert "posi-\ntion" not in overview(doubtful).head
+    assert "5?" in overview(doubtful).rows[0]
+    assert case_grid(doubtful.results[0], shown_criteria(doubtful)).rows[0][-1] == "23.9 rpm"
+    (case,) = data(doubtful)["strategies"]["feedback"]["cases"]
+    assert case["figures"]["speed"] == pytest.approx(0.05)
+    assert case["speed_error"] == pytest.approx(2.5)
+    assert case["position_error"] is None
+    (still,) = sentences(trial(2.5, CaseKind.REST))
+    assert "at rest the flow at port A is 0 l/min off" in still
+
+
 def test_saturation_counts_where_something_flows(rig: Rig) -> None:
     too_small = np.full(len(T), float(Saturation.CAPACITY))
     assert found(rig, flags=too_small, virtual=np.full(len(T), FULL)).judged["saturated"] == 1.0
@@ -168,6 +229,16 @@ def test_a_level_that_is_further_off_than_a_lower_one_is_named() -> None:
     assert said(unfit, found("inverse_lag", 0.6)) == [], "no reason to use the lower one"
     (text,) = said(unfit, found("prediction", 0.035), found("feedback", 0.6))
     assert "Use prediction" in text
+
+
+def test_a_level_whose_speed_is_further_off_is_named() -> None:
+    def found(strategy: str, speed: float) -> StrategyResult:
+        return StrategyResult(strategy, (CaseResult(Case(CaseKind.CYCLE, {}), CaseFigures({"speed": speed})),))
+
+    (text,) = further_off(TrialResult("rig", (), (found("adaptive", 0.048), found("prediction", 0.012))))
+    assert text.startswith(
+        "adaptive is less accurate than prediction, which compensates less: speed 4.8 % instead of 1.2"
+    )
 
 
 def test_a_port_without_a_valve_of_its_own_is_named_if_no_strategy_is_fit() -> None:
