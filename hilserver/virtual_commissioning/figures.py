@@ -53,6 +53,8 @@ class CaseFigures:
     ``lost``: the same at rest, signed. ``turned``: largest speed error of a shaft, rad/s; ``turning``: its largest mean
     at rest, signed. All four are None where the machine has no such part. ``flow``: largest mean flow error at rest,
     m³/s, signed, of the port ``port``. ``limited``: share of the ticks in which range or slew limit a command.
+    ``other_flows``: errors of the flow at the ports without a valve of their own, against the virtual flow, as shares
+    like ``flow`` in ``judged``.
     """
 
     judged: Mapping[str, float]
@@ -64,6 +66,7 @@ class CaseFigures:
     flow: float = 0.0
     port: str = ""
     limited: float = 0.0
+    other_flows: Mapping[str, float] = field(default_factory=dict)
 
 
 def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales: Scales, dt: float) -> CaseFigures:
@@ -73,7 +76,7 @@ def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales:
     judged = {"pressure": _worst(found, "pressure", dict.fromkeys(settings.ports, scales.supply), 0.0)}
     saturated, limited = _saturation(found, settings, scales)
     judged["saturated"] = saturated
-    result = CaseFigures(judged, moved, turned, limited=limited)
+    result = CaseFigures(judged, moved, turned, limited=limited, other_flows=_other_flows(found, settings, scales))
     if kind is CaseKind.REST:
         return _at_rest(result, found, scales, dt)
     if scales.strokes:
@@ -86,6 +89,13 @@ def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales:
         return _oscillation(result, after, scales, dt) if len(after.time) * dt >= MIN_MOTION else result
     judged["noise"] = _noise(found, dt)
     return result
+
+
+def _other_flows(found: SegmentResult, settings: RigSettings, scales: Scales) -> dict[str, float]:
+    """The flow errors at the ports that other edges of a valve's spool supply: no strategy can correct them."""
+    ports = (valve.other_port for valve in settings.valves.values() if valve.other_port is not None)
+    errors = {port: found.tracking[f"flow {port}"] for port in ports if f"flow {port}" in found.tracking}
+    return {port: d.rms / max(d.range, MIN_FLOW * scales.flows[port]) for port, d in errors.items()}
 
 
 def until(found: SegmentResult, ticks: int) -> SegmentResult:

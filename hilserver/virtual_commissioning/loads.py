@@ -26,7 +26,7 @@ def scaled(machine: Mapping[str, Any], multiple: float) -> dict[str, Any]:
 
 def _component(table: Mapping[str, Any], multiple: float) -> dict[str, Any]:
     key = SCALED.get(table.get("type", ""), "")
-    return {**table, key: _times(table[key], multiple)} if key in table else dict(table)
+    return {**table, key: times(table[key], multiple)} if key in table else dict(table)
 
 
 def _mechanism(table: Mapping[str, Any], multiple: float) -> dict[str, Any]:
@@ -35,16 +35,16 @@ def _mechanism(table: Mapping[str, Any], multiple: float) -> dict[str, Any]:
     if not isinstance(definition, Mapping):
         return dict(table)
     bodies = {
-        name: {key: _times(value, multiple) if key in OF_BODIES else value for key, value in body.items()}
+        name: {key: times(value, multiple) if key in OF_BODIES else value for key, value in body.items()}
         for name, body in definition.get("bodies", {}).items()
     }
     return {**table, "definition": {**definition, "bodies": bodies}}
 
 
-def _times(value: Any, multiple: float) -> str:
+def times(value: Any, multiple: float) -> str:
     """A multiple of a quantity, in its unit.
 
-    >>> _times("2 t", 1.5)
+    >>> times("2 t", 1.5)
     '3.0 t'
     """
     found = _NUMBER.fullmatch(str(value))

@@ -127,6 +127,7 @@ def sentences(result: TrialResult) -> list[str]:
     """The verdicts in words, those on configured strategies first; then remedies, what was not judged, notes."""
     ordered = sorted(result.results, key=lambda found: found.strategy not in result.configured)
     found = [sentence(each, configured=each.strategy in result.configured) for each in ordered]
+    found += result.remedies
     found += further_off(result)
     found += _exclusions(result)
     found += [f"Not tried: {reason}." for reason in result.left_out.values()]
@@ -263,6 +264,7 @@ def figures(result: TrialResult) -> dict[str, Any]:
             c.name: {"meaning": c.meaning, "doubtful_above": c.doubtful, "unfit_above": c.unfit} for c in CRITERIA
         },
         "strategies": {found.strategy: _strategy(found) for found in result.results},
+        "remedies": list(result.remedies),
         "left_out": dict(result.left_out),
         "notes": list(result.notes),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,11 +13,11 @@ from hilserver.fidelity.segments import CycleSegment, TripInRun, passes, trip_in
 from hilserver.fidelity.strategies import usable
 from hilserver.rig.available_strategies import possible
 from hilserver.rig.rig import Rig
-from hilserver.rig.settings import RigSettings
 from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
+from hilserver.virtual_commissioning.remedies import remedies
 from hilserver.virtual_commissioning.sensor_ranges import Pressures, outside_ranges, pressures, saturated, too_small
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
 from hilserver.virtual_commissioning.turned_loads import of_unstated_loads
@@ -90,13 +90,14 @@ class TrialResult:
     """The result of a virtual commissioning.
 
     ``configured``: the strategies in the rig file; ``left_out``: those that were not tried, with the reason;
-    ``notes``: what the reader must know of the simulated rig.
+    ``remedies``: for those that are not fit; ``notes``: what the reader must know of the simulated rig.
     """
 
     rig: str
     configured: tuple[str, ...]
     results: tuple[StrategyResult, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    remedies: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -126,8 +127,12 @@ def commission(
     seen = {str(each.case): each.pressures for each in found if each.pressures}
     ends = {str(each.case): each.saturated for each in found if each.saturated}
     ranges = [*outside_ranges(rig.settings, seen), *too_small(rig.settings, ends)]
-    notes = (*subject.notes, *ports_without_valve(rig.settings, results), *ranges)
-    return TrialResult(rig.settings.name, own, results, left_out, notes)
+
+    def again(changed: Subject, names: Sequence[str]) -> tuple[StrategyResult, ...]:
+        return run_cases(changed, names, chosen, lambda case, done: progress(f"{case}, with a remedy", done))
+
+    remedied = tuple(remedies(subject, own, results, again))
+    return TrialResult(rig.settings.name, own, results, left_out, remedied, (*subject.notes, *ranges))
 
 
 def run_cases(
@@ -142,18 +147,6 @@ def run_cases(
             progress(str(case), (number + turn / len(strategies)) / len(chosen))
             found[name].append(_result(run, name, scales))
     return tuple(StrategyResult(name, tuple(results)) for name, results in found.items())
-
-
-def ports_without_valve(settings: RigSettings, results: Sequence[StrategyResult]) -> Iterator[str]:
-    """The ports that the spool of another port's valve serves too, if no strategy is fit."""
-    if any(found.verdict is not Suitability.UNFIT for found in results):
-        return
-    for name, valve in settings.valves.items():
-        if valve.other_port is not None:
-            yield (
-                f"No strategy is fit, and port {valve.other_port} has no valve of its own: the other edges of valve "
-                f"{name} supply it, whose spool follows port {valve.port}. The circuit may need a second valve there."
-            )
 
 
 def configured(rig: Rig) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import degrees, pi, sqrt
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from component_bench import program
 from lift_bench import lift
 
 from hilserver.fidelity.results import SegmentResult
@@ -20,6 +22,7 @@ from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.loads import can_vary, scaled
+from hilserver.virtual_commissioning.remedies import remedies
 from hilserver.virtual_commissioning.report import (
     case_grid,
     criteria_grid,
@@ -30,7 +33,8 @@ from hilserver.virtual_commissioning.report import (
 )
 from hilserver.virtual_commissioning.report import figures as data
 from hilserver.virtual_commissioning.stand_in import FIRST_ORDER
-from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult, ports_without_valve
+from hilserver.virtual_commissioning.subject import Subject
+from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult
 
 CONFIG = Path(__file__).parents[2] / "config" / "rigs"
 DT = 1e-3
@@ -241,17 +245,65 @@ def test_a_level_whose_speed_is_further_off_is_named() -> None:
     )
 
 
-def test_a_port_without_a_valve_of_its_own_is_named_if_no_strategy_is_fit() -> None:
-    def found(strategy: str, position: float) -> StrategyResult:
-        return StrategyResult(strategy, (CaseResult(Case(CaseKind.CYCLE, {}), CaseFigures({"position": position})),))
+def test_what_no_strategy_can_correct_is_a_port_without_a_valve_of_its_own() -> None:
+    """The flow there is judged against the virtual flow of the same run: what the bridge could not pass."""
+    rig = load_rig(CONFIG / "demo.toml")
+    settings = rig.settings
+    B = np.full(len(T), 0.02 * FULL)
+    scales = Scales({"rod": 1.0}, {"A": FULL, "B": FULL}, supply=200e5)
+    one = segment()
+    wrong = replace(
+        one, saturation={}, actual={**one.actual, "flow B": B}, virtual={"flow A": NOTHING, "flow B": NOTHING}
+    )
+    assert figures(CaseKind.CYCLE, wrong, settings, scales, DT).other_flows == {"B": pytest.approx(0.2)}
+    assert figures(CaseKind.CYCLE, wrong, load_rig(CONFIG / "lift.toml").settings, scales, DT).other_flows == {}
 
-    one_valve, two_valves = load_rig(CONFIG / "demo.toml").settings, load_rig(CONFIG / "lift.toml").settings
-    unfit, fit = found("inverse_static", 0.5), found("feedback", 0.001)
-    (text,) = ports_without_valve(one_valve, [unfit, found("feedback", 0.4)])
-    assert "port B" in text
-    assert "valve main" in text
-    assert list(ports_without_valve(one_valve, [unfit, fit])) == []
-    assert list(ports_without_valve(two_valves, [unfit])) == []
+    def said(other: float, *more: StrategyResult) -> list[str]:
+        judged = CaseFigures({"position": 0.5}, other_flows={"B": other})
+        unfit = StrategyResult("feedback", (CaseResult(Case(CaseKind.CYCLE, {}), judged),))
+        return list(remedies(Subject(rig, program()), ["feedback"], [unfit, *more], _never))
+
+    (text,) = said(0.2)
+    assert text.startswith("Remedy for feedback: a separate valve at port B: no strategy can correct the flow there")
+    assert said(0.01) == [], "this flow is right"
+    fit = StrategyResult("prediction", (CaseResult(Case(CaseKind.CYCLE, {}), CaseFigures({"position": 0.001})),))
+    assert said(0.2, fit) == ["Remedy for feedback: use prediction, which is fit."]
+
+
+def _never(*_: object) -> list[StrategyResult]:
+    raise AssertionError("nothing to try")
+
+
+def test_remedies_are_those_that_the_runs_support(rig: Rig) -> None:
+    """A longer feedback_time and shorter delays are tried, and named if the verdict is better with them."""
+    subject = Subject(rig, program())
+
+    def found(strategy: str, limited: float = 0.0, **judged: float) -> StrategyResult:
+        return StrategyResult(strategy, (CaseResult(Case(CaseKind.STEP, {}), CaseFigures(judged, limited=limited)),))
+
+    def said(*results: StrategyResult, longer: float = 0.3, sooner: float = 0.3) -> list[str]:
+        def again(changed: Subject, names: Sequence[str]) -> list[StrategyResult]:
+            valve, sensor = changed.rig.settings.valves["A"], changed.rig.settings.channels["p_A"]
+            of = {(0.3, 1.0, 1.0): longer, (0.03, 0.5, 0.5): sooner}
+            tried = round(valve.bridge.feedback_time, 9), round(1e3 * valve.delay, 9), round(1e3 * sensor.delay, 9)
+            return [found(name, oscillation=of[tried]) for name in names]
+
+        return list(remedies(subject, ["feedback"], results, again))
+
+    shaking, calm = found("feedback", oscillation=0.25), found("prediction", oscillation=0.014)
+    (text,) = said(shaking, calm)
+    assert text == "Remedy for feedback: use prediction, which is only doubtful."
+    (text,) = said(shaking, longer=0.001)
+    assert text == "Remedy for feedback: with a feedback_time of 0.3 s it is fit."
+    (text,) = said(shaking, sooner=0.01)
+    assert text == "Remedy for feedback: with half the delay of valves and sensors it is doubtful."
+    assert said(shaking) == said(found("feedback", oscillation=0.001)) == []
+    small = found("feedback", saturated=0.4, position=0.2), found("prediction", saturated=0.4, position=0.2)
+    (text,) = said(*small)
+    assert text.startswith("Remedy for feedback and prediction: the flow is not achievable; use a larger real valve")
+    assert said(found("feedback", limited=0.3, saturated=0.4)) == [], "range or slew"
+    (text,) = sentences(TrialResult("rig", (), (), remedies=("Remedy.",)))
+    assert text == "Remedy."
 
 
 def test_the_page_shows_the_criteria() -> None:
