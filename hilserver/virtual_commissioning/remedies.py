@@ -23,6 +23,8 @@ LONGER, LONGEST = 10.0, 10.0
 """Multiple of its ``feedback_time`` with which a strategy that oscillates is tried, and the longest possible one, s."""
 LIMITS = {criterion.name: criterion for criterion in CRITERIA}
 
+Change = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Changes the source of a rig file."""
 Run = Callable[[Subject, Sequence[str]], Sequence["StrategyResult"]]
 """Runs all cases of a subject under strategies of these names."""
 
@@ -30,13 +32,16 @@ Run = Callable[[Subject, Sequence[str]], Sequence["StrategyResult"]]
 def remedies(subject: Subject, own: Sequence[str], results: Sequence[StrategyResult], run: Run) -> Iterator[str]:
     """What helps those strategies that are not fit, one sentence each. ``own``: the configured strategies."""
     settings = subject.rig.settings
+    any_fit = any(each.verdict is Suitability.FIT for each in results)
     texts: dict[str, list[str]] = {}
     for found in results:
         if found.verdict is Suitability.FIT or not any(each.judged for each in found.cases):
             continue
-        said = [*_second_valves(settings, found, results)] or [*_larger_valve(found)]
+        second = [] if any_fit else [*_second_valves(settings, found)]  # with one that is fit, it is not for this port
+        said = second or [*_larger_valve(found)]
         if found.strategy in own:
-            said += [*_better(found, results), *_calmer(subject, found, run)]
+            said += _better(found, results)
+            said += [] if any_fit or second else _calmer(subject, found, run)
         for text in said:
             texts.setdefault(text, []).append(found.strategy)
     for text, names in texts.items():
@@ -53,25 +58,37 @@ def _better(found: StrategyResult, results: Sequence[StrategyResult]) -> Iterato
 
 
 def _calmer(subject: Subject, found: StrategyResult, run: Run) -> Iterator[str]:
-    """Changes of the rig that are tried where a strategy oscillates."""
+    """Changes of the rig that are tried where a strategy oscillates: each alone; if neither helps, both."""
     if not _is_exceeded(found, "oscillation", "noise"):
         return
-    for text, source in _changes(subject.rig, found.strategy):
-        changed = assemble({**subject.rig.sources, "rig": source}, subject.rig.file, subject.rig.library)
-        (again,) = run(replace(subject, rig=changed), [found.strategy])
-        if again.verdict < found.verdict:
-            yield f"with {text} it is {again.verdict.word}"
+    changes = _changes(subject.rig, found.strategy)
+    alone = [text for change in changes if (text := _tried(subject, found, run, change))]
+    yield from alone
+    if len(changes) > 1 and not alone and (text := _tried(subject, found, run, *changes)):
+        yield text
 
 
-def _changes(rig: Rig, strategy: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What may calm a strategy, in words, with the changed source of the rig."""
-    source = rig.sources["rig"]
-    if includes(Strategy[strategy].compensates, Compensates.VOLUME_ERROR):
-        longer = {name: LONGER * valve.bridge.feedback_time for name, valve in rig.settings.valves.items()}
-        if max(longer.values()) <= LONGEST:
-            yield f"a feedback_time of {shown_value(max(longer.values()), 's')}", _with_feedback_times(source, longer)
-    if (shorter := _halved_delays(source)) != source:
-        yield "half the delay of valves and sensors", shorter
+def _tried(subject: Subject, found: StrategyResult, run: Run, *changes: tuple[str, Change]) -> str:
+    """The verdict on a strategy after these changes; empty if it is no better."""
+    rig, source = subject.rig, subject.rig.sources["rig"]
+    for _, change in changes:
+        source = change(source)
+    changed = assemble({**rig.sources, "rig": source}, rig.file, rig.library)
+    (again,) = run(replace(subject, rig=changed), [found.strategy])
+    what = " and ".join(text for text, _ in changes)
+    return f"with {what} it is {again.verdict.word}" if again.verdict < found.verdict else ""
+
+
+def _changes(rig: Rig, strategy: str) -> list[tuple[str, Change]]:
+    """What may calm a strategy, in words, and as a change of the rig's source."""
+    found: list[tuple[str, Change]] = []
+    longer = {name: LONGER * valve.bridge.feedback_time for name, valve in rig.settings.valves.items()}
+    if includes(Strategy[strategy].compensates, Compensates.VOLUME_ERROR) and max(longer.values()) <= LONGEST:
+        text = f"a feedback_time of {shown_value(max(longer.values()), 's')}"
+        found.append((text, lambda source: _with_feedback_times(source, longer)))
+    if _halved_delays(rig.sources["rig"]) != rig.sources["rig"]:
+        found.append(("half the delay of valves and sensors", _halved_delays))
+    return found
 
 
 def _with_feedback_times(source: Mapping[str, Any], seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -90,10 +107,8 @@ def _halved_delays(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _second_valves(settings: RigSettings, found: StrategyResult, results: Sequence[StrategyResult]) -> Iterator[str]:
-    """Ports without a valve of their own, whose flow is wrong; where another strategy is fit, it is not for this."""
-    if any(each.verdict is Suitability.FIT for each in results):
-        return
+def _second_valves(settings: RigSettings, found: StrategyResult) -> Iterator[str]:
+    """Ports without a valve of their own, whose flow is wrong."""
     for name, valve in settings.valves.items():
         errors = [each.figures.other_flows.get(valve.other_port or "", 0.0) for each in found.cases if each.judged]
         if max(errors, default=0.0) > LIMITS["flow"].doubtful:

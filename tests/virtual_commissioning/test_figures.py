@@ -281,10 +281,10 @@ def test_remedies_are_those_that_the_runs_support(rig: Rig) -> None:
     def found(strategy: str, limited: float = 0.0, **judged: float) -> StrategyResult:
         return StrategyResult(strategy, (CaseResult(Case(CaseKind.STEP, {}), CaseFigures(judged, limited=limited)),))
 
-    def said(*results: StrategyResult, longer: float = 0.3, sooner: float = 0.3) -> list[str]:
+    def said(*results: StrategyResult, longer: float = 0.3, sooner: float = 0.3, both: float = 0.3) -> list[str]:
         def again(changed: Subject, names: Sequence[str]) -> list[StrategyResult]:
             valve, sensor = changed.rig.settings.valves["A"], changed.rig.settings.channels["p_A"]
-            of = {(0.3, 1.0, 1.0): longer, (0.03, 0.5, 0.5): sooner}
+            of = {(0.3, 1.0, 1.0): longer, (0.03, 0.5, 0.5): sooner, (0.3, 0.5, 0.5): both}
             tried = round(valve.bridge.feedback_time, 9), round(1e3 * valve.delay, 9), round(1e3 * sensor.delay, 9)
             return [found(name, oscillation=of[tried]) for name in names]
 
@@ -297,6 +297,11 @@ def test_remedies_are_those_that_the_runs_support(rig: Rig) -> None:
     assert text == "Remedy for feedback: with a feedback_time of 0.3 s it is fit."
     (text,) = said(shaking, sooner=0.01)
     assert text == "Remedy for feedback: with half the delay of valves and sensors it is doubtful."
+    (text,) = said(shaking, both=0.01)
+    assert text.endswith("with a feedback_time of 0.3 s and half the delay of valves and sensors it is doubtful.")
+    assert said(shaking, longer=0.001, both=0.001) == said(shaking, longer=0.001), "one is enough"
+    fit = found("prediction", oscillation=0.001)
+    assert said(shaking, fit, longer=0.001) == ["Remedy for feedback: use prediction, which is fit."]
     assert said(shaking) == said(found("feedback", oscillation=0.001)) == []
     small = found("feedback", saturated=0.4, position=0.2), found("prediction", saturated=0.4, position=0.2)
     (text,) = said(*small)
