@@ -202,6 +202,29 @@ def test_a_heavier_load_is_carried_when_a_case_starts() -> None:
     assert found.cases[0].exclusion == ""
 
 
+def test_the_speed_of_a_motor_is_as_far_off_as_its_valves() -> None:
+    """Both pass 15 % less than the rig file states. The judge is the shaft of the machine in the middle of the step."""
+    rig = load_rig(CONFIG / "rigs" / "conveyor.toml")
+    sources = copy.deepcopy(dict(rig.sources))
+    for name in ("valve_A", "valve_B"):
+        sources["devices"]["rig"]["drive"]["components"][name]["nominal_flow"]["flow"] = "51 l/min"  # of 60
+    weak = assemble(sources, rig.file, rig.library)
+    steps = [c for c in cases(rig, stroke=False, loads=(1.0,)) if c.kind is CaseKind.STEP]
+    (case,) = (c for c in steps if c.moves == "joystick to 0.5")
+    right, wrong = (run(each, ["prediction"], [case])["prediction"].cases[0] for each in (rig, weak))
+    assert right.figures.judged["speed"] < 0.02
+    assert right.figures.moved is None
+    speeds = []
+    for each in (rig, weak):
+        run_of_case = Subject(each, program()).of(case)
+        record, true = run_of_case.run("prediction")
+        shaft = true[:, list(run_of_case.comparison.plant.names).index("shaft.w")]
+        speeds.append(float(np.max(np.abs(shaft[record.columns["cycle_time"] < 0.8]))))
+    lost = 1.0 - speeds[1] / speeds[0]
+    assert lost > 0.05
+    assert wrong.figures.judged["speed"] == pytest.approx(lost, rel=0.5)
+
+
 # --- real devices -----------------------------------------------------------------------------------------------------
 
 
