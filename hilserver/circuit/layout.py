@@ -124,7 +124,8 @@ class CircuitLayout:
                 if role in WRITTEN and other is not placed:
                     self._problem(f'"{node}" is also prescribed by {other.name}.', key)
                 if role in WRITTEN and node.startswith(RIG):
-                    self._problem(f'"{node}" is measured at the machine: nothing else can prescribe it.', key)
+                    text = "is measured at the machine: nothing else can prescribe it"
+                    self._problem(f'"{node}" {text}; place an orifice or a line in between.', key)
         return found
 
     def _problem(self, text: str, key: str = "") -> None:

@@ -114,7 +114,7 @@ def test_a_signal_loop_is_named() -> None:
     ("components", "nodes", "expected"),
     [
         ({"tank": TANK, "more": TANK}, {}, 'components.more: "t" is also prescribed by tank'),
-        ({"tank": {**TANK, "ports": {"T": "rig.A"}}}, {}, '"rig.A" is measured at the machine'),
+        ({"tank": {**TANK, "ports": {"T": "rig.A"}}}, {}, "prescribe it; place an orifice or a line in"),
         ({"s1": SENSOR, "s2": SENSOR, "line": VOLUME}, {}, 'components.s2.signal: signal "s" is also written by s1'),
         (
             {"line": VOLUME, "m": {**MASS, "ports": {"rod": "a"}}},
