@@ -67,7 +67,7 @@ def identify(
     from hilserver.identify.excitation import Extent
     from hilserver.identify.identification import identify_valve
     from hilserver.identify.lateness import with_lateness
-    from hilserver.identify.report import obsolete
+    from hilserver.identify.report import advice_lines, obsolete
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
@@ -79,7 +79,10 @@ def identify(
     evaluation = Evaluation(results, recording)
     text = _written(evaluation, out, rig.settings.name)
     if apply:
+        _refuse_nothing(file, text, evaluation)
         _apply(file, text, obsolete(evaluation), yes)
+        for line in advice_lines(evaluation):
+            say(line)
 
 
 def _written(evaluation: Evaluation, out: Path, name: str) -> str:
@@ -155,6 +158,19 @@ def _refuse_limits(rig: Rig, valves: list[str]) -> None:
                 f"stroke because of limits.{' and limits.'.join(names)}. Widen the limits, or zero pressure sensors "
                 "with the lines depressurised (hilserver calibrate --tare) instead."
             )
+
+
+def _refuse_nothing(file: Path, fragment: str, evaluation: Evaluation) -> None:
+    """Exit with code 1, and say why, if the fragment contains nothing that could be merged."""
+    from hilserver.identify.report import reasons_for_nothing
+    from hilserver.rig.merge import has_values
+
+    if has_values(fragment):
+        return
+    say(f"Nothing was merged: {file} stays as it is.")
+    for reason in reasons_for_nothing(evaluation):
+        say(reason)
+    raise typer.Exit(1)
 
 
 def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes: bool) -> None:

@@ -15,6 +15,7 @@ from hilserver.identify.machine import Findings, machine_findings
 from hilserver.identify.recorded import Recording
 from hilserver.identify.servo import ServoTuning, tuned_servo
 from hilserver.identify.suspicions import Suspicion, suspicions
+from hilserver.identify.withheld import ALWAYS_LATE, OF_SENSORS, widened
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class EvaluatedValve:
     @cached_property
     def findings(self) -> Sequence[IdentifiedValue]:
         """Its properties."""
-        return findings(self.found)
+        values = findings(self.found)
+        return [widened(each) for each in values] if self.found.is_speed_limited else values
 
     @cached_property
     def trust(self) -> Sequence[IdentifiedValue]:
@@ -65,7 +67,10 @@ class Evaluation:
     @cached_property
     def machine(self) -> Findings:
         """The properties of the cylinders and channels at these valves."""
-        return machine_findings(self.results, self.recording)
+        found = machine_findings(self.results, self.recording)
+        if not any(each.is_speed_limited for each in self.results):
+            return found
+        return {table: [widened(each) for each in values] for table, values in found.items()}
 
     @property
     def suggested_curves(self) -> dict[str, list[tuple[float, float]]]:
@@ -77,9 +82,8 @@ class Evaluation:
         """The keys by which the fragment of the rig file corrects its description of the machine, with their tables."""
         if curves := self.suggested_curves:
             return frozenset(f"valves.{name}.flow_signal" for name in curves)
-        if self.has_speed_limits:
-            return frozenset()
-        return frozenset(f"{table}.{f.key}" for table, values in self.machine.items() for f in values if f.key)
+        found = ((table, f.key) for table, values in self.machine.items() for f in values)
+        return frozenset(f"{table}.{key}" for table, key in found if key and not self.reason_of_machine(key))
 
     def corrected(self, valve: EvaluatedValve) -> list[Suspicion]:
         """What differs from the rig file, but no longer once the fragment is merged."""
@@ -89,7 +93,6 @@ class Evaluation:
         """The model errors that remain when the fragment is merged."""
         return [each for each in valve.suspicions if each.key not in self.corrections]
 
-    @property
-    def has_speed_limits(self) -> bool:
-        """Whether a spool seems to be of limited speed: what is found of the machine is then wrong, too."""
-        return any(found.is_speed_limited for found in self.results)
+    def reason_of_machine(self, key: str) -> str:
+        """Why this key of a cylinder, motor or channel is not merged; empty if it is."""
+        return ALWAYS_LATE if key not in OF_SENSORS and any(each.is_always_late for each in self.results) else ""

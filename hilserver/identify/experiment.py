@@ -65,7 +65,9 @@ SPOOL_LAW, DAMPING_LAW, EDGES, LEAKAGE_LAW = 0.002, 0.004, 0.002, 0.005
 simulation of the same laws (its steps) is already as large, and no real valve follows them as closely.
 """
 EDGE_POSITION = 3e-4
-"""The same of the place of an edge, as a fraction of full stroke: edges are round by several times as much."""
+"""The same of the place of an edge, and of the play of the spool, as a fraction of full stroke: edges are round by
+several times as much, and friction of the spool is no play of one width.
+"""
 
 
 class NotIdentifiable(HilserverError):
@@ -196,7 +198,7 @@ class Experiment:
             **({"damping": damping} if second_order else {}),
             "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + unseen, inseparable=unseen),
             "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005, inseparable=EDGE_POSITION),
-            "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
+            "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005, inseparable=EDGE_POSITION),
         }
         for chamber in self.chambers:
             found |= chamber.parameters() | {"piston_leakage": chamber.piston_leakage()}

@@ -136,8 +136,9 @@ def trust_findings(found: Identified) -> list[IdentifiedValue]:
 
 
 def separates_delay(found: Identified) -> bool:
-    """Whether the recording separates the delay from the lag of the spool."""
-    return {"frequency", "damping"} & found.values.keys() <= found.fit.deviations.keys()
+    """Whether the recording separates the delay from the lag of the spool, and the model describes this one."""
+    is_known = {"frequency", "damping"} & found.values.keys() <= found.fit.deviations.keys()
+    return is_known and not found.is_speed_limited
 
 
 def identified_delay(found: Identified) -> Estimate:

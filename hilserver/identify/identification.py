@@ -78,8 +78,13 @@ class Identified:
 
     @property
     def is_speed_limited(self) -> bool:
-        """Whether its spool seems to be of limited speed: its values, and those of its cylinder, are then wrong."""
+        """Whether its spool seems to be of limited speed, or slower in large movements (`withheld`)."""
         return self.lag_by_speed is not None and self.lag_by_speed.is_limited
+
+    @property
+    def is_always_late(self) -> bool:
+        """Whether it seems to be at its highest speed all the time: all values that depend on it are then wrong."""
+        return self.lag_by_speed is not None and self.lag_by_speed.is_limited and not self.lag_by_speed.is_later_if_fast
 
     @property
     def is_of_second_order(self) -> bool:

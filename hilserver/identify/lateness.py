@@ -39,10 +39,11 @@ def with_lateness(results: Sequence[Identified]) -> list[Identified]:
     """The same valves with what they say together of the delay that their sensors have in common.
 
     Unchanged where the delays of the sensors are known, where no valve has a stated delay, and where the sensors also
-    serve valves that are not among them: the delays of those were found with these sensors as they are stated.
+    serve valves that are not among them: the delays of those were found with these sensors as they are stated. What a
+    spool lags in fast movements is its own: such a valve does not say anything of the sensors.
     """
     found = list(results)
-    states_one = [each for each in found if _states_delays(each.experiment)]
+    states_one = [each for each in found if _states_delays(each.experiment) and not each.is_speed_limited]
     if not states_one or found[0].experiment.recording.delays_known or _serve_others(found):
         return found
     dt = found[0].experiment.dt

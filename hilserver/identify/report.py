@@ -16,6 +16,7 @@ from hilserver.identify.motor_chamber import MotorChamber
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table
 from hilserver.identify.suspicions import about_the_delay, correction_table, suspicion_table
+from hilserver.identify.withheld import advice, reason_of_valve
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.units import shown_value
@@ -52,13 +53,8 @@ ABOUT_MACHINE = (
     "whatever else makes the chamber softer than oil and air alone would; the line is its part before a restriction. "
     "Noise is that of successive samples."
 )
+NOT_IDENTIFIABLE = "The recording determines none of its values."
 COLUMNS = ("", "identified", "standard deviation", "rig file")
-
-ENTER_SLEW = (
-    "# The spool seems to be speed-limited: enter its slew, and identify again. Until then, none of its values is "
-    "merged."
-)
-"""Advice instead of the values of a valve and its machine, which depend on the limit."""
 
 
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
@@ -77,17 +73,38 @@ def fragment(evaluation: Evaluation) -> str:
         return "\n".join(lines) + "\n"
     for valve in evaluation.valves:
         suspicions = _suspicion_lines(evaluation, valve)
-        of_valve = [*_valve_lines(valve), *suspicions, *servo_lines(valve.name, valve.servo), *_feedback_lines(valve)]
-        is_limited = valve.found.is_speed_limited
-        lines += ["", f"[valves.{valve.name}]", *([ENTER_SLEW, *_as_comments(of_valve)] if is_limited else of_valve)]
+        of_bridge = [*_servo_lines(valve), *_feedback_lines(valve)]
+        lines += ["", f"[valves.{valve.name}]", *_advice_comment(valve), *_valve_lines(valve), *suspicions, *of_bridge]
     for table, values in evaluation.machine.items():
-        of_table = [_line(f, _machine_value(f)) if f.key else _without_key(f) for f in values]
-        lines += ["", f"[{table}]", *(_as_comments(of_table) if evaluation.has_speed_limits else of_table)]
+        lines += ["", f"[{table}]"]
+        for f in values:
+            reason = evaluation.reason_of_machine(f.key)
+            lines.append(_line(f, _machine_value(f), reason) if f.key else _without_key(f, reason))
     return "\n".join(lines) + "\n"
+
+
+def reasons_for_nothing(evaluation: Evaluation) -> list[str]:
+    """Why the fragment has no value, in sentences."""
+    return [f"Valve {valve.name}: {advice(valve.found) or NOT_IDENTIFIABLE}" for valve in evaluation.valves]
+
+
+def advice_lines(evaluation: Evaluation) -> list[str]:
+    """What to do about spools that do not move as the model describes, in sentences."""
+    return [f"Valve {valve.name}: {text}" for valve in evaluation.valves if (text := advice(valve.found))]
+
+
+def _advice_comment(valve: EvaluatedValve) -> list[str]:
+    return [f"# {advice(valve.found)}"] if valve.found.is_speed_limited else []
 
 
 def _as_comments(lines: Sequence[str]) -> list[str]:
     return [line if line.startswith("#") else f"# {line}".rstrip() for line in lines]
+
+
+def _servo_lines(valve: EvaluatedValve) -> list[str]:
+    """Settings of the flow servo: as comments if they are tuned for a motion that is not merged."""
+    lines = servo_lines(valve.name, valve.servo)
+    return _as_comments(lines) if valve.found.is_speed_limited else lines
 
 
 def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
@@ -122,7 +139,7 @@ def _valve_lines(valve: EvaluatedValve) -> list[str]:
             value = _toml(f, estimate.value if estimate.value > 2.0 * estimate.deviation else 0.0)
         else:
             value = _toml(f)
-        lines.append(_line(f, value))
+        lines.append(_line(f, value, reason_of_valve(found, f.key)))
     if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# {text}" for text in extrapolated(found)]
@@ -146,15 +163,17 @@ def extrapolated(found: Identified) -> list[str]:
 def _feedback_lines(valve: EvaluatedValve) -> list[str]:
     """The feedback time where it changes; the settings of the servo have begun its table where there are any."""
     changed = [f for f in valve.trust if f.key == "feedback_time" and f.estimate.value != f.configured]
-    begun = [] if valve.servo is not None else ["", f"[valves.{valve.name}.bridge]"]
-    return [*begun, *(_line(f, _toml(f)) for f in changed)] if changed else []
+    is_begun = valve.servo is not None and not valve.found.is_speed_limited
+    begun = [] if is_begun else ["", f"[valves.{valve.name}.bridge]"]
+    lines = [*begun, *(_line(f, _toml(f)) for f in changed)] if changed else []
+    return _as_comments(lines) if valve.found.is_always_late else lines
 
 
 def obsolete(evaluation: Evaluation) -> dict[str, tuple[str, ...]]:
     """By valve, the keys of the rig file that the fragment replaces by others."""
     if curves := evaluation.suggested_curves:
         return dict.fromkeys(curves, ("overlap",))
-    return {v.name: _of_other_order(v.found) for v in evaluation.valves if not v.found.is_speed_limited}
+    return {v.name: _of_other_order(v.found) for v in evaluation.valves}
 
 
 def _of_other_order(found: Identified) -> tuple[str, ...]:
@@ -172,12 +191,18 @@ def _machine_value(f: IdentifiedValue) -> str:
     return f'{{ flow = "{flow}", drop = {_toml(f)}, transition_pressure = "{transition}" }}'
 
 
-def _without_key(f: IdentifiedValue) -> str:
-    return f"# {f.name}: {f.text()} ± {f.deviation_text()}"
+def _without_key(f: IdentifiedValue, reason: str = "") -> str:
+    return f"# {f.name}: {f.text()} ± {f.deviation_text()}{_because(reason, 'wrong')}"
 
 
-def _line(f: IdentifiedValue, value: str) -> str:
-    return f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}"
+def _line(f: IdentifiedValue, value: str, reason: str = "") -> str:
+    """A value with its deviation; with a reason not to merge it, as a comment."""
+    beginning = "# " if reason else ""
+    return f"{beginning}{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}{_because(reason, 'not merged')}"
+
+
+def _because(reason: str, what: str) -> str:
+    return f", {what}: {reason}" if reason else ""
 
 
 def _toml(f: IdentifiedValue, value: float | None = None) -> str:
@@ -276,7 +301,9 @@ def notes(valve: EvaluatedValve) -> list[str]:
     sources += [f"the flow sensor {e.flow.channel}"] if e.flow else []
     sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
     lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
-    if not separates_delay(found):
+    if found.is_speed_limited:
+        lines.append(advice(found))
+    elif not separates_delay(found):
         lag = IdentifiedValue("", "", found.estimate("lag"), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "

@@ -37,6 +37,8 @@ BESIDE_CLOCK = (
     "record the command at an input of the card (its lag is then that of the card), or use a spool position sensor"
 )
 
+OR_BY_AMPLITUDE = ", or one whose frequency depends on the amplitude: frequency, damping and hysteresis are then wrong"
+
 
 @dataclass(frozen=True)
 class Suspicion:
@@ -94,6 +96,8 @@ def suspicions(found: Identified) -> Iterator[Suspicion]:
         word = next((word for word in STRUCTURES if name.startswith(f"{word} ")), None)
         if word is None or name in stated or (word in OF_A_PORT and name.removeprefix(f"{word} ") not in own):
             continue
+        if word in ALWAYS and value.value < 0.0:  # there are no such parts: the fit makes up for something else
+            continue
         if value.shifted(-p.start).is_significant(0.0 if word in ALWAYS else p.prior):
             what, experiment = STRUCTURES[word]
             subject = name.removeprefix(f"{word} ")
@@ -140,11 +144,12 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
         more = Estimate(lag.fast - lag.slow, lag.deviation)
         additional = f"additional lag in fast movements: {_in_words(more, 's')}"
         in_all = f"lag in all movements: {shown_value(lag.slow, 's', 2)}"
+        varies = lag.is_later_if_fast
         yield Suspicion(
-            "speed-limited spool: the other values are then wrong",
-            additional if lag.is_later_if_fast else in_all,
-            f"at most {shown_value(lag.usual if lag.is_later_if_fast else lag.most, 's', 2)}",
-            "steps of several sizes; enter slew, 10 % less than the spool's maximum speed, and identify again",
+            f"speed-limited spool{OR_BY_AMPLITUDE if varies else ': the other values are then wrong'}",
+            additional if varies else in_all,
+            f"at most {shown_value(lag.usual if varies else lag.most, 's', 2)}",
+            "steps of several sizes; with a limit, enter slew, 10 % less than the maximum speed, and identify again",
         )
 
 

@@ -47,6 +47,19 @@ def _merge(target: Any, source: Mapping[str, Any], origin: str) -> None:
         _put(target, key, value)
 
 
+def has_values(fragment: str) -> bool:
+    r"""Whether a fragment contains anything to merge, not only tables and comments.
+
+    >>> has_values("[valves.A]\n# f90 = 1\n[valves.A.bridge]"), has_values("[valves.A]\nnull = 0.1")
+    (False, True)
+    """
+    return _has_values(tomlkit.parse(fragment).unwrap())
+
+
+def _has_values(value: Any) -> bool:
+    return any(map(_has_values, value.values())) if isinstance(value, Mapping) else True
+
+
 def _empty(table: Any) -> Table:
     """A table like this one, without its content."""
     return tomlkit.table(isinstance(table, Table) and table.is_super_table())

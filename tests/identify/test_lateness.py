@@ -59,6 +59,7 @@ class Valve:
             actuators=dict,
             ports={"B": "p_B"},
         )
+        self.is_speed_limited = False
         self.experiment = SimpleNamespace(
             settings=settings,
             recording=SimpleNamespace(delays_known=known),
@@ -109,6 +110,13 @@ def test_what_all_valves_are_late_is_more_likely_that_of_the_sensors() -> None:
     assert different is not None
     assert different.value < one.value < both.value < 2e-3
     assert both.deviation < one.deviation < uniform(COMMON_DELAY * DT)
+
+
+def test_what_a_spool_of_limited_speed_is_late_is_its_own() -> None:
+    limited, other = Valve(STATED + 5e-3), Valve(STATED + 1e-3)
+    limited.is_speed_limited = True
+    assert assigned(limited) is None
+    assert assigned(limited, other) == assigned(other)
 
 
 def test_no_delay_becomes_negative() -> None:

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from lift_bench import both, lift
 
+from hilserver.identify import suspicions as module
 from hilserver.identify.estimate import Estimate
 from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.findings import IdentifiedValue
 from hilserver.identify.identification import identify_valve
+from hilserver.identify.influences import influence
 from hilserver.identify.report import _suspicion_blocks, _suspicion_lines, fragment
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import Suspicion
@@ -70,6 +72,32 @@ def test_what_the_fragment_corrects_is_no_longer_suspected_when_it_is_merged() -
     merged = lift(both(RESTRICTED, {"rig": tomllib.loads(text)}))
     again = Evaluation([identify_valve(merged, recording, "A")], recording)
     assert [each.structure for each in again.valves[0].suspicions] == []
+
+
+def test_a_negative_restriction_is_not_suspected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor negative air: there are none, and the fit makes up for something else with them."""
+    chamber = SimpleNamespace(port="B", stated_transition=None, at_B=True, actuator=None)
+    names = ("restriction B", "air B", "zero p_B")
+    channels = {"p_B": SimpleNamespace(unit="Pa")}
+    for name in ("_slower", "_not_proportional", "_correlated"):
+        monkeypatch.setattr(module, name, lambda _: ())
+    monkeypatch.setattr(module, "_key", lambda *_: "")
+
+    def suspected(sign: float) -> list[str]:
+        found: Any = SimpleNamespace(
+            second_order=True,
+            fit=SimpleNamespace(values=dict.fromkeys(names, 0.0)),
+            experiment=SimpleNamespace(
+                parameters=lambda _: dict.fromkeys(names, influence(0.1)),
+                chambers=[chamber],
+                rig=SimpleNamespace(settings=SimpleNamespace(channels=channels)),
+            ),
+            estimate=lambda _: Estimate(sign, 0.1),
+        )
+        return [each.structure for each in module.suspicions(found)]
+
+    assert len(suspected(1.0)) == len(names)
+    assert suspected(-1.0) == ["zero of sensor p_B"]
 
 
 def test_the_report_tells_corrected_from_suspected(monkeypatch: pytest.MonkeyPatch) -> None:
