@@ -48,6 +48,7 @@ FINDINGS = {
     "demo": "as `hilserver run`",
     "deploy": "with `--status`: the rig is not running there",
     "doctor": "the rig can run, but less well than it could; 2: it cannot run on this computer with these settings",
+    "identify": "with `--apply`: there is nothing that can be merged",
     "log": "`log check` found damage",
     "replay": "values differ by more than the tolerance",
     "run": "the loop died; after Ctrl-C or SIGTERM the exit code is 0",
