@@ -46,6 +46,10 @@ OVERLAPS = 91
 """Number of overlaps with which the curve of the rig file is compared."""
 OTHER_SHAPE = 0.03
 """Deviation from the curve of the rig file from which another one is suggested, of the flow at the largest opening."""
+PERHAPS_OTHER = 0.05
+"""The same from which another one is named as a possible cause, though the fitted model has made up for it: twice the
+largest deviation of simulated rigs that have all unknown properties, or slow spools.
+"""
 USUAL = 0.01
 """Mean deviation from the model that is tolerated, as a fraction of the nominal flow: several times the largest one of
 simulated rigs that have all unknown properties, and valves with flow in proportion to the opening.
@@ -134,20 +138,40 @@ def suggested_curve(e: Experiment, values: Values) -> list[tuple[float, float]]:
     directions differ, or the flow depends on something else.
     """
     worst = largest_disproportion(e, values)
-    if worst is None or not worst.is_significant or not (curve := measured_curve(e)):
-        return []
+    settled = settled_curve(e, values) if worst is not None and worst.is_significant else None
+    return settled.curve if settled is not None and settled.differs > OTHER_SHAPE else []
+
+
+class SettledCurve(NamedTuple):
+    """The measured flow-signal curve, and how much its shape differs from that of the rig file with any overlap.
+
+    ``differs``: as a fraction of the flow at the largest ``opening`` of the recording.
+    """
+
+    curve: list[tuple[float, float]]
+    differs: float
+    opening: float
+
+
+def settled_curve(e: Experiment, values: Values) -> SettledCurve | None:
+    """Of a valve with these values of its parameters; None if the recording shows none that rises everywhere.
+
+    It depends neither on the motion of the spool nor on a fit.
+    """
+    if "C_PA" not in values or not (curve := measured_curve(e)):
+        return None
     try:
         measured = FlowSignal.of(curve)
     except ValueError:  # it does not rise everywhere
-        return []
+        return None
     opening = np.linspace(0.0, e.largest_opening(values), 50)
     shape = np.maximum(measured.linear_opening(opening) - measured.overlap, 0.0)
     if shape[-1] <= 0.0:  # the recording does not leave the overlap
-        return []
+        return None
     overlaps = [max(values["overlap"], 0.0), *np.linspace(0.0, 0.9 * opening[-1], OVERLAPS)]  # another one is no curve
     known = [np.maximum(e.curve.linear_opening(opening) - overlap, 0.0) for overlap in overlaps]
     differs = [np.abs(shape / shape[-1] - each / each[-1]).max() for each in known if each[-1] > 0.0]
-    return curve if min(differs, default=0.0) > OTHER_SHAPE else []
+    return SettledCurve(curve, float(min(differs, default=0.0)), float(opening[-1]))
 
 
 def _disproportions(flow: FlowOverOpening, nominal: float) -> Iterator[Disproportion]:

@@ -15,7 +15,7 @@ from hilserver.identify.machine import Restriction
 from hilserver.identify.motor_chamber import MotorChamber
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table
-from hilserver.identify.suspicions import about_the_delay, correction_table, suspicion_table
+from hilserver.identify.suspicions import about_the_delay, correction_table, flow_signal_line, suspicion_table
 from hilserver.identify.withheld import advice, reason_of_valve
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
@@ -53,7 +53,13 @@ ABOUT_MACHINE = (
     "whatever else makes the chamber softer than oil and air alone would; the line is its part before a restriction. "
     "Noise is that of successive samples."
 )
-NOT_IDENTIFIABLE = "The recording determines none of its values."
+LITTLE_KNOWN = (
+    "Most values are not identifiable: the movements are too small, slow or few for them, or the model does not "
+    "describe them, so that parts of the recording contradict each other. Enter or exclude what is suspected, then "
+    "record larger commands (--largest) and a longer sequence (--seconds)."
+)
+MANY_KNOWN = 0.5
+"""Share of a valve's properties below which the fragment says why."""
 COLUMNS = ("", "identified", "standard deviation", "rig file")
 
 
@@ -85,7 +91,7 @@ def fragment(evaluation: Evaluation) -> str:
 
 def reasons_for_nothing(evaluation: Evaluation) -> list[str]:
     """Why the fragment has no value, in sentences."""
-    return [f"Valve {valve.name}: {advice(valve.found) or NOT_IDENTIFIABLE}" for valve in evaluation.valves]
+    return [f"Valve {valve.name}: {advice(valve.found) or LITTLE_KNOWN}" for valve in evaluation.valves]
 
 
 def advice_lines(evaluation: Evaluation) -> list[str]:
@@ -108,10 +114,9 @@ def _servo_lines(valve: EvaluatedValve) -> list[str]:
 
 
 def _curve_lines(curve: Sequence[tuple[float, float]]) -> list[str]:
-    points = ", ".join(f'[{signal:.3g}, "{shown_value(flow, "m^3/s", 3)}"]' for signal, flow in curve)
     return [
         "# The flow is not proportional to the opening. Identify again with this curve: all other values depend on it.",
-        f"flow_signal = [{points}] # from the mean flows",
+        f"{flow_signal_line(curve)} # from the mean flows",
         "# remove from the rig file: overlap",
     ]
 
@@ -140,16 +145,26 @@ def _valve_lines(valve: EvaluatedValve) -> list[str]:
         else:
             value = _toml(f)
         lines.append(_line(f, value, reason_of_valve(found, f.key)))
+    lines += [f"# {text}" for text in little_known(valve)]
     if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     lines += [f"# {text}" for text in extrapolated(found)]
     return lines
 
 
+def little_known(valve: EvaluatedValve) -> list[str]:
+    """Why, and what to record, where the recording determines less than half of the properties; in sentences."""
+    known = [f.estimate.is_known for f in valve.findings]
+    return [LITTLE_KNOWN] if sum(known) < MANY_KNOWN * len(known) and not valve.found.is_always_late else []
+
+
 def _suspicion_lines(evaluation: Evaluation, valve: EvaluatedValve) -> list[str]:
     corrected = [f"# corrected by {s.key}: {s.structure}: {s.figure}" for s in evaluation.corrected(valve)]
-    suspected = evaluation.suspected(valve)
-    return [*corrected, *(f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspected)]
+    lines = corrected
+    for s in evaluation.suspected(valve):
+        lines.append(f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})")
+        lines += [f"# {s.trial}"] if s.trial else []
+    return lines
 
 
 def extrapolated(found: Identified) -> list[str]:

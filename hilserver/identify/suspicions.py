@@ -9,14 +9,14 @@ Source: Ljung, System Identification, 2nd ed. 1999, ch. 16.6 (residual analysis)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
 from hilserver.identify.estimate import Estimate
-from hilserver.identify.flows import USUAL, largest_disproportion
+from hilserver.identify.flows import PERHAPS_OTHER, USUAL, largest_disproportion, settled_curve
 from hilserver.identify.identification import Identified
 from hilserver.identify.influences import (
     ROD_SPEED,
@@ -44,7 +44,8 @@ OR_BY_AMPLITUDE = ", or one whose frequency depends on the amplitude: frequency,
 class Suspicion:
     """A suspected structure: ``figure`` with its deviation, ``usual`` tolerance, ``experiment`` to confirm it.
 
-    ``key``: of the rig file, by which the model describes it; empty if there is none.
+    ``key``: of the rig file, by which the model describes it; empty if there is none. ``trial``: a line of the rig file
+    with which another identification would show whether it is so; mostly empty.
     """
 
     structure: str
@@ -52,6 +53,7 @@ class Suspicion:
     usual: str
     experiment: str
     key: str = ""
+    trial: str = ""
 
 
 STRUCTURES = {
@@ -166,6 +168,27 @@ def _not_proportional(found: Identified) -> Iterator[Suspicion]:
             "the flow at constant pressure drop in small steps of the command: enter it as flow_signal",
             f"valves.{found.experiment.valve}.flow_signal",
         )
+    elif not found.is_always_late:
+        yield from _perhaps_not_proportional(found)
+
+
+def _perhaps_not_proportional(found: Identified) -> Iterator[Suspicion]:
+    """A mild bend, for which overlap, leakage and motion of the spool make up: only settled flows show it."""
+    settled = settled_curve(found.experiment, found.fitted)
+    if settled is not None and settled.differs > PERHAPS_OTHER:
+        yield Suspicion(
+            "flow perhaps not proportional to the opening: overlap, leakage and motion of the spool may then be wrong",
+            f"settled flows deviate from it by {settled.differs:.1%} of that at {settled.opening:.0%} of the stroke",
+            f"at most {PERHAPS_OTHER:.0%}",
+            "larger openings (--largest), or identify again with the measured curve",
+            trial=f"{flow_signal_line(settled.curve)} # to try: from the means of settled flows, instead of overlap",
+        )
+
+
+def flow_signal_line(curve: Sequence[tuple[float, float]]) -> str:
+    """A curve as a line of the rig file."""
+    points = ", ".join(f'[{signal:.3g}, "{shown_value(flow, "m^3/s", 3)}"]' for signal, flow in curve)
+    return f"flow_signal = [{points}]"
 
 
 def _correlated(found: Identified) -> Iterator[Suspicion]:

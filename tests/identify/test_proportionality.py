@@ -7,6 +7,7 @@ which the gain of the pair changes. No model here knows such a valve.
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -23,7 +24,7 @@ from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.identify.report import fragment, notes, obsolete
+from hilserver.identify.report import LITTLE_KNOWN, fragment, notes, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import assemble, load_rig
@@ -67,7 +68,8 @@ def test_a_flow_in_proportion_to_the_opening_is_not_suspected(monkeypatch: pytes
 
     If the mean flows were not as the model says, a curve would be suggested, unless it is another overlap.
     """
-    found = identified(lift(of_valves(nominal_flow={"flow": "64 l/min", "drop": "35 bar", "per": "edge"})))
+    stated = of_valves(nominal_flow={"flow": "64 l/min", "drop": "35 bar", "per": "edge"})
+    recording, found = recorded_and_identified(lift(stated))
     worst = largest_disproportion(found.experiment, found.fitted)
     assert worst is not None
     assert abs(worst.mean) < 0.5 * USUAL + SIGNIFICANT * worst.deviation
@@ -77,6 +79,14 @@ def test_a_flow_in_proportion_to_the_opening_is_not_suspected(monkeypatch: pytes
     for curve, suggested in ((overlapped, []), (bent, bent)):
         monkeypatch.setattr(flows, "measured_curve", lambda _, curve=curve: curve)
         assert flows.suggested_curve(found.experiment, found.fitted) == suggested
+        assert suspected(found) == bool(suggested), "though the fit has made up for it"
+    text = fragment(Evaluation([found], recording))
+    assert '# flow_signal = [[0, "0 l/min"], [0.15, "2.4 l/min"], [1, "60 l/min"]] # to try: ' in text
+    assert "nominal_flow" in tomllib.loads(text)["valves"]["A"], "all values are merged: it is only possible"
+    monkeypatch.undo()
+    unknown = replace(found, fit=found.fit.of(["C_PA", "null"]))
+    assert f"# {LITTLE_KNOWN}" in fragment(Evaluation([unknown], recording))
+    assert LITTLE_KNOWN not in text
 
 
 def test_a_curve_has_no_more_bends_than_the_means_have_room_for() -> None:
