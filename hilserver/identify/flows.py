@@ -46,9 +46,10 @@ OVERLAPS = 91
 """Number of overlaps with which the curve of the rig file is compared."""
 OTHER_SHAPE = 0.03
 """Deviation from the curve of the rig file from which another one is suggested, of the flow at the largest opening."""
-PERHAPS_OTHER = 0.05
-"""The same from which another one is named as a possible cause, though the fitted model has made up for it: twice the
-largest deviation of simulated rigs that have all unknown properties, or slow spools.
+PERHAPS_OTHER, NOTABLE = 0.05, 0.5
+"""The same from which another one is named as a possible cause, though the fitted model has nearly made up for it; if
+its mean deviation in any range is more than this fraction of the usual one. Of simulated rigs with proportional flow,
+also with slow spools, hardly any deviates as much by either measure.
 """
 USUAL = 0.01
 """Mean deviation from the model that is tolerated, as a fraction of the nominal flow: several times the largest one of
@@ -122,6 +123,11 @@ class Disproportion(NamedTuple):
     def is_significant(self) -> bool:
         """Whether the flow is not proportional to the opening."""
         return abs(self.mean) > USUAL + SIGNIFICANT * self.deviation
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether it is not, if the settled flows say so, too."""
+        return abs(self.mean) > NOTABLE * USUAL + SIGNIFICANT * self.deviation
 
 
 def largest_disproportion(e: Experiment, values: Values) -> Disproportion | None:

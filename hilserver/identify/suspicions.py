@@ -158,7 +158,9 @@ def _slower(found: Identified) -> Iterator[Suspicion]:
 def _not_proportional(found: Identified) -> Iterator[Suspicion]:
     """A valve with a progressive characteristic, or with two gains."""
     worst = largest_disproportion(found.experiment, found.fitted)
-    if worst is not None and worst.is_significant:
+    if worst is None:
+        return
+    if worst.is_significant:
         way = "into" if worst.way > 0.0 else "out of"
         yield Suspicion(
             f"{worst.label}: flow not proportional to the opening; flow coefficients and overlap are then wrong",
@@ -168,7 +170,7 @@ def _not_proportional(found: Identified) -> Iterator[Suspicion]:
             "the flow at constant pressure drop in small steps of the command: enter it as flow_signal",
             f"valves.{found.experiment.valve}.flow_signal",
         )
-    elif not found.is_always_late:
+    elif worst.is_notable and not found.is_always_late:
         yield from _perhaps_not_proportional(found)
 
 

@@ -17,14 +17,14 @@ from lift_bench import FILE, lift, of_valves
 from rig_bench import merged
 
 from hilserver.identify import flows
-from hilserver.identify.evaluation import Evaluation
+from hilserver.identify.evaluation import EvaluatedValve, Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import findings
 from hilserver.identify.flows import SIGNIFICANT, USUAL, _Lines, _Means, largest_disproportion, measured_curve
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.recorded import Recording
-from hilserver.identify.report import LITTLE_KNOWN, fragment, notes, obsolete
+from hilserver.identify.report import LITTLE_KNOWN, fragment, little_known, notes, obsolete
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.identify.suspicions import suspicions
 from hilserver.rig.build import assemble, load_rig
@@ -79,14 +79,16 @@ def test_a_flow_in_proportion_to_the_opening_is_not_suspected(monkeypatch: pytes
     for curve, suggested in ((overlapped, []), (bent, bent)):
         monkeypatch.setattr(flows, "measured_curve", lambda _, curve=curve: curve)
         assert flows.suggested_curve(found.experiment, found.fitted) == suggested
-        assert suspected(found) == bool(suggested), "though the fit has made up for it"
+        assert not suspected(found), "neither by settled flows alone"
+    worst = worst._replace(mean=0.8 * USUAL, deviation=0.0)
+    monkeypatch.setattr("hilserver.identify.suspicions.largest_disproportion", lambda *_: worst)
+    assert suspected(found)
     text = fragment(Evaluation([found], recording))
     assert '# flow_signal = [[0, "0 l/min"], [0.15, "2.4 l/min"], [1, "60 l/min"]] # to try: ' in text
     assert "nominal_flow" in tomllib.loads(text)["valves"]["A"], "all values are merged: it is only possible"
-    monkeypatch.undo()
-    unknown = replace(found, fit=found.fit.of(["C_PA", "null"]))
-    assert f"# {LITTLE_KNOWN}" in fragment(Evaluation([unknown], recording))
     assert LITTLE_KNOWN not in text
+    little = EvaluatedValve(replace(found, fit=found.fit.of(["C_PA", "null"])), recording)
+    assert little_known(little) == [LITTLE_KNOWN]
 
 
 def test_a_curve_has_no_more_bends_than_the_means_have_room_for() -> None:
