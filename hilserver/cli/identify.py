@@ -67,7 +67,6 @@ def identify(
     from hilserver.identify.excitation import Extent
     from hilserver.identify.identification import identify_valve
     from hilserver.identify.lateness import with_lateness
-    from hilserver.identify.report import advice_lines, obsolete
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
@@ -79,10 +78,7 @@ def identify(
     evaluation = Evaluation(results, recording)
     text = _written(evaluation, out, rig.settings.name)
     if apply:
-        _refuse_nothing(file, text, evaluation)
-        _apply(file, text, obsolete(evaluation), yes)
-        for line in advice_lines(evaluation):
-            say(line)
+        _apply(file, text, evaluation, yes)
 
 
 def _written(evaluation: Evaluation, out: Path, name: str) -> str:
@@ -173,15 +169,20 @@ def _refuse_nothing(file: Path, fragment: str, evaluation: Evaluation) -> None:
     raise typer.Exit(1)
 
 
-def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes: bool) -> None:
-    """Show the difference, ask, and merge the fragment into the rig file."""
+def _apply(file: Path, fragment: str, evaluation: Evaluation, yes: bool) -> None:
+    """Show the difference, ask, and merge the fragment into the rig file; then say what to do about the rest."""
     from datetime import datetime
 
+    from hilserver.identify.report import advice_lines, obsolete
     from hilserver.rig.build import load_rig
     from hilserver.rig.merge import merged
 
+    _refuse_nothing(file, fragment, evaluation)
     before, now = file.read_text(), datetime.now().astimezone()
-    change_file(file, before, merged(before, fragment, obsolete, now.date()), now, load_rig, "identified", yes=yes)
+    after = merged(before, fragment, obsolete(evaluation), now.date())
+    change_file(file, before, after, now, load_rig, "identified", yes=yes)
+    for line in advice_lines(evaluation):
+        say(line)
 
 
 def _driven(rig: Rig, valves: list[str], extent: Extent, yes: bool) -> Path:
