@@ -143,11 +143,8 @@ def test_a_higher_strategy_is_no_further_off(case: Case | Ready) -> None:
         static = found(case, STATIC)
         assert static.tripped or prediction.position < static.position + ALIKE
     else:
-        assert (
-            prediction.position < HELD_POSITION
-            if isinstance(case, Case) and case.kind == "pressure_source"
-            else POSITION
-        )
+        is_held = isinstance(case, Case) and case.kind == "pressure_source"
+        assert prediction.position < (HELD_POSITION if is_held else POSITION)
     assert feedback.position < prediction.position + ALIKE
 
 
