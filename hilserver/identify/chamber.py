@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf, log10
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,11 @@ from hilserver.identify.influences import (
     RESTRICTION,
     ROD_SPEED,
     SMOOTH_PRESSURE,
-    TRANSITION,
-    TRANSITIONS,
     USUAL_TRANSITION,
     influence,
     response,
     smoothed,
+    transition_influence,
     uniform,
 )
 from hilserver.identify.kept import Kept
@@ -111,16 +110,16 @@ class Chamber:
         self._other_transition = of_other.transition_pressure if of_other is not None else USUAL_TRANSITION
         self._of_pressure = Kept(self._of_pressure_now)
         self._of_motion = Kept(lambda motion: self.swept(_middle(self.place(motion))))
-        self._law = Kept(lambda p, p_after: orifice_law(p - p_after, valve.transition_pressure))
+        self._law = Kept(lambda p, p_after, p_tr: orifice_law(p - p_after, p_tr))
 
-    def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
-        """The signals from these channels."""
+    def signals(self, channels: Mapping[str, Floats], capacitance: Floats, p_tr: float) -> ChamberSignals:
+        """The signals from these channels; ``p_tr``: the drop below which the flow over the edges is laminar, Pa."""
         p, motion = channels[self.pressure], channels[self.motion]
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         smooth, hose, air = self._of_pressure(p)
         return ChamberSignals(
-            law_port=self._law(channels[self._valve.supply], p),
-            law_tank=self._law(p, channels[self._valve.tank]),
+            law_port=self._law(channels[self._valve.supply], p, p_tr),
+            law_tank=self._law(p, channels[self._valve.tank], p_tr),
             p=smooth,
             volume=self.freed(motion) + capacitance * np.diff(p),
             stated=capacitance * np.diff(smooth),
@@ -265,8 +264,6 @@ class Chamber:
     def parameters(self) -> dict[str, Parameter]:
         """Properties of the oil and its surroundings at this port, and the restriction at the other one."""
         ports = [port for port in (self.port, self._other_port) if port is not None]
-        transition = log10(self.stated_transition or USUAL_TRANSITION)
-        lower, upper = min(TRANSITIONS[0], transition), max(TRANSITIONS[1], transition)
         return {
             f"elasticity {self.port}": Parameter(1.0, 0.1, 10.0, 1.0, np.inf, uniform(ELASTICITY)),
             f"dead volume {self.port}": influence(DEAD_VOLUME),
@@ -274,7 +271,7 @@ class Chamber:
             f"air {self.port}": influence(AIR),
             f"line {self.port}": influence(LINE),
             **{f"restriction {port}": influence(RESTRICTION) for port in ports},
-            f"transition {self.port}": Parameter(transition, lower, upper, 0.3, inf, uniform(TRANSITION)),
+            f"transition {self.port}": transition_influence(self.stated_transition or USUAL_TRANSITION),
         }
 
     def piston_leakage(self) -> Parameter:
@@ -326,10 +323,12 @@ class Chamber:
         return before, (volume - before) / (ROD_SPEED * max(self.actuator.areas()) * self.dt)
 
 
-def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats]) -> tuple[Floats, Floats]:
-    """Orifice law of the drops from supply to port and from port to tank, sqrt(Pa)."""
+def laws(
+    valve: ValveSettings, pressure: str, channels: Mapping[str, Floats], p_tr: float
+) -> tuple[Floats, Floats]:
+    """Orifice law of the drops from supply to port and from port to tank, laminar below ``p_tr``, sqrt(Pa)."""
     p, p_S, p_T = (channels[name] for name in (pressure, valve.supply, valve.tank))
-    return orifice_law(p_S - p, valve.transition_pressure), orifice_law(p - p_T, valve.transition_pressure)
+    return orifice_law(p_S - p, p_tr), orifice_law(p - p_T, p_tr)
 
 
 def free_air(p: Floats, line: CylinderRecord) -> Floats:

@@ -26,8 +26,11 @@ from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Signal
 from hilserver.identify.influences import (
     ACCURACY,
+    LAMINAR,
+    OTHER_EDGES,
     CorrectedChannels,
     ahead,
+    edge_influences,
     relative_delay,
     sensor_influences,
     uniform,
@@ -53,7 +56,7 @@ from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
 
 MOTION = ("frequency", "damping", "lag", "null", "hysteresis")
-VALVE = ("C_PA", "C_AT", "leakage", "gone_at", "overlap", *MOTION)
+VALVE = ("C_PA", "C_AT", "leakage", "gone_at", "overlap", LAMINAR, *OTHER_EDGES, *MOTION)
 """Parameters of a valve: of the motion of its spool, and of its flow."""
 KEPT, PARTS_KEPT = 16, 8
 """Predictions of a signal that are kept, and what they are made of: many parameters change one signal of several."""
@@ -203,6 +206,8 @@ class Experiment:
         for chamber in self.chambers:
             found |= chamber.parameters() | {"piston_leakage": chamber.piston_leakage()}
         found |= self._influences
+        if self.chambers or self.flow:
+            found |= edge_influences(v.transition_pressure, any(c.turn < 0.0 for c in self.chambers))
         if self.flow and self.chambers:
             found |= {
                 "flow_gain": Parameter(1.0, 0.3, 3.0, 1.0, 0.1),
@@ -254,7 +259,8 @@ class Experiment:
 
     def _volume(self, number: int, values: Values) -> Floats:
         """The oil that the valve passes to a chamber by its model, m³ per tick."""
-        volume: Floats = (self.dt * self._coefficients(values)) @ self._shares(number, *self._keys(number, values))
+        coefficients = self.dt * self.coefficients(values, self.chambers[number].turn)
+        volume: Floats = coefficients @ self._shares(number, *self._keys(number, values))
         return volume
 
     def pressures_at_pistons(self, values: Values) -> Mapping[str, Floats]:
@@ -266,7 +272,7 @@ class Experiment:
 
     def _predict_flow(self, values: Values) -> Floats:
         opening = self.way(values).as_linear(self.curve).way[:, 0]
-        now = self._coefficients(values) @ shares_now(opening, *self._flow_laws_of(values), *_edges(values))
+        now = self.coefficients(values, 1.0) @ shares_now(opening, *self._flow_laws_of(values), *_edges(values))
         flow = self._late(now, values.get("flow_delay", 0.0))
         return np.asarray(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0), dtype=np.float64)
 
@@ -274,10 +280,16 @@ class Experiment:
         spool = self._late(self.way(values).way[:, 0], values.get("spool_delay", 0.0))
         return np.asarray(values["spool_gain"] * spool + values.get("spool_zero", 0.0), dtype=np.float64)
 
-    def _coefficients(self, values: Values) -> Floats:
-        """Flow coefficients of the edges to the port and to the tank, and of the leakage."""
-        shares = values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)
+    def coefficients(self, values: Values, turn: float) -> Floats:
+        """Flow coefficients of the edges to a port and to the tank, and of the leakage; ``turn``: -1 at other_port."""
+        more = [1.0 + values.get(name, 0.0) if turn < 0.0 else 1.0 for name in OTHER_EDGES]
+        shares = more[0] * values.get("C_PA", 1.0), more[1] * values.get("C_AT", 1.0), values.get("leakage", 0.0)
         return self.C_PA * np.array(shares)
+
+    def _transition(self, values: Values) -> float:
+        """The drop below which the flow over the edges is laminar, Pa."""
+        logarithm = values.get(LAMINAR)
+        return float(10.0**logarithm) if logarithm is not None else self.settings.transition_pressure
 
     def way(self, values: Values) -> Spool:
         """The position of the spool."""
@@ -297,12 +309,22 @@ class Experiment:
 
     def _keys(self, number: int, values: Values) -> tuple[Any, ...]:
         """On what the shares of a chamber depend: the spool's motion, the errors of its sensors, the edges."""
-        return self._motion_of(values), self._key(self._pressures_of(self.chambers[number]), values), *_edges(values)
+        return self._motion_of(values), *self._keys_of_signals(number, values), *_edges(values)
+
+    def _keys_of_signals(self, number: int, values: Values) -> tuple[tuple[float, ...], float]:
+        """On what the signals of a chamber depend: the errors of its sensors, where the edges are laminar."""
+        return self._key(self._pressures_of(self.chambers[number]), values), self._transition(values)
 
     def _shares_now(
-        self, number: int, motion: tuple[float, ...], errors: tuple[float, ...], overlap: float, gone_at: float
+        self,
+        number: int,
+        motion: tuple[float, ...],
+        errors: tuple[float, ...],
+        p_tr: float,
+        overlap: float,
+        gone_at: float,
     ) -> Floats:
-        now, turn = self._chamber_signals(number, errors), self.chambers[number].turn
+        now, turn = self._chamber_signals(number, errors, p_tr), self.chambers[number].turn
         return mean_shares(self._openings(turn, motion, overlap, gone_at), now.law_port, now.law_tank)
 
     # --- influences of the sensors ------------------------------------------------------------------------------------
@@ -354,18 +376,18 @@ class Experiment:
         )
 
     def _chamber_of(self, number: int, values: Values) -> ChamberSignals:
-        return self._chamber_signals(number, self._key(self._pressures_of(self.chambers[number]), values))
+        return self._chamber_signals(number, *self._keys_of_signals(number, values))
 
-    def _chamber_signals_now(self, number: int, errors: tuple[float, ...]) -> ChamberSignals:
+    def _chamber_signals_now(self, number: int, errors: tuple[float, ...], p_tr: float) -> ChamberSignals:
         chamber = self.chambers[number]
-        return chamber.signals(self._corrected(self._pressures_of(chamber), errors), self._capacitance[number])
+        return chamber.signals(self._corrected(self._pressures_of(chamber), errors), self._capacitance[number], p_tr)
 
     def _flow_laws_of(self, values: Values) -> tuple[Floats, Floats]:
-        return self._flow_laws(self._key(self._pressures_of_flow(), values))
+        return self._flow_laws(self._key(self._pressures_of_flow(), values), self._transition(values))
 
-    def _flow_laws_now(self, errors: tuple[float, ...]) -> tuple[Floats, Floats]:
+    def _flow_laws_now(self, errors: tuple[float, ...], p_tr: float) -> tuple[Floats, Floats]:
         port, *supply = self._pressures_of_flow()
-        return laws(self.settings, port, self._corrected([port, *supply], errors))
+        return laws(self.settings, port, self._corrected([port, *supply], errors), p_tr)
 
     def _corrected(self, pressures: Sequence[str], errors: tuple[float, ...]) -> Mapping[str, Floats]:
         """The channels, these pressures without errors of their sensors."""

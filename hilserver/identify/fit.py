@@ -75,6 +75,8 @@ SURE_NOISE = 0.95
 """Part of a known noise that is subtracted: with more than there is, the sum would have no minimum."""
 FINEST = STEP
 """Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
+ROUGH_ROUNDS = 4
+SLOW = 0.3
 MAX_EVALUATIONS = 40
 """Evaluations of the residuals in a fit."""
 PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
@@ -238,29 +240,53 @@ def fit(
     ``near``: they are the result of a fit that differs little from this one.
     """
     values, gained, model = dict(start), 0.0 if near else inf, LinearisedModel(parameters, predict)
-    step = np.zeros(len(parameters))
+    step, rough = np.zeros(len(parameters)), 0 if near else ROUGH_ROUNDS
     for _ in range(rounds):
-        pairs = zip(signals, predict(values), strict=True)
-        whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
+        model.forget()
         noise = {s.name: s.noise(values) for s in signals if s.noise is not None}
-        if gained == inf and rounds > 1:  # the residuals are errors of the model, and say nothing of the noise
-            by_name = {s.name: s for s in signals}
-            whiteners |= {n: Whitener.of_spectrum(density).for_model(by_name[n]) for n, density in noise.items()}
+        pairs = zip(signals, predict(values), strict=True)
+        whiteners = {s.name: _filter(s, modelled, noise.get(s.name), rough > 0) for s, modelled in pairs}
         problem = _Problem(parameters, signals, model, whiteners, noise, gained < NEAR_OPTIMUM)
         if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
         tolerance = FINAL_TOLERANCE if problem.near else PRELIMINARY_TOLERANCE
         before, (found, gained) = gained, problem.solved(values, tolerance)
-        if gained < DONE and others is None and problem.near:
+        change = np.array([(found[name] - values[name]) / p.size for name, p in parameters.items()])
+        if rough > 0:
+            rough = rough - 1 if gained >= NEAR_OPTIMUM else 0
+        elif gained < DONE and others is None and problem.near:
             values = found
             break
-        change = np.array([(found[name] - values[name]) / p.size for name, p in parameters.items()])
-        if gained > CONVERGES * before and step @ change < 0.0:
-            change *= 0.5  # of two results, each would lead to the other for ever
-        values |= {name: values[name] + p.size * c for (name, p), c in zip(parameters.items(), change, strict=True)}
+        change *= _relaxation(step, change, gained, before)
         step = change
+        values |= {
+            name: float(np.clip(values[name] + p.size * c, p.lower, p.upper))
+            for (name, p), c in zip(parameters.items(), change, strict=True)
+        }
     return problem.fit(values)
+
+
+def _relaxation(step: Floats, change: Floats, gained: float, before: float) -> float:
+    """x"""
+    along = float(step @ change) / max(float(step @ step), 1e-300)
+    if along < 0.0:
+        return 0.5 if along > -2.0 and gained > CONVERGES * before else 1.0
+    return 1.0 / (1.0 - min(along, 0.8)) if gained < before and before < inf and SLOW < along < 1.0 else 1.0
+
+
+def _filter(signal: Signal, modelled: Floats, noise: Floats | None, rough: bool) -> Whitener:
+    """x"""
+    residual = signal.measured - modelled
+    if not rough:
+        return Whitener.of(residual, signal.used, signal.summed).for_model(signal)
+    if noise is not None:
+        return Whitener.of_spectrum(noise).for_model(signal)
+    plain = Whitener(POLES[-1] if signal.summed else 0.0, np.ones(1))
+    filtered = plain(residual, signal.used)
+    return replace(plain, deviation=float(np.sqrt(np.sum(filtered * filtered) / max(signal.used.sum(), 1)))).for_model(
+        signal
+    )
 
 
 @dataclass(frozen=True)
@@ -380,7 +406,7 @@ class _Problem:
             lambda scaled: self.penalised_jacobian(at(scaled)),
             start,
             (low, high),
-            tolerance / sum(int(s.used.sum()) for s in self.signals),
+            tolerance / ((1.0 if self.near else 1.0 + MOST_NOISE) * sum(int(s.used.sum()) for s in self.signals)),
             MAX_EVALUATIONS,
         )
         end = dict(zip(self.parameters, (found * sizes).tolist(), strict=True))

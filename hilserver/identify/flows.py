@@ -78,7 +78,6 @@ def flows_of(e: Experiment, values: Values) -> list[FlowOverOpening]:
     """Of a valve with these values of its parameters; none if it is known by its spool alone."""
     if "C_PA" not in values:
         return []
-    C = e.C_PA * np.array([values["C_PA"], values["C_AT"], values["leakage"]])
     edges = values["overlap"], values["gone_at"]
     way, measured = e.way(values), e.measured(values)
     instant = follow(e.command, e.dt, SpoolMotion(1e6, 0.0, 0.0), values["null"], values["hysteresis"])
@@ -87,6 +86,7 @@ def flows_of(e: Experiment, values: Values) -> list[FlowOverOpening]:
         laws = now.law_port, now.law_tank
         spool = c.turn * 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
         openings = (mean_openings(each.as_linear(e.curve), c.turn, *edges) for each in (way, instant))
+        C = e.coefficients(values, c.turn)
         model, at_once = (C @ mean_shares(each, *laws) for each in openings)
         read = c.into(e.dt * model, now, values) / e.dt
         to_nominal = _to_nominal(e.settings, np.where(spool > 0.0, laws[0][:-1], laws[1][:-1]))
@@ -94,6 +94,7 @@ def flows_of(e: Experiment, values: Values) -> list[FlowOverOpening]:
     if e.flow is not None:
         spool, openings = way.way[:, 0], (each.as_linear(e.curve).way[:, 0] for each in (way, instant))
         read = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
+        C = e.coefficients(values, 1.0)
         model, at_once = (C @ shares_now(each, *measured.flow_laws, *edges) for each in openings)
         to_nominal = _to_nominal(e.settings, np.where(spool > 0.0, *measured.flow_laws))
         flows.append(FlowOverOpening(e.flow.channel, spool, read, model, at_once, to_nominal, e.flow.used))

@@ -13,13 +13,19 @@ from hilserver.identify.estimate import SIGNIFICANT, Estimate
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.fit import FitResult, Whitener, fit
 from hilserver.identify.flows import suggested_curve
+from hilserver.identify.influences import OTHER_EDGES
 from hilserver.identify.model import delay_of, lag_of
+from hilserver.identify.motor_chamber import CASE_LEAKAGE
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.identify.speed_limit import FittedValve, LagBySpeed, lag_by_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
 
+FIRST = ("piston_leakage", CASE_LEAKAGE, *OTHER_EDGES)
+"""Influences that the first fit contains: a valve without them would leak at all openings, to make up for them, and the
+next fit would begin too far from the optimum.
+"""
 LARGEST_DAMPING = 3.0
 """Above it, a second-order spool counts as first-order."""
 USEFUL_FREQUENCY = 0.15
@@ -176,7 +182,7 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
     signals, left_out = experiment.signals, dict[str, float]()
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
-    first = {name: p for name, p in wanted.items() if p.prior == inf}
+    first = {name: p for name, p in wanted.items() if p.prior == inf or name in FIRST}
     values |= fit(first, signals, experiment.predict, values, with_same_lag).values
     found = fit(wanted, signals, experiment.predict, values)
     while True:

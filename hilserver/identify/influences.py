@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import hypot, inf, sqrt
+from math import hypot, inf, log10, sqrt
 
 import numpy as np
 
@@ -35,6 +35,10 @@ COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 A fit has the delays relative to the sensor that shows the flow (position, flow or spool): a recording whose sensors
 are all later is that of a later valve, so that the model's errors would decide between them.
 """
+SAMPLING = 0.03
+"""Smallest standard deviation of a sensor's delay against another, ticks: with accurate sensors, it hangs on how
+pressures and openings change between the ticks.
+"""
 VALVE_DELAY = 2.0
 """Tolerance of the stated delay of a valve, ticks (electronics, oil temperature)."""
 RESTRICTION = 8e5
@@ -44,6 +48,18 @@ ROD_SPEED = 0.2
 USUAL_TRANSITION, TRANSITION, TRANSITIONS = 1e4, 1.0, (2.0, 6.0)
 """Drop below which it is laminar, Pa, where the rig file does not state it: 0.01 bar (holes with a sharp edge) to 1 bar
 (hoses, long passages); tolerance of its common logarithm, and the bounds of this, unless a value beyond them is stated.
+"""
+LAMINAR = "laminar edges"
+"""The parameter: common logarithm of the drop below which the flow over the valve's edges is laminar, Pa. Tolerance:
+TRANSITION, by the viscosity of cold and hot oil, of which it is the square.
+"""
+OTHER_EDGES = ("edge to the other port", "edge from the other port")
+"""The parameters: how much more flow these edges pass than those of the port, as fractions."""
+EDGES = 0.1
+"""Tolerance of these: ±5 % for each edge (symmetry of the flow in datasheets)."""
+MORE_THAN_NOISE = 3.0
+"""Change of a pressure that 5 % of the ticks exceed, as a multiple of the standard deviation of that of its noise, from
+which the recording shows its delay: 1.96 by noise alone.
 """
 ELASTICITY, DEAD_VOLUME = 0.3, 0.25
 """Tolerance of the compliance of the oil, and of the dead volume, as fractions of the stated ones."""
@@ -78,6 +94,21 @@ def influence(tolerance: float, size: float | None = None) -> Parameter:
     return Parameter(0.0, -10.0 * tolerance, 10.0 * tolerance, size or deviation, inf, deviation)
 
 
+def transition_influence(stated: float) -> Parameter:
+    """The common logarithm of a drop below which a flow is laminar, Pa; ``stated``: this drop by the rig file."""
+    logarithm = log10(stated)
+    lower, upper = min(TRANSITIONS[0], logarithm), max(TRANSITIONS[1], logarithm)
+    return Parameter(logarithm, lower, upper, 0.3, inf, uniform(TRANSITION))
+
+
+def edge_influences(transition_pressure: float, other_port: bool) -> dict[str, Parameter]:
+    """What the rig file hardly knows of a valve's edges; ``other_port``: there are those of another port, too."""
+    return {
+        LAMINAR: transition_influence(transition_pressure),
+        **({name: influence(EDGES) for name in OTHER_EDGES} if other_port else {}),
+    }
+
+
 def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) -> dict[str, Parameter]:
     """Errors of the pressure sensors with which the flow of a valve is known: zero, gain and delay. SI.
 
@@ -92,13 +123,32 @@ def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) 
             zero = replace(zero, prior=recording.zeros[name].deviation)
         found[f"zero {name}"] = zero
         found[f"gain {name}"] = influence(ACCURACY)
-        found[f"delay {name}"] = replace(relative_delay(recording.dt), slope=f"more delay {name}")
+        if shows_delay(recording, name):
+            found[f"delay {name}"] = replace(relative_delay(recording.dt), slope=f"more delay {name}")
     return found
+
+
+def shows_delay(recording: Recording, name: str) -> bool:
+    """Whether a channel changes by more than its noise: a delay of noise would be found where it fits best by chance."""
+    change = np.gradient(smoothed(recording.channels[name], round(SMOOTH_PRESSURE / recording.dt)))
+    noise = recording.noise.get(name)
+    by_noise = noise.value * change_of_noise(round(SMOOTH_PRESSURE / recording.dt)) if noise is not None else 0.0
+    return float(np.quantile(np.abs(change[recording.known]), 0.95)) > MORE_THAN_NOISE * by_noise
+
+
+def change_of_noise(ticks: int) -> float:
+    """Standard deviation of the change per tick of white noise of standard deviation 1 that is `smoothed`.
+
+    >>> round(change_of_noise(3), 3)
+    0.578
+    """
+    frequency = (np.arange(512) + 0.5) / 1024.0
+    return float(np.sqrt(np.mean((response(ticks, frequency) * np.sin(2.0 * np.pi * frequency)) ** 2)))
 
 
 def relative_delay(dt: float) -> Parameter:
     """Delay of a sensor beside the stated one, against that of another sensor, s."""
-    return influence(sqrt(2.0) * OWN_DELAY * dt)
+    return replace(influence(sqrt(2.0) * OWN_DELAY * dt), inseparable=SAMPLING * dt)
 
 
 def unseen_delay(dt: float) -> float:

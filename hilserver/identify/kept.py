@@ -13,7 +13,9 @@ SIZE = 3
 
 
 class Kept(Generic[Result]):
-    """A function of arrays that keeps its last results, by the arrays themselves: nobody may write into them.
+    """A function of arrays, and of numbers, that keeps its last results.
+
+    By the arrays themselves, into which nobody may write, and the values of the numbers.
 
     >>> import numpy as np
     >>> one, other = np.zeros(2), np.ones(2)
@@ -24,12 +26,16 @@ class Kept(Generic[Result]):
 
     def __init__(self, function: Callable[..., Result]) -> None:
         self._function = function
-        self._kept: list[tuple[tuple[Floats, ...], Result]] = []
+        self._kept: list[tuple[tuple[Floats | float, ...], Result]] = []
 
-    def __call__(self, *arrays: Floats) -> Result:
+    def __call__(self, *arrays: Floats | float) -> Result:
         for given, found in self._kept:
-            if all(one is other for one, other in zip(given, arrays, strict=True)):
+            if all(_is_same(one, other) for one, other in zip(given, arrays, strict=True)):
                 return found
         found = self._function(*arrays)
         self._kept = [(arrays, found), *self._kept[: SIZE - 1]]
         return found
+
+
+def _is_same(one: Floats | float, other: Floats | float) -> bool:
+    return one is other or (isinstance(one, float) and isinstance(other, float) and one == other)

@@ -35,6 +35,10 @@ class LinearisedModel:
         self._place = np.full(len(parameters), np.nan)
         self._kept: Sequence[Slopes] = []
 
+    def forget(self) -> None:
+        """Find the derivatives anew when they are needed next."""
+        self._place = np.full_like(self._place, np.nan)
+
     def slopes(self, values: Values) -> Sequence[Slopes]:
         """By parameter, the derivatives of the signals here or nearby."""
         place = np.array([p.value_in(values, name) for name, p in self.parameters.items()]) / self._sizes

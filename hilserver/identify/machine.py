@@ -191,16 +191,24 @@ def oil_of(chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stat
 def _oil_beside(
     hoses: Mapping[str, float], chambers: Sequence[IdentifiedChamber], values: Sequence[Values], stated: Oil | None
 ) -> Oil:
-    """The model that comes closest to the compliances, less those of the walls of these hoses."""
+    """The model that comes closest to the compliances, less those of the walls of these hoses.
+
+    The oil of a motor does not change with its motion: only the products of volume, compliance and air are known, so
+    that its bulk modulus is that of the rig file.
+    """
     first, ports = chambers[0].chamber, [c.chamber.port for c in chambers]
     swept = [c.chamber.swept(c.x) for c in chambers]
     air = [free_air(c.p, c.chamber.line) for c in chambers]
     walls = [c.chamber.walls(c.p, hoses.get(c.chamber.port, 0.0)) for c in chambers]
     wanted = [c.compliance(v) for c, v in zip(chambers, values, strict=True)]
 
+    is_free = isinstance(first.actuator, CylinderSettings)
+
     def unscaled(z: Floats) -> Oil:
         if stated is not None:
             return replace(stated, dead_volumes=dict(zip(ports, first.dead * z, strict=True)))
+        if not is_free:
+            return Oil(1.0 / first.line.B_o, 1e-2 * z[0], dict(zip(ports, first.dead * z[1:], strict=True)))
         return Oil(z[0] / first.line.B_o, 1e-2 * z[1], dict(zip(ports, first.dead * z[2:], strict=True)))
 
     def errors(z: Floats) -> Floats:
@@ -213,10 +221,11 @@ def _oil_beside(
             ]
         )
 
-    start = np.ones(len(ports)) if stated is not None else np.array([1.0, 0.1, *np.ones(len(ports))])
+    free = [] if stated is not None else [1.0, 0.1] if is_free else [0.1]
+    start = np.array([*free, *np.ones(len(ports))])
     low, high = np.full(len(start), 1e-3), np.full(len(start), 1e3)
-    if stated is None:
-        low[1], high[1] = 0.0, 10.0
+    if free:
+        low[len(free) - 1], high[len(free) - 1] = 0.0, 10.0
     return replace(unscaled(least_squares(errors, start, bounds=(low, high)).x), hoses=hoses)
 
 
@@ -342,9 +351,12 @@ def _oil(
     Volumes that are hardly known are stated, too: they belong to the oil and the hoses with which they were found.
     """
     oil, deviation = _with_deviation(chambers)
-    if deviation.compliance <= INFORMED * uniform(ELASTICITY) * oil.compliance:
+    air = Estimate(oil.air, max(deviation.air, MIN_AIR))
+    if isinstance(settings, MotorSettings):
+        yield IdentifiedValue("air in the oil", "air_fraction", air, settings.air_fraction)
+    elif deviation.compliance <= INFORMED * uniform(ELASTICITY) * oil.compliance:
         B = 1.0 / oil.compliance
-        modulus, air = Estimate(B, deviation.compliance * B**2), Estimate(oil.air, max(deviation.air, MIN_AIR))
+        modulus = Estimate(B, deviation.compliance * B**2)
         yield IdentifiedValue("bulk modulus", "bulk_modulus", modulus, settings.bulk_modulus, "MPa", 1e-6)
         yield IdentifiedValue("air in the oil", "air_fraction", air, settings.air_fraction)
     else:

@@ -155,7 +155,7 @@ def test_oil_behind_a_restriction_and_after_a_hose(before: str, level: float, fr
     port, _, passed = solve_ivp(change, (0.0, float(time[-1])), start, "LSODA", time, rtol=1e-10, atol=1e-14).y
     channels = {"p_A": port, "p_B": np.full(len(time), p_B), "x": position(time)}
     channels |= {"p_S": np.full(len(time), 210e5), "p_T": np.zeros(len(time))}
-    now = chamber.signals(channels, chamber.capacitance(channels))
+    now = chamber.signals(channels, chamber.capacitance(channels), 1e5)
     values = {"elasticity A": elasticity, "air A": air, "hose A": hose, "dead volume A": more, "piston_leakage": leak}
     restricted = values | {"restriction A": 5e5, "restriction B": 3e5}
     inner, wrong, whole = (
