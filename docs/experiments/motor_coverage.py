@@ -155,7 +155,9 @@ def main() -> None:
         for f in [*by_valve, *motor_compared(rig, found, recording)]:
             results[f.name].append(f)
             if options.verbose:
-                print(f"{seed} {f.name:42s} {f.true:.6g} {f.error:+.3g} ± {f.deviation:.2g} {f.error / f.deviation:+7.1f}")
+                print(
+                    f"{seed} {f.name:42s} {f.true:.6g} {f.error:+.3g} ± {f.deviation:.2g} {f.error / f.deviation:+7.1f}"
+                )
     print(summary(results), flush=True)
 
 

@@ -323,9 +323,7 @@ class Chamber:
         return before, (volume - before) / (ROD_SPEED * max(self.actuator.areas()) * self.dt)
 
 
-def laws(
-    valve: ValveSettings, pressure: str, channels: Mapping[str, Floats], p_tr: float
-) -> tuple[Floats, Floats]:
+def laws(valve: ValveSettings, pressure: str, channels: Mapping[str, Floats], p_tr: float) -> tuple[Floats, Floats]:
     """Orifice law of the drops from supply to port and from port to tank, laminar below ``p_tr``, sqrt(Pa)."""
     p, p_S, p_T = (channels[name] for name in (pressure, valve.supply, valve.tank))
     return orifice_law(p_S - p, p_tr), orifice_law(p - p_T, p_tr)

@@ -47,12 +47,18 @@ from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
-MAX_ROUNDS = 12
+MAX_ROUNDS = 24
 """Fits, each with the filters from the one before, until the gain falls below DONE."""
-NEAR_OPTIMUM, DONE = 30.0, 1.0
+NEAR_OPTIMUM, DONE = 30.0, 0.3
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
 CONVERGES = 0.25
 """Gain of a fit, as a fraction of that of the one before, with which it may also take back what that one changed."""
+SLOWLY, LONGEST_STEP = 0.3, 5.0
+"""Part of the change before that a fit repeats, from which changes count as a geometric series; the largest multiple of
+a change that is taken at once. The noise of a sensor whose delay changes limits the changes.
+"""
+ROUGH_ROUNDS = 4
+"""Fits with the filters of the known noise: residuals that are errors of the model would be filtered out for ever."""
 ORDER = 30
 """Order of the autoregressive models."""
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
@@ -75,8 +81,6 @@ SURE_NOISE = 0.95
 """Part of a known noise that is subtracted: with more than there is, the sum would have no minimum."""
 FINEST = STEP
 """Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
-ROUGH_ROUNDS = 4
-SLOW = 0.3
 MAX_EVALUATIONS = 40
 """Evaluations of the residuals in a fit."""
 PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
@@ -268,15 +272,24 @@ def fit(
 
 
 def _relaxation(step: Floats, change: Floats, gained: float, before: float) -> float:
-    """x"""
+    """By how much a change is multiplied, after the ``step`` before it; ``gained``, ``before``: by both of them.
+
+    Of two results, each would lead to the other for ever: the middle is taken. Successive changes in one direction
+    are the terms of a geometric series: its sum is taken (Irons & Tuck, Int. J. Num. Meth. Eng. 1 (1969) 275).
+    """
     along = float(step @ change) / max(float(step @ step), 1e-300)
-    if along < 0.0:
-        return 0.5 if along > -2.0 and gained > CONVERGES * before else 1.0
-    return 1.0 / (1.0 - min(along, 0.8)) if gained < before and before < inf and SLOW < along < 1.0 else 1.0
+    if -2.0 < along < 0.0 and gained > CONVERGES * before:
+        return 0.5
+    if SLOWLY < along < 1.0 and gained < before < inf:
+        return min(1.0 / (1.0 - along), LONGEST_STEP)
+    return 1.0
 
 
 def _filter(signal: Signal, modelled: Floats, noise: Floats | None, rough: bool) -> Whitener:
-    """x"""
+    """The filter for what the model leaves of a signal; ``rough``: by its known ``noise``, or none of the residuals.
+
+    Far from the optimum, the residuals are errors of the model, and say nothing of the noise.
+    """
     residual = signal.measured - modelled
     if not rough:
         return Whitener.of(residual, signal.used, signal.summed).for_model(signal)
@@ -284,9 +297,8 @@ def _filter(signal: Signal, modelled: Floats, noise: Floats | None, rough: bool)
         return Whitener.of_spectrum(noise).for_model(signal)
     plain = Whitener(POLES[-1] if signal.summed else 0.0, np.ones(1))
     filtered = plain(residual, signal.used)
-    return replace(plain, deviation=float(np.sqrt(np.sum(filtered * filtered) / max(signal.used.sum(), 1)))).for_model(
-        signal
-    )
+    deviation = float(np.sqrt(filtered @ filtered / max(signal.used.sum(), 1)))
+    return replace(plain, deviation=deviation).for_model(signal)
 
 
 @dataclass(frozen=True)

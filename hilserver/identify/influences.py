@@ -35,7 +35,7 @@ COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 A fit has the delays relative to the sensor that shows the flow (position, flow or spool): a recording whose sensors
 are all later is that of a later valve, so that the model's errors would decide between them.
 """
-SAMPLING = 0.03
+SAMPLING = 0.04
 """Smallest standard deviation of a sensor's delay against another, ticks: with accurate sensors, it hangs on how
 pressures and openings change between the ticks.
 """
@@ -129,7 +129,7 @@ def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) 
 
 
 def shows_delay(recording: Recording, name: str) -> bool:
-    """Whether a channel changes by more than its noise: a delay of noise would be found where it fits best by chance."""
+    """Whether a channel changes by more than its noise: a delay of noise would be found where it fits by chance."""
     change = np.gradient(smoothed(recording.channels[name], round(SMOOTH_PRESSURE / recording.dt)))
     noise = recording.noise.get(name)
     by_noise = noise.value * change_of_noise(round(SMOOTH_PRESSURE / recording.dt)) if noise is not None else 0.0
@@ -142,7 +142,7 @@ def change_of_noise(ticks: int) -> float:
     >>> round(change_of_noise(3), 3)
     0.578
     """
-    frequency = (np.arange(512) + 0.5) / 1024.0
+    frequency: Floats = (np.arange(512, dtype=np.float64) + 0.5) / 1024.0
     return float(np.sqrt(np.mean((response(ticks, frequency) * np.sin(2.0 * np.pi * frequency)) ** 2)))
 
 

@@ -49,6 +49,10 @@ PARTS = 20
 """Of the recording, for the jackknife."""
 MODEL_ERROR = 0.01
 """Standard deviation of a mass by gains of the sensors and errors of the model, as a fraction."""
+BY_FORCE = 0.003
+"""Standard deviation of the friction in proportion to the force by errors of the model, as a fraction of the force: the
+speeds between which the other friction is interpolated.
+"""
 USEFUL = 0.1
 """Largest standard deviation of a mass that is still useful, as a fraction of it."""
 
@@ -154,7 +158,7 @@ def _motion(rod: Rod, width: float) -> RodMotion | None:
         return None
     deviations = sqrt(PARTS - 1.0) * np.std(without, axis=0)
     mass, compliance, *friction = (Estimate(*pair) for pair in zip(values.tolist(), deviations.tolist(), strict=True))
-    by_force = friction.pop() if rod.is_shaft else Estimate(0.0, 0.0)
+    by_force = friction.pop().with_further(BY_FORCE) if rod.is_shaft else Estimate(0.0, 0.0)
     return RodMotion(mass, dict(zip(speeds.tolist(), friction, strict=True)), compliance, by_force)
 
 

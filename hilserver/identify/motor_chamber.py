@@ -27,10 +27,12 @@ SOFT, LEFT_OUT = 10e5, 0.1
 """Pa gauge, below which 2 % of air make oil several times as soft; the largest share of a recording that this leaves
 out.
 """
-MOTOR_LEAKAGE = 0.01
+MOTOR_LEAKAGE = 0.015
 """Smallest standard deviation of a leakage, as a fraction: hardly more closely is it proportional to the pressure, and
 the delays of the pressure sensors act like it.
 """
+OIL = 0.005
+"""The same of the compliance of the oil, which air makes depend on the pressure."""
 USUAL_SPEEDS = 4000.0 / 60.0
 """1/s: range of a speed sensor that does not state it."""
 OVER_A_TICK = np.array([-1.0, 13.0, 13.0, -1.0]) / 24.0
@@ -77,6 +79,8 @@ class MotorChamber(Chamber):
         """Properties of the oil, and the leakage to the case, m³/s/Pa."""
         wanted = (f"elasticity {self.port}", f"dead volume {self.port}", f"air {self.port}")
         of_oil = {name: p for name, p in super().parameters().items() if name in wanted}
+        elasticity = f"elasticity {self.port}"
+        of_oil[elasticity] = replace(of_oil[elasticity], definition=OIL)
         zero = influence(ACCURACY * (self._rig.settings.channels[self.motion].span() or USUAL_SPEEDS))
         return {**of_oil, CASE_LEAKAGE: self.piston_leakage(), self.zero: zero}
 

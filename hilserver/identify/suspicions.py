@@ -65,7 +65,11 @@ STRUCTURES = {
     "air": ("free air in the oil at port {}", "the same at low pressure"),
     "dead volume": ("dead volume at port {}, fraction that is missing", "the same near both ends of the stroke"),
     "elasticity": ("compliance of the oil at port {}, fraction of the stated one", "the same at high pressure"),
-    "zero": ("zero of sensor {}", "read it with the line depressurised"),
+    "edge": (
+        "flow over the edge {}, as a fraction more than over that of the valve's port",
+        "a flow sensor at each port",
+    ),
+    "zero": ("zero of sensor {}", "read it at rest, with the line depressurised"),
     "gain": ("gain of sensor {}", "compare it with a reference at high pressure"),
     "delay": (
         "delay of sensor {} in addition to the stated one, relative to the others",
