@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import Any
 
@@ -46,7 +46,7 @@ from hilserver.identify.model import (
     mean_shares,
     shares_now,
 )
-from hilserver.identify.motor_chamber import MotorChamber
+from hilserver.identify.motor_chamber import BESIDE_SPEED, MotorChamber
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
@@ -358,7 +358,11 @@ class Experiment:
         """Errors of the sensors of pressures."""
         if not self.chambers and self.flow is None:
             return {}
-        return sensor_influences(self.rig, self.recording, self.pressures())
+        found = sensor_influences(self.rig, self.recording, self.pressures())
+        if any(isinstance(chamber, MotorChamber) for chamber in self.chambers):
+            beside = BESIDE_SPEED * self.dt
+            found |= {n: replace(p, inseparable=beside) for n, p in found.items() if n.startswith("delay ")}
+        return found
 
     def _errors_of_now(self, *pressures: str) -> list[str]:
         """The errors of these sensors among the parameters, and what a fit adds to them."""

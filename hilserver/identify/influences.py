@@ -35,10 +35,6 @@ COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 A fit has the delays relative to the sensor that shows the flow (position, flow or spool): a recording whose sensors
 are all later is that of a later valve, so that the model's errors would decide between them.
 """
-SAMPLING = 0.04
-"""Smallest standard deviation of a sensor's delay against another, ticks: with accurate sensors, it hangs on how
-pressures and openings change between the ticks.
-"""
 VALVE_DELAY = 2.0
 """Tolerance of the stated delay of a valve, ticks (electronics, oil temperature)."""
 RESTRICTION = 8e5
@@ -148,7 +144,7 @@ def change_of_noise(ticks: int) -> float:
 
 def relative_delay(dt: float) -> Parameter:
     """Delay of a sensor beside the stated one, against that of another sensor, s."""
-    return replace(influence(sqrt(2.0) * OWN_DELAY * dt), inseparable=SAMPLING * dt)
+    return influence(sqrt(2.0) * OWN_DELAY * dt)
 
 
 def unseen_delay(dt: float) -> float:

@@ -27,9 +27,13 @@ SOFT, LEFT_OUT = 10e5, 0.1
 """Pa gauge, below which 2 % of air make oil several times as soft; the largest share of a recording that this leaves
 out.
 """
-MOTOR_LEAKAGE = 0.015
-"""Smallest standard deviation of a leakage, as a fraction: hardly more closely is it proportional to the pressure, and
-the delays of the pressure sensors act like it.
+BESIDE_SPEED = 0.07
+"""Smallest standard deviation of the delay of a pressure against the speed, ticks: the leakage between the ports acts
+like it, and how the pressures change within a tick is not known.
+"""
+BETWEEN_PORTS, TO_CASE = 0.025, 0.01
+"""Smallest standard deviation of a leakage, as a fraction: between the ports for the same reason, and hardly any is
+more closely in proportion to the pressure.
 """
 OIL = 0.005
 """The same of the compliance of the oil, which air makes depend on the pressure."""
@@ -82,11 +86,11 @@ class MotorChamber(Chamber):
         elasticity = f"elasticity {self.port}"
         of_oil[elasticity] = replace(of_oil[elasticity], definition=OIL)
         zero = influence(ACCURACY * (self._rig.settings.channels[self.motion].span() or USUAL_SPEEDS))
-        return {**of_oil, CASE_LEAKAGE: self.piston_leakage(), self.zero: zero}
+        return {**of_oil, CASE_LEAKAGE: replace(influence(PISTON_LEAKAGE), definition=TO_CASE), self.zero: zero}
 
     def piston_leakage(self) -> Parameter:
         """Leakage between the ports, m³/s/Pa."""
-        return replace(influence(PISTON_LEAKAGE), definition=MOTOR_LEAKAGE)
+        return replace(influence(PISTON_LEAKAGE), definition=BETWEEN_PORTS)
 
     @property
     def zero(self) -> str:
