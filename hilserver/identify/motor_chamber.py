@@ -3,8 +3,8 @@ r"""The oil between a valve and a hydraulic motor: the flow of the valve from sp
 .. math:: \int Q\,dt = \pm V \int n\,dt + \int C\,dp + \int c\,(p - p_{other})\,dt + \int c_e\,p\,dt
 
 with the displacement V per revolution, the speed n in revolutions per second, the leakage c to the other port and
-:math:`c_e` to the case. The oil does not change with the motion. Its hoses count as oil: the bulk modulus of
-``[motors]`` contains them.
+:math:`c_e` to the case. The zero error of the sensor of n is a parameter, too: it acts like a leakage. The oil does not
+change with the motion. Its hoses count as oil: the bulk modulus of ``[motors]`` contains them.
 """
 
 from __future__ import annotations

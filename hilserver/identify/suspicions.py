@@ -85,8 +85,8 @@ KEYS = {
     "elasticity": "bulk_modulus",
 }
 """By the same word: the key of a cylinder, with the side of the port."""
-KEYS_OF_MOTOR = {"air": "air_fraction", "dead volume": "volume_{}", "elasticity": "bulk_modulus"}
-"""The same of a motor."""
+KEYS_OF_MOTOR = {"air": "air_fraction", "dead volume": "volume_{}", "elasticity": "volume_{}"}
+"""The same of a motor, whose bulk modulus is that of the rig file."""
 ALWAYS = ("restriction", "hose", "air")
 """Suspected where significant; others only where they are beyond their tolerance, too."""
 OF_A_PORT = ("restriction", "hose", "air", "dead volume", "elasticity")
