@@ -33,6 +33,7 @@ from hilserver.identify.influences import (
     edge_influences,
     relative_delay,
     sensor_influences,
+    shows_delay,
     uniform,
     unseen_delay,
 )
@@ -206,7 +207,7 @@ class Experiment:
         for chamber in self.chambers:
             found |= chamber.parameters() | {"piston_leakage": chamber.piston_leakage()}
         found |= self._influences
-        if self.chambers or self.flow:
+        if self.of_motor:
             found |= edge_influences(v.transition_pressure, any(c.turn < 0.0 for c in self.chambers))
         if self.flow and self.chambers:
             found |= {
@@ -220,6 +221,11 @@ class Experiment:
                 found["spool_zero"] = Parameter(0.0, -0.5, 0.5, 0.02, 0.02)
                 found["spool_delay"] = self._delay_of(self.spool)
         return found
+
+    @property
+    def of_motor(self) -> bool:
+        """Whether the valve turns a motor: the recording then shows little of what acts like its leakage."""
+        return any(isinstance(chamber, MotorChamber) for chamber in self.chambers)
 
     def _delay_of(self, sensor: Sensor) -> Parameter:
         """The delay of a sensor beyond the stated one: within the usual tolerance, or unknown where none is stated."""
@@ -359,10 +365,12 @@ class Experiment:
         if not self.chambers and self.flow is None:
             return {}
         found = sensor_influences(self.rig, self.recording, self.pressures())
-        if any(isinstance(chamber, MotorChamber) for chamber in self.chambers):
-            beside = BESIDE_SPEED * self.dt
-            found |= {n: replace(p, inseparable=beside) for n, p in found.items() if n.startswith("delay ")}
-        return found
+        if not self.of_motor:
+            return found
+        delays = {f"delay {name}": shows_delay(self.recording, name) for name in self.pressures()}
+        beside = BESIDE_SPEED * self.dt
+        shown = {name: p for name, p in found.items() if delays.get(name, True)}
+        return {name: replace(p, inseparable=beside) if name in delays else p for name, p in shown.items()}
 
     def _errors_of_now(self, *pressures: str) -> list[str]:
         """The errors of these sensors among the parameters, and what a fit adds to them."""

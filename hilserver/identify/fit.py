@@ -47,9 +47,7 @@ from hilserver.identify.parameters import Parameter, Values
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
-MAX_ROUNDS = 24
-"""Fits, each with the filters from the one before, until the gain falls below DONE."""
-NEAR_OPTIMUM, DONE = 30.0, 0.3
+NEAR_OPTIMUM = 30.0
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
 CONVERGES = 0.25
 """Gain of a fit, as a fraction of that of the one before, with which it may also take back what that one changed."""
@@ -57,8 +55,6 @@ SLOWLY, LONGEST_STEP = 0.3, 5.0
 """Part of the change before that a fit repeats, from which changes count as a geometric series; the largest multiple of
 a change that is taken at once. The noise of a sensor whose delay changes limits the changes.
 """
-ROUGH_ROUNDS = 4
-"""Fits with the filters of the known noise: residuals that are errors of the model would be filtered out for ever."""
 ORDER = 30
 """Order of the autoregressive models."""
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
@@ -102,6 +98,25 @@ class Signal:
     weight: float = 1.0
     noise: Callable[[Values], Floats] | None = None
 
+
+@dataclass(frozen=True)
+class Search:
+    """How a sequence of fits, each with the filters from the one before, looks for the optimum.
+
+    ``rounds``: at most, until a fit gains less than ``done``; ``rough_rounds``: with the filters of the known noise, at
+    most. ``along_valley``: of parameters that act alike, along which changes are small and the optimum is far. A fit
+    then has derivatives of its own, ends at smaller gains, and successive changes are summed up; it takes several times
+    as long (decision 0085).
+    """
+
+    rounds: int = 12
+    done: float = 1.0
+    rough_rounds: int = 1
+    along_valley: bool = False
+
+
+USUAL = Search()
+ALONG_VALLEY = Search(rounds=24, done=0.3, rough_rounds=4, along_valley=True)
 
 Others = Callable[[Values], Iterable[Values]]
 """Other values that may fit equally well, near another minimum: a fit continues from the best of them."""
@@ -236,33 +251,36 @@ def fit(
     predict: Predict,
     start: Values,
     others: Others | None = None,
-    rounds: int = MAX_ROUNDS,
+    search: Search = USUAL,
     near: bool = False,
 ) -> FitResult:
-    """Identify the parameters, starting from the values of ``start``, in at most this number of rounds.
+    """Identify the parameters, starting from the values of ``start``.
 
     ``near``: they are the result of a fit that differs little from this one.
     """
     values, gained, model = dict(start), 0.0 if near else inf, LinearisedModel(parameters, predict)
-    step, rough = np.zeros(len(parameters)), 0 if near else ROUGH_ROUNDS
-    for _ in range(rounds):
-        model.forget()
+    step, rough = np.zeros(len(parameters)), 0 if near else search.rough_rounds
+    for _ in range(search.rounds):
+        if search.along_valley:
+            model.forget()
         noise = {s.name: s.noise(values) for s in signals if s.noise is not None}
         pairs = zip(signals, predict(values), strict=True)
-        whiteners = {s.name: _filter(s, modelled, noise.get(s.name), rough > 0) for s, modelled in pairs}
+        whiteners = {s.name: _filter(s, modelled, noise.get(s.name), rough > 0, search) for s, modelled in pairs}
         problem = _Problem(parameters, signals, model, whiteners, noise, gained < NEAR_OPTIMUM)
         if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
         tolerance = FINAL_TOLERANCE if problem.near else PRELIMINARY_TOLERANCE
+        if search.along_valley and not problem.near:
+            tolerance /= 1.0 + MOST_NOISE  # the sum of squares contains that many times those of the noise
         before, (found, gained) = gained, problem.solved(values, tolerance)
         change = np.array([(found[name] - values[name]) / p.size for name, p in parameters.items()])
         if rough > 0:
             rough = rough - 1 if gained >= NEAR_OPTIMUM else 0
-        elif gained < DONE and others is None and problem.near:
+        elif gained < search.done and others is None and problem.near:
             values = found
             break
-        change *= _relaxation(step, change, gained, before)
+        change *= _relaxation(step, change, gained, before, search.along_valley)
         step = change
         values |= {
             name: float(np.clip(values[name] + p.size * c, p.lower, p.upper))
@@ -271,30 +289,32 @@ def fit(
     return problem.fit(values)
 
 
-def _relaxation(step: Floats, change: Floats, gained: float, before: float) -> float:
+def _relaxation(step: Floats, change: Floats, gained: float, before: float, along_valley: bool) -> float:
     """By how much a change is multiplied, after the ``step`` before it; ``gained``, ``before``: by both of them.
 
-    Of two results, each would lead to the other for ever: the middle is taken. Successive changes in one direction
-    are the terms of a geometric series: its sum is taken (Irons & Tuck, Int. J. Num. Meth. Eng. 1 (1969) 275).
+    Of two results, each would lead to the other for ever: the middle is taken. Along a valley, successive changes in
+    one direction are the terms of a geometric series: its sum is taken (Irons & Tuck, Int. J. Num. Meth. Eng. 1 (1969)
+    275).
     """
     along = float(step @ change) / max(float(step @ step), 1e-300)
-    if -2.0 < along < 0.0 and gained > CONVERGES * before:
-        return 0.5
-    if SLOWLY < along < 1.0 and gained < before < inf:
+    if along < 0.0 and gained > CONVERGES * before:
+        return 0.5 if not along_valley or along > -2.0 else 1.0
+    if along_valley and SLOWLY < along < 1.0 and gained < before < inf:
         return min(1.0 / (1.0 - along), LONGEST_STEP)
     return 1.0
 
 
-def _filter(signal: Signal, modelled: Floats, noise: Floats | None, rough: bool) -> Whitener:
-    """The filter for what the model leaves of a signal; ``rough``: by its known ``noise``, or none of the residuals.
+def _filter(signal: Signal, modelled: Floats, noise: Floats | None, rough: bool, search: Search) -> Whitener:
+    """The filter for what the model leaves of a signal; ``rough``: by its known ``noise``.
 
-    Far from the optimum, the residuals are errors of the model, and say nothing of the noise.
+    Far from the optimum, the residuals are errors of the model, and say nothing of the noise: along a valley they would
+    be filtered out for ever, and where the noise is not known, either, there is no filter but a sum.
     """
     residual = signal.measured - modelled
-    if not rough:
-        return Whitener.of(residual, signal.used, signal.summed).for_model(signal)
-    if noise is not None:
+    if rough and noise is not None:
         return Whitener.of_spectrum(noise).for_model(signal)
+    if not (rough and search.along_valley):
+        return Whitener.of(residual, signal.used, signal.summed).for_model(signal)
     plain = Whitener(POLES[-1] if signal.summed else 0.0, np.ones(1))
     filtered = plain(residual, signal.used)
     deviation = float(np.sqrt(filtered @ filtered / max(signal.used.sum(), 1)))
@@ -418,7 +438,7 @@ class _Problem:
             lambda scaled: self.penalised_jacobian(at(scaled)),
             start,
             (low, high),
-            tolerance / ((1.0 if self.near else 1.0 + MOST_NOISE) * sum(int(s.used.sum()) for s in self.signals)),
+            tolerance / sum(int(s.used.sum()) for s in self.signals),
             MAX_EVALUATIONS,
         )
         end = dict(zip(self.parameters, (found * sizes).tolist(), strict=True))

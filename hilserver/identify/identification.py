@@ -11,7 +11,7 @@ import numpy as np
 
 from hilserver.identify.estimate import SIGNIFICANT, Estimate
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.fit import FitResult, Whitener, fit
+from hilserver.identify.fit import ALONG_VALLEY, USUAL, FitResult, Whitener, fit
 from hilserver.identify.flows import suggested_curve
 from hilserver.identify.influences import OTHER_EDGES
 from hilserver.identify.model import delay_of, lag_of
@@ -23,8 +23,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
 
 FIRST = ("piston_leakage", CASE_LEAKAGE, *OTHER_EDGES)
-"""Influences that the first fit contains: a valve without them would leak at all openings, to make up for them, and the
-next fit would begin too far from the optimum.
+"""Influences of a motor that the first fit contains: a valve without them would leak at all openings, to make up for
+them, and the next fit would begin too far from the optimum.
 """
 LARGEST_DAMPING = 3.0
 """Above it, a second-order spool counts as first-order."""
@@ -181,10 +181,12 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     """
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
     signals, left_out = experiment.signals, dict[str, float]()
+    of_motor = experiment.of_motor
+    search = ALONG_VALLEY if of_motor else USUAL
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
-    first = {name: p for name, p in wanted.items() if p.prior == inf or name in FIRST}
-    values |= fit(first, signals, experiment.predict, values, with_same_lag).values
-    found = fit(wanted, signals, experiment.predict, values)
+    first = {name: p for name, p in wanted.items() if p.prior == inf or (of_motor and name in FIRST)}
+    values |= fit(first, signals, experiment.predict, values, with_same_lag, search).values
+    found = fit(wanted, signals, experiment.predict, values, search=search)
     while True:
         unknown = _unknown(wanted, found)
         left_out |= unknown
@@ -192,7 +194,7 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
             reported = [name for name in wanted if name not in left_out]
             return Identified(experiment, second_order, found.of(reported), left_out, found.values)
         wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}
-        found = fit(wanted, signals, experiment.predict, found.values, near=True)
+        found = fit(wanted, signals, experiment.predict, found.values, search=search, near=True)
 
 
 def with_same_lag(values: Values) -> Iterator[dict[str, float]]:

@@ -119,8 +119,7 @@ def sensor_influences(rig: Rig, recording: Recording, pressures: Iterable[str]) 
             zero = replace(zero, prior=recording.zeros[name].deviation)
         found[f"zero {name}"] = zero
         found[f"gain {name}"] = influence(ACCURACY)
-        if shows_delay(recording, name):
-            found[f"delay {name}"] = replace(relative_delay(recording.dt), slope=f"more delay {name}")
+        found[f"delay {name}"] = replace(relative_delay(recording.dt), slope=f"more delay {name}")
     return found
 
 

@@ -1,9 +1,9 @@
 """A model's predictions of signals, and their derivatives with respect to the scaled parameters.
 
-The derivatives take one prediction per parameter, most of the time of a fit. Within a fit they are kept, and used again
-for values nearby. A search with derivatives that are 1 % off ends where the residuals are orthogonal to these: close to
-the optimum, except along a valley of parameters that act alike. So the next fit of a sequence has derivatives of its
-own.
+The derivatives take one prediction per parameter, most of the time of a fit. They are kept, and used again for values
+nearby: the next fit of a sequence starts where the last one ended, and only its filters differ. A search with
+derivatives that are 1 % off ends where the residuals are orthogonal to these, about 1 % of a standard deviation from
+the optimum. Along a valley of parameters that act alike it is further: there, they are forgotten before each fit.
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ from unknown_rigs import changed_rig
 from hilserver.identify.chamber import Chamber
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.fit import Whitener, _Problem
+from hilserver.identify.fit import Whitener, _Problem, _relaxation
 from hilserver.identify.identification import identify_valve
-from hilserver.identify.influences import ROD_SPEED
+from hilserver.identify.influences import LAMINAR, OTHER_EDGES, ROD_SPEED
 from hilserver.identify.linearised import STEP, LinearisedModel
+from hilserver.identify.motor_chamber import CASE_LEAKAGE
 from hilserver.identify.recorded import Recording
 from hilserver.identify.simulated_excitation import recorded_excitation
 from hilserver.numerics.arrays import Floats
@@ -36,6 +37,25 @@ def recorded() -> tuple[Rig, Recording]:
     """A lift rig with all unknowns, by a seed that no figure of the page is from."""
     rig = changed_rig("lift", 101)
     return rig, recorded_excitation(rig, ["A"], Extent(20.0, 0.6, end_stops=False))
+
+
+def test_what_acts_like_the_leakage_of_a_motor_is_no_parameter_of_a_cylinder(recorded: tuple[Rig, Recording]) -> None:
+    """It would take time, and change next to nothing (decision 0085)."""
+    experiment = Experiment(*recorded, "A")
+    parameters = experiment.parameters(True)
+    assert not experiment.of_motor
+    assert parameters.keys().isdisjoint([LAMINAR, CASE_LEAKAGE, *OTHER_EDGES])
+    assert parameters.keys() >= {f"delay {name}" for name in experiment.pressures()}
+
+
+@pytest.mark.parametrize(
+    ("along", "relaxation", "along_valley"), [(-0.5, 0.5, 0.5), (0.2, 1.0, 1.0), (0.75, 1.0, 4.0), (0.9, 1.0, 5.0)]
+)
+def test_successive_changes_are_summed_up_along_a_valley(along: float, relaxation: float, along_valley: float) -> None:
+    """As a geometric series, up to five times a change; two opposite ones are halved everywhere."""
+    step = np.array([1.0, -2.0])
+    assert _relaxation(step, along * step, 4.0, 5.0, along_valley=False) == pytest.approx(relaxation)
+    assert _relaxation(step, along * step, 4.0, 5.0, along_valley=True) == pytest.approx(along_valley)
 
 
 def test_derivatives_are_those_of_the_residuals(recorded: tuple[Rig, Recording]) -> None:

@@ -122,4 +122,4 @@ def test_the_sequence_goes_on_with_what_is_asked_for(monkeypatch: pytest.MonkeyP
 def test_a_rig_with_noisy_sensors_becomes_known_better(rig: Rig, found: Identified) -> None:
     longer = recorded_excitation(rig, ["A"], Extent(SECONDS, 0.6, longest=3.0 * SECONDS, end_stops=False))
     assert longer.duration > 2.0 * SECONDS
-    assert response_deviation(identify_valve(rig, longer, "A", order=2)) < 0.8 * response_deviation(found)
+    assert response_deviation(identify_valve(rig, longer, "A", order=2)) < 0.7 * response_deviation(found)

@@ -79,7 +79,7 @@ def test_a_value_is_not_more_exact_than_the_law_of_which_it_is_a_parameter() -> 
 def test_the_tolerance_of_a_zero_follows_from_the_range_of_the_sensor(scale: dict[str, Any], tolerance: float) -> None:
     rig = slow_lift(1000.0, "prediction", {"rig": {"channels": {"p_A": {"scale": scale}}}})
     channels = {"p_A": np.zeros(9)}
-    recording = SimpleNamespace(dt=1e-3, zeros={}, channels=channels, noise={}, known=np.ones(9, dtype=bool))
+    recording = SimpleNamespace(dt=1e-3, zeros={}, channels=channels)
     found = sensor_influences(rig, recording, ["p_A"])["zero p_A"]  # type: ignore[arg-type]
     assert found.prior == pytest.approx(uniform(tolerance))
     assert found.size > 0.0
