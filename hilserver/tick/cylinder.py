@@ -80,14 +80,30 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     mid_x = x + half * v
     mid_F = k.F + half * k.stiffness * v
     force = net_force(mid_A, mid_B, mid_v, mid_F, damping, m)
-    more_A = (q_A - taken_A(mid_A, mid_B, mid_x, mid_v, force, m)) * (h / chamber_A(mid_x, mid_A, m))
-    more_B = (q_B - taken_B(mid_A, mid_B, mid_x, mid_v, force, m)) * (h / chamber_B(mid_x, mid_B, m))
-    k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
+    C_A, C_B = chamber_A(mid_x, mid_A, m), chamber_B(mid_x, mid_B, m)
+    more_A = (q_A - taken_A(mid_A, mid_B, mid_x, mid_v, force, m)) * (h / C_A)
+    more_B = (q_B - taken_B(mid_A, mid_B, mid_x, mid_v, force, m)) * (h / C_B)
+    k.p_A, k.void_A = filled(p_A, k.void_A, more_A, C_A, m)
+    k.p_B, k.void_B = filled(p_B, k.void_B, more_B, C_B, m)
     k.v = v + per_mass * force
     k.x = x + h * mid_v
     k.F += h * k.stiffness * mid_v
     if m.stroke > 0.0 and ((k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0)):
         k.x, k.v = clip(k.x, 0.0, m.stroke), 0.0
+
+
+@compilable
+def filled(p: float, void: float, more: float, C: float, m: CylinderRecord) -> tuple[float, float]:
+    """Pressure and void of a chamber whose pressure would rise by ``more``: it does when there is no void any more.
+
+    A motor has none: what it passes on is missing behind it at once.
+    """
+    if p + more >= MIN_PRESSURE and void == 0.0:
+        return p + more, 0.0
+    missing = void - (p + more - MIN_PRESSURE) * C
+    if missing > 0.0:
+        return MIN_PRESSURE, missing if m.stroke > 0.0 else 0.0
+    return MIN_PRESSURE - missing / C, 0.0
 
 
 @compilable

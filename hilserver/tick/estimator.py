@@ -265,6 +265,8 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     rates = (-slope_A * dt / C_A, -slope_B * dt / C_B)
     interpolate_gains(plan.kalman[c * LINES : (c + 1) * LINES], k.x, rates, m, gains)
     correct_cylinder(innovation, late, gains, rates, past, k, change, m, dt)
+    k.void_A = k.void_A if p_A < VOID else 0.0
+    k.void_B = k.void_B if p_B < VOID else 0.0
     add_volumes(before_A, before_B, before_x, k, m, 0.0)
     q_A, q_B = flows_into(plan, row, spools, k, m)
     note_flows(q_A, q_B, k)

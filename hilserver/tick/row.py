@@ -180,6 +180,8 @@ class CylinderState(Struct):
     F: float = value("N", "force that is not measured: load, gravity, friction")
     bias_A: float = value("m^3/s", "flow into A in excess of that expected of its valve")
     bias_B: float = value("m^3/s", "flow into B in excess of that expected of its valve")
+    void_A: float = value("m^3", "void in chamber A")
+    void_B: float = value("m^3", "void in chamber B")
     flow_A: float = value("m^3/s", "flow into A")
     flow_B: float = value("m^3/s", "flow into B")
     volume_A: float = value("m^3", "oil that has entered A since the start")

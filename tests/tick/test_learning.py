@@ -100,7 +100,7 @@ def test_least_squares_find_what_made_the_volumes() -> None:
         seen.unexplained = float(np.sign(EFFECT) * effects @ (errors - found))
         learn(b, seen, v, work, 1e-3)
     assert [b.gain_PA - 1.0, b.gain_AT - 1.0] == pytest.approx(errors[1:3], rel=0.03)
-    for value, error, least in ((b.delay, errors[0], 0.75), (b.null, errors[3], 0.9), (b.overlap, errors[4], 0.75)):
+    for value, error, least in ((b.delay, errors[0], 0.6), (b.null, errors[3], 0.9), (b.overlap, errors[4], 0.75)):
         assert least * error < value < error, "less by its uncertainty"
 
 
@@ -242,7 +242,7 @@ def test_a_sensor_that_is_later_than_stated_counts_in_the_delay() -> None:
         rig = lift(both(MOVED, wrong, ADAPTIVE))
         rows, _ = whole_cycle(rig)
         for valve in "AB":
-            assert of_run(rig, rows, valve)["delay"][-1] == pytest.approx(delay, abs=0.3e-3)
+            assert of_run(rig, rows, valve)["delay"][-1] == pytest.approx(delay, abs=0.4e-3)
 
 
 # --- on wild rigs -----------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ NULL_RANGE = 0.05
 """Largest tracked shift of the null, as a fraction of full stroke."""
 OVERLAP_RANGE = 0.03
 """Largest deviation of the tracked overlap from the configured one, likewise."""
-CAUTION = (1.0, 0.0, 0.0, 1.0, 1.0)
+CAUTION = (0.5, 0.0, 0.0, 1.0, 1.0)
 """Standard deviations by which the distance of delay, gains, null and overlap from the configured ones is
 underestimated; of a larger overlap, twice as many."""
 OVERLAP = 4
