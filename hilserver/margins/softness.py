@@ -6,15 +6,16 @@ chamber softer by dC, the oil dC·p seems to be missing, and the correction supp
 the valve's delay and lag tau. For deviations of the pressures p and the flows q into the ports,
 
 .. math::
-   (Z^{-1} + s\,dC)\,p = q, \qquad
-   q = Y\Bigl(1 + \frac{dC}{C}\,h\,\frac{x}{1 + x}\Bigr)\,p + \frac{s\,dC}{1 + x}\,p, \qquad
-   x = s T e^{s\tau}, \qquad h = \frac{s T_a}{1 + s T_a}
+   (Z^{-1} + s\,dC)\,p = q, \qquad q = Y\Bigl(1 + \frac{dC}{C}\,a\Bigr)\,p + \frac{s\,dC}{1 + x}\,p, \qquad
+   x = s T e^{s\tau},
 
-Z is the impedance of the machine as stated, Y the admittance of the virtual circuit, and T_a the time for which the
-circuit sees the missing oil as if it had arrived. With the circuit connected directly to the machine, H = (Z^-1 -
-Y)^-1,
+   a = \frac{1 + s T}{1 + s T + T/T_a}\Bigl(\frac{x}{1 + x} - \frac{s T}{1 + s T}\Bigr)
 
-.. math:: \det\Bigl(1 + \frac{dC}{C}\,H\,(s C - Y h)\,\frac{x}{1 + x}\Bigr) = 0
+Z is the impedance of the machine as stated, and Y the admittance of the virtual circuit. Of the missing oil, the filter
+of the machine finds what lasts; a is the rest, which the circuit sees as if it had arrived, and forgets with the time
+T_a. With the circuit connected directly to the machine, H = (Z^-1 - Y)^-1,
+
+.. math:: \det\Bigl(1 + \frac{dC}{C}\,H\,\Bigl(\frac{s C x}{1 + x} - Y a\Bigr)\Bigr) = 0
 
 Far below the frequency 1/T the chamber acts as soft as stated, far above it as soft as it is. In between, the
 correction acts like a negative damping, and drives the oscillation of a machine that the virtual circuit hardly damps.
@@ -36,7 +37,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
 from hilserver.rig.valves import time_constant, valve_delay
 from hilserver.tick.cylinder import chamber_A, chamber_B
-from hilserver.tick.volumes import AHEAD_TIME
+from hilserver.tick.volumes import time_ahead
 
 GROWTH = 0.02
 """Negative damping ratio that friction of seals and guides, which is not in the loop, is assumed to outweigh."""
@@ -69,12 +70,17 @@ class Correction:
     """The correction of the volume at the ports of a loop.
 
     Of each port: ``capacitance`` of the stated chamber, m³/Pa, 0 without correction; ``time``, the feedback time, and
-    ``lag`` of the valve, s.
+    ``lag``, by which the valve is late, s.
     """
 
     capacitance: Floats
     time: Floats
     lag: Floats
+
+    @property
+    def ahead(self) -> Floats:
+        """The time for which the circuit takes missing oil for passed, s."""
+        return np.array([time_ahead(lag, 0.0, 0.0) for lag in self.lag])
 
 
 def correction_of(rig: Rig, ports: Sequence[str], pressures: Mapping[str, float], stroke: float) -> Correction | None:
@@ -137,11 +143,14 @@ def _nearest(effects: Complexes, omega: Floats, share: float) -> float:
 
 
 def _effects(closed: LinearModel, Y: LinearModel, correction: Correction, omega: Floats) -> Complexes:
-    """Eigenvalues of H·(s·C - Y·h)·x/(1 + x) on the ray of growing oscillations: complex[len(omega), ports]."""
+    """Eigenvalues of H·(s·C·x/(1 + x) - Y·a) on the ray of growing oscillations: complex[len(omega), ports]."""
     along = (omega * (1.0 - GROWTH * 1j)).astype(complex)
-    s = 1j * along[:, None]
-    x = s * correction.time * np.exp(s * correction.lag)
-    ahead = s * AHEAD_TIME / (1.0 + s * AHEAD_TIME)
-    share = np.where(correction.capacitance > 0.0, x / (1.0 + x), 0.0)[:, None, :]
-    seen = s[..., None] * np.diag(correction.capacitance) - Y.response(along) * ahead[..., None]
-    return np.linalg.eigvals(closed.response(along) @ (seen * share)).astype(complex)
+    s, corrected = 1j * along[:, None], correction.capacitance > 0.0
+    at_once = s * correction.time
+    x = at_once * np.exp(s * correction.lag)
+    missing = np.where(corrected, x / (1.0 + x), 0.0)
+    late = missing - np.where(corrected, at_once / (1.0 + at_once), 0.0)
+    ahead = late * (1.0 + at_once) / (1.0 + at_once + correction.time / correction.ahead)
+    stored = (s * missing)[..., None] * np.diag(correction.capacitance)
+    seen = stored - Y.response(along) * ahead[:, None, :]
+    return np.linalg.eigvals(closed.response(along) @ seen).astype(complex)

@@ -118,7 +118,7 @@ class ValveState(Struct):
     volume_virtual: float = value("m^3", "integral of the virtual flow")
     volume_virtual_before: float = value("m^3", "the same in the previous tick, with that of missed ticks")
     volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
-    volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit treats as already passed")
+    volume_ahead: float = value("m^3", "late part of volume_error, which the circuit treats as already passed")
     volume_lost: float = value("m^3", "virtual volume that was not passed and will not be compensated")
     supply: float = value("Pa", "filtered supply pressure; NaN before its first sample")
     supply_trend: float = value("Pa/s", "filtered rate of change of the supply pressure")

@@ -7,9 +7,18 @@ V_ahead/C that the chamber will have with the missing oil: the flow of a valve t
 the circuit; only the motion of the piston acts on it. This is the damping-impedance method of power hardware in the
 loop with the chamber as impedance: Ren, Steurer & Baldwin, Improve the stability and the accuracy of power
 hardware-in-the-loop simulation by selecting appropriate interface algorithms, IEEE Trans. Ind. Appl. 44 (2008) 1286.
-V_ahead is the recent part of the error (a high-pass filter): a lasting flow error q, such as a leak, changes the
-pressure only by q·T/C. Without feedback, the oil that a wrong valve fails to pass never arrives: what the filter of
-the machine has found of it (`flow_estimated` - `flow_expected`) is no part of V_ahead then.
+V_ahead is what is late: oil that a wrong valve fails to pass, as the filter of the machine has found it
+(`flow_estimated` - `flow_expected`), is no part of it. Without feedback this oil never arrives; with feedback it is the
+lasting part of the error, V - V_ahead, for which the command makes up with the feedback time T like for the rest:
+
+.. math:: \dot V_{ahead} = \dot V + q_{excess} + \frac{V - V_{ahead}}{T} - \frac{V_{ahead}}{T_a}
+
+(without the third term where nothing is corrected). V_ahead is forgotten with the time T_a, since the filter knows no
+flow exactly. With feedback, T_a has to be several times the time tau by which the valve is late: what the circuit no
+longer takes for passed it passes once more itself, if it is stiff, and the command corrects it as well. Both act on the
+chamber after tau, and their loop, which swings at about :math:`1/\sqrt{T T_a}`, is damped the less the nearer T_a is
+to tau (decision 0087). Where the flow is not achievable, or a pressure is beyond the range of its sensor, all of the
+error counts as late, but with the T_a of strategies without feedback.
 
 An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time,
 after a gap (`hilserver.tick.plan.is_gap`), where piston or motor move without oil, and under a strategy without
@@ -31,6 +40,7 @@ from hilserver.tick.codes import Mode, Unseen
 from hilserver.tick.cylinder import MIN_PRESSURE, chamber_A, chamber_B, is_known
 from hilserver.tick.plan import Plan, is_gap
 from hilserver.tick.row import ValveState, cylinder_state, header, port_state, valve_state
+from hilserver.tick.valve import UNAVAILABLE, delay_of
 
 LARGEST_ERROR = 0.03
 """s of nominal flow: the largest volume error that is kept."""
@@ -39,9 +49,11 @@ FORGET_TIME = 0.15
 NO_DROP_TIME = 0.02
 """s: time in which a volume error is given up while there is no pressure drop."""
 AHEAD_TIME = 0.008
-"""s: time after which the circuit sees the real pressure again. It is longer than usual delays of a valve that the rig
-file does not state, so that valve and circuit do not oscillate, and so short that a lasting error of the flow hardly
-shifts the pressure."""
+"""s: time after which the circuit sees the real pressure again, without feedback. It is longer than usual delays of a
+valve that the rig file does not state, so that valve and circuit do not oscillate, and so short that a lasting error of
+the flow hardly shifts the pressure."""
+LATE_TIMES = 6.0
+"""The same with feedback, where the missing oil is on its way, in units of the time by which the valve is late."""
 LARGEST_SHIFT = 5e6
 """Pa: the largest pressure shift by a volume error."""
 
@@ -92,6 +104,12 @@ def is_driving(plan: Plan, row: Floats, i: int) -> bool:
 
 
 @compilable
+def time_ahead(delay: float, lag: float, dt: float) -> float:
+    """Time for which oil that is being corrected counts as passed, s; by ``delay`` and ``lag`` of the valve."""
+    return max(LATE_TIMES * (delay + lag + 0.5 * dt), AHEAD_TIME)
+
+
+@compilable
 def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """Bring a valve's volume error up to this tick. What exceeds its bound is lost: there is no wind-up."""
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -105,11 +123,15 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     more = more if isfinite(more) else 0.0
     error, bound = b.volume_error + more, LARGEST_ERROR * v.Q_nominal
     share = (1.0 - b.end_stop_share) * NO_DROP_TIME / (NO_DROP_TIME + b.no_drop_share * elapsed)
-    on_its_way = more
+    excess = b.flow_estimated - b.flow_expected
+    found = more + (elapsed * excess if isfinite(excess) else 0.0)
+    on_its_way, corrected, forgotten = more, 0.0, elapsed / AHEAD_TIME
     if not compensates(b.strategy, Compensates.VOLUME_ERROR):
         share *= FORGET_TIME / (FORGET_TIME + elapsed)
-        excess = b.flow_estimated - b.flow_expected
-        on_its_way += elapsed * excess if isfinite(excess) else 0.0
+        on_its_way = found
+    elif b.unseen != Unseen.END_OF_RANGE and not b.saturation & UNAVAILABLE:
+        on_its_way, corrected = found, elapsed / v.feedback_time
+        forgotten = elapsed / time_ahead(delay_of(b, v), v.tau, plan.loop[0].dt)
     if (
         is_gap(plan, elapsed)
         or b.unseen == Unseen.VOID
@@ -117,7 +139,8 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     ):
         share = 0.0  # nobody knows what the real valve has passed
     kept = share * clip(error, -bound, bound)
-    b.volume_ahead = share * (b.volume_ahead + on_its_way) * AHEAD_TIME / (AHEAD_TIME + elapsed)
+    ahead = (b.volume_ahead + on_its_way + corrected * clip(error, -bound, bound)) / (1.0 + corrected + forgotten)
+    b.volume_ahead = share * ahead  # implicit: stable for any feedback time
     b.volume_error = kept
     b.volume_lost += error - kept
 

@@ -36,15 +36,17 @@ def damped_by(G: float) -> tuple[LinearModel, LinearModel]:
 def poles_with(share: float, G: float, time: float) -> Floats:
     """Poles of the loop whose valve has no lag, from its equations in the time domain.
 
-    States: pressure, speed, volume error as the bridge knows it, its recent part. (C + dC)·p' = q_real - A·v, m·v' =
-    A·p, q_virtual = -G·(p + V_ahead/C), q_real = q_virtual + V/T, V' = q_virtual - (A·v + C·p'), V_ahead' = V' -
-    V_ahead/T_ahead.
+    States: pressure, speed, volume error as the bridge knows it, its late part. (C + dC)·p' = q_real - A·v, m·v' = A·p,
+    q_virtual = -G·(p + V_ahead/C), q_real = q_virtual + V/T, V' = q_virtual - q_found, V_ahead' = V' + (q_found -
+    q_real) + (V - V_ahead)/T - V_ahead/T_ahead, with q_found = A·v + C·p'.
     """
     p, v, V, ahead = np.eye(4)
     virtual = -G * (p + ahead / C)
-    dp = (virtual + V / time - A * v) / (C * (1.0 + share))
-    dV = virtual - A * v - C * dp
-    return np.asarray(np.linalg.eigvals(np.array([dp, A * p / MASS, dV, dV - ahead / AHEAD_TIME])))
+    real = virtual + V / time
+    dp = (real - A * v) / (C * (1.0 + share))
+    found = A * v + C * dp
+    late = virtual - found + (found - real) + (V - ahead) / time - ahead / AHEAD_TIME
+    return np.asarray(np.linalg.eigvals(np.array([dp, A * p / MASS, virtual - found, late])))
 
 
 def least_damping(poles: Floats) -> tuple[float, float]:
