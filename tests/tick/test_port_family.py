@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 
 STATIC, PREDICTION, FEEDBACK = "inverse_static", "prediction", "feedback"
 POSITION = 1e-3  # NRMSE
+REPORTED_POSITION = 3e-3  # of a circuit whose noise is reported before arming
 HELD_POSITION = 2e-3  # where the circuit holds chamber B: without feedback, what flows at the start is not made good
 ALIKE = 5e-4  # NRMSE of positions that differ by the sensors' noise
 PRESSURE = 0.03  # NRMSE, of a range of at least 50 bar
@@ -200,7 +201,7 @@ def test_what_is_not_as_installed_is_reported_before_arming(
     judged = found(case, strategy)
     assert judged.tripped == ""
     if lower is None:
-        assert judged.position < POSITION
+        assert judged.position < REPORTED_POSITION
         assert judged.pressure < PRESSURE
         assert judged.unaccounted < ACCOUNT
         assert judged.noise > NOISE, "mended: it belongs to TWO"
