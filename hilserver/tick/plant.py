@@ -50,6 +50,8 @@ def sample(plant: PlantArrays, raw: Floats) -> None:
 
     For the part of a delay that is not a whole number of ticks, the value was taken within the last tick (`move`).
     """
+    if plant.taken[0] == 0:
+        begin(plant)
     k, depth, sensors = plant.taken[0], plant.line.shape[1], sensors_on(plant.sensor)
     for i in range(sensors.shape[0]):
         s = sensors[i]
@@ -65,6 +67,13 @@ def sample(plant: PlantArrays, raw: Floats) -> None:
         plant.line[i, k % depth] = r
         raw[i] = plant.line[i, (k + depth - s.delay) % depth]
     plant.taken[0] = k + 1
+
+
+def begin(plant: PlantArrays) -> None:
+    """Calculate what follows from the initial states: signals and flows that sensors may measure before any step."""
+    command_actuators(plant, 0.0)
+    n = int(plant.ix[N_VALUES])
+    advance(plant.ix, plant.val, plant.values[:n], plant.values[n:], plant.work, 0, 0.0)
 
 
 def watch_commands(plant: PlantArrays, commands: Floats, ticks: int) -> None:

@@ -105,3 +105,20 @@ def test_an_actuator_has_the_delay_that_is_stated(first: float, second: float) -
         t = (np.arange(30) + 1.0) * DT - 1e-3 * delay
         way = np.interp(t, np.arange(31) * DT, np.concatenate([[0.0], np.cumsum(commands[:, j]) * DT]))
         np.testing.assert_allclose(found[:, j], way, atol=1e-12)
+
+
+def test_the_first_reading_of_a_signal_is_that_of_the_initial_state() -> None:
+    """A position sensor of the circuit gives a signal, which had been 0 in the first tick: a jump by the whole way."""
+    components = {
+        "slide": {"type": "velocity_source", "ports": {"rod": "slide"}, "command": 0.2, "initial": "0.5 m"},
+        "seen": {"type": "position_sensor", "ports": {"rod": "slide"}, "signal": "s", "initial": "0.5 m"},
+    }
+    settings = SimulatedRigConfig.model_validate({
+        "machine": "machine.toml",
+        "drive": "drive.toml",
+        "sensors": {"x": {"of": "s", "raw": [0, 1], "value": ["0 m", "1 m"]}},
+    })  # fmt: skip
+    packed = plant_circuit({"components": components}, {"components": {}}, standard_library())
+    plant, raw = build_plant(settings, packed, (["x"], []), DT), np.zeros(1)
+    program().sample(plant, raw)
+    assert raw[0] == pytest.approx(0.5, abs=1e-12)
