@@ -54,16 +54,16 @@ def test_the_rate_is_that_of_a_log(rig: Rig, tmp_path: Path, compression: str) -
 
 
 def test_what_is_kept_and_how_long_the_disk_lasts(rig: Rig) -> None:
-    """At 300 values of 8 bytes per tick of 1 ms: 2.4 MB/s, 8.64 GB per hour."""
-    assert len(rig.layout.names) + len(rig.packed.names) == 300
+    """At 302 values of 8 bytes per tick of 1 ms: 2.416 MB/s, 8.70 GB per hour."""
+    assert len(rig.layout.names) + len(rig.packed.names) == 302
     plain = functools.partial(told, rig, compression="none")
-    assert plain() == {"log": "8.6 GB per hour, a new file every 6.9 min", "logs kept": "all (recording.keep)"}
+    assert plain() == {"log": "8.7 GB per hour, a new file every 6.9 min", "logs kept": "all (recording.keep)"}
     assert plain(max_duration="2 min")["log"].endswith("every 2 min")
-    free = 500e6 + 2.4e6 * 36000
+    free = 500e6 + 2.416e6 * 36000
     assert plain(free)["disk of the logs"] == "87 GB free in logs: full after 10 h"
     limits = {"gigabytes": 50, "files": 20, "age": "30 d"}
     kept = plain(free, folder="/data", keep=limits)
-    assert kept["logs kept"] == "50 GB: 5.8 h; 20 files: 2.3 h; 30 d: up to 6.2 TB"
+    assert kept["logs kept"] == "50 GB: 5.7 h; 20 files: 2.3 h; 30 d: up to 6.3 TB"
     assert "keep.running" in kept["disk of the logs"]
     assert plain(free, keep={**limits, "running": False})["disk of the logs"].endswith("enough for all that is kept")
     too_much = plain(free, keep={"gigabytes": 100, "running": False})
@@ -73,14 +73,14 @@ def test_what_is_kept_and_how_long_the_disk_lasts(rig: Rig) -> None:
 
 
 def test_the_size_of_a_compressed_log_is_an_estimate_below_a_bound(rig: Rig) -> None:
-    """0.6 of 8.64 GB: 5.2 GB; a file of 1 GB lasts 694 s; 86.4 GB last 10 h at least, and 16.7 h as in the demo."""
-    free = 500e6 + 2.4e6 * 36000
+    """0.6 of 8.70 GB: 5.2 GB; a file of 1 GB lasts 690 s; 87.0 GB last 10 h at least, and 16.7 h as in the demo."""
+    free = 500e6 + 2.416e6 * 36000
     limits = {"gigabytes": 50, "age": "30 d"}
     found = told(rig, free, keep=limits)
     assert "about 5.2 GB per hour" in found["log"]
-    assert "at most 8.6 GB" in found["log"]
-    assert found["log"].endswith("a new file every about 12 min")
-    assert found["logs kept"] == "50 GB: about 9.6 h; 30 d: up to 6.2 TB"
+    assert "at most 8.7 GB" in found["log"]
+    assert found["log"].endswith("a new file every about 11 min")
+    assert found["logs kept"] == "50 GB: about 9.6 h; 30 d: up to 6.3 TB"
     assert "full after about 17 h, 10 h at least" in found["disk of the logs"]
 
 
