@@ -94,10 +94,7 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
 
 @compilable
 def filled(p: float, void: float, more: float, C: float, m: CylinderRecord) -> tuple[float, float]:
-    """Pressure and void of a chamber whose pressure would rise by ``more``: it does when there is no void any more.
-
-    A motor has none: what it passes on is missing behind it at once.
-    """
+    """Pressure and void of a chamber whose pressure would rise by ``more``. (A motor passes its void on.)"""
     if p + more >= MIN_PRESSURE and void == 0.0:
         return p + more, 0.0
     missing = void - (p + more - MIN_PRESSURE) * C

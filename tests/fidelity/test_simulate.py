@@ -230,7 +230,7 @@ def test_each_level_of_the_ladder_follows_the_virtual_flow_more_closely(demo: Fi
 def test_reference_simulation_and_rig_start_alike(demo: Fidelity) -> None:
     for strategy, cycle in over_cycle(demo).items():
         for name, series in cycle.actual.items():
-            assert abs(series[0] - cycle.reference[name][0]) < 0.01 * np.ptp(cycle.reference[name]), (strategy, name)
+            assert abs(series[0] - cycle.reference[name][0]) < 0.02 * np.ptp(cycle.reference[name]), (strategy, name)
             assert series.shape == cycle.reference[name].shape == cycle.time.shape
 
 

@@ -126,7 +126,7 @@ def test_the_smallest_valve_that_holds(result: Sizing) -> None:
 
 
 def test_margins_and_fidelity_are_those_of_a_rig_with_this_valve_in_its_files(tmp_path: Path) -> None:
-    """Of the medium valve: against the margins and `hilserver simulate` of edited files."""
+    """Of the medium valve: against the margins and `hilserver simulate` of edited files; tolerances cost 0.02 %."""
     result = sized(tmp_path, CATALOGUE.replace("42 l/min", "60 l/min ± 0.1 %").replace("± 5 %", "± 0.1 %"))
     found = result.judged[1]
     assert found.holds
@@ -141,7 +141,7 @@ def test_margins_and_fidelity_are_those_of_a_rig_with_this_valve_in_its_files(tm
     assert variant.cycle is not None
     for name in ("position rod", "flow A"):
         nominal = variant.cycle.deviations[name].nrmse
-        assert nominal <= found.worst[name] < nominal + 1e-4, name
+        assert nominal <= found.worst[name] < nominal + 2e-4, name
 
 
 def test_a_valve_that_may_be_too_fast_for_the_loop(tmp_path: Path) -> None:
