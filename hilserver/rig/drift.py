@@ -30,13 +30,14 @@ def circuits_at_end(circuits: Mapping[str, Mapping[str, Any]], drift: Any, libra
     problems, found = list[Problem](), {}
     for part in PARTS:
         changes = getattr(drift, part)
-        problems += (replace(each, key=f"{part}.{each.key}") for each in _unknown(circuits[part], changes.components))
         found[part] = _merged(circuits[part], changes.model_dump(exclude_unset=True))
-        if not problems and changes.model_fields_set:
+        wrong = list(_unknown(circuits[part], changes.components))
+        if not wrong and changes.model_fields_set:
             try:
                 read_part(found[part], library)
             except ConfigurationError as error:
-                problems += (replace(each, key=f"{part}.{each.key}", file="") for each in error.problems)
+                wrong += error.problems
+        problems += (replace(each, key=f"{part}.{each.key}", file="") for each in wrong)
     if problems:
         raise ConfigurationError(problems)
     return found

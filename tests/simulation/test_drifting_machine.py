@@ -137,6 +137,15 @@ def test_a_wrong_drift_is_named_with_the_rig_file() -> None:
     assert "Did you mean valve_A" in str(problem)
 
 
+def test_all_that_is_wrong_with_a_drift_is_named() -> None:
+    rig = load_rig(LIFT)
+    wrong = {"machine": {"components": {"piston": {}}}, "drive": {"fluid": {"viscocity": "20 mm^2/s"}}}
+    with pytest.raises(ConfigurationError) as caught:
+        assemble(with_drift(rig, over="60 s", **wrong), rig.file, rig.library)
+    keys = [problem.key.removeprefix("devices.rig.drift.") for problem in caught.value.problems]
+    assert keys == ["machine.components.piston", "drive.fluid.viscocity"]
+
+
 def test_oil_that_changes_is_an_unknown() -> None:
     """Viscosity, modulus and air of machine and drive, with the laminar range of the valves' edges."""
     rig = load_rig(LIFT)
