@@ -96,13 +96,6 @@ class PackedCircuit:
         """Length of the scratch array that the integrators require."""
         return work_size(self.index)
 
-    def drifting_to(self, last: PackedCircuit, over: float) -> PackedCircuit | None:
-        """The circuit whose numbers become those of ``last`` within ``over`` s; None if more than numbers differs."""
-        same = np.array_equal(self.index, last.index) and self.value.shape == last.value.shape
-        if not same or not np.array_equal(np.isfinite(self.value), np.isfinite(last.value)):
-            return None
-        return replace(self, drift=Drift(last.value, over))
-
     def carried_from(self, old: PackedCircuit) -> Integers:
         """For each value its index in ``old`` (same name, same kind), or -1: the values kept in a switch."""
         if (self.values, self.kinds) == (old.values, old.kinds):

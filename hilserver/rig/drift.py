@@ -10,28 +10,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import read_part
-from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.pack import Drift, PackedCircuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
 
-PARTS = ("machine", "drive")
-"""The circuits of a simulated device."""
 ONLY_NUMBERS = (
     "only numbers can drift: the circuit at the end has other connections, limits or curves of other lengths."
 )
 
 
 def circuits_at_end(circuits: Mapping[str, Mapping[str, Any]], drift: Any, library: Library) -> dict[str, Any]:
-    """The tables of machine and drive with the values at the end of the drift (``drift``: setting of the driver).
+    """The circuit tables of a simulated device, by name, with the values at the end of the drift of its driver.
 
     Raises ConfigurationError, with keys within the drift, where a value is wrong or of nothing in the circuit.
     """
     problems, found = list[Problem](), {}
-    for part in PARTS:
+    for part, circuit in circuits.items():
         changes = getattr(drift, part)
-        found[part] = _merged(circuits[part], changes.model_dump(exclude_unset=True))
-        wrong = list(_unknown(circuits[part], changes.components))
+        found[part] = _merged(circuit, changes.model_dump(exclude_unset=True))
+        wrong = list(_unknown(circuit, changes.components))
         if not wrong and changes.model_fields_set:
             try:
                 read_part(found[part], library)
@@ -45,10 +45,10 @@ def circuits_at_end(circuits: Mapping[str, Mapping[str, Any]], drift: Any, libra
 
 def drifting(packed: PackedCircuit, at_end: PackedCircuit, over: float) -> PackedCircuit:
     """A circuit that drifts to another within ``over`` s. Raises ConfigurationError if more than numbers differs."""
-    found = packed.drifting_to(at_end, over)
-    if found is None:
+    same = np.array_equal(packed.index, at_end.index) and packed.value.shape == at_end.value.shape
+    if not same or not np.array_equal(np.isfinite(packed.value), np.isfinite(at_end.value)):
         raise ConfigurationError([Problem(ONLY_NUMBERS)])
-    return found
+    return replace(packed, drift=Drift(at_end.value, over))
 
 
 def _unknown(circuit: Mapping[str, Any], components: Mapping[str, Any]) -> Iterator[Problem]:

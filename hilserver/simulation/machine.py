@@ -58,8 +58,8 @@ class Machine:
 
     ``source``: the circuit as a table; ``origin``: where it comes from, for the reader; ``file``: its circuit file, if
     it has one. ``loads``: signals of forces against growing positions, N, or of torques against growing angles, N·m,
-    each with its cylinder or motor of the rig file. ``last``: its source when it has drifted for
-    ``over`` s; None if it does not drift.
+    each with its cylinder or motor of the rig file. ``last``: its source when it has drifted for ``over`` s;
+    None if it does not drift.
     """
 
     source: Mapping[str, Any]

@@ -88,6 +88,8 @@ SOFT = 5e5
 """Pa, at a port: below it, the oil in the chamber may be softer by half a per cent of free air, whose amount nobody
 knows well, than by itself.
 """
+VOID = -5e4
+"""Pa: below this pressure, a cylinder's chamber is taken for one with a void. Sensors at tank pressure read more."""
 SPOOL_TRUST = 0.3
 """Fraction of the difference between measured and simulated spool position that is corrected per sample."""
 SPOOL_ERROR_TIME = 0.02
@@ -265,7 +267,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
     rates = (-slope_A * dt / C_A, -slope_B * dt / C_B)
     interpolate_gains(plan.kalman[c * LINES : (c + 1) * LINES], k.x, rates, m, gains)
     correct_cylinder(innovation, late, gains, rates, past, k, change, m, dt)
-    k.void_A = k.void_A if p_A < VOID else 0.0
+    k.void_A = k.void_A if p_A < VOID else 0.0  # a measured pressure is more certain than a calculated void
     k.void_B = k.void_B if p_B < VOID else 0.0
     add_volumes(before_A, before_B, before_x, k, m, 0.0)
     q_A, q_B = flows_into(plan, row, spools, k, m)
@@ -349,10 +351,6 @@ def correct_spool(plan: Plan, row: Floats, b: ValveState, v: ValveRecord) -> Non
     off = row[v.column_spool] + b.null - (b.spool - age * b.spool_speed)
     b.spool += SPOOL_TRUST * off
     b.spool_error += (off - b.spool_error) * since / (SPOOL_ERROR_TIME + since)
-
-
-VOID = -5e4
-"""Pa: below this pressure, a cylinder's chamber is taken for one with a void. Sensors at tank pressure read more."""
 
 
 @compilable

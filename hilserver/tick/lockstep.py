@@ -158,12 +158,9 @@ def run_drifting(
     rows: Matrix,
 ) -> None:
     """`run_free` of a circuit that drifts: from ``share`` of its drift on, by ``step_of_share`` in each tick."""
-    n = int(ix[N_VALUES])
     for k in range(rows.shape[0]):
         drift(val, first, last, share + k * step_of_share)
-        take(values, driven, given, k)
-        advance(ix, val, values[:n], values[n:], work, steps, h)
-        keep(values, rows, k)
+        run_free(ix, val, values, work, driven, given[k : k + 1], steps, h, rows[k : k + 1])
 
 
 def next_command(command: Floats, waiting: int, row: Floats, k: int) -> int:
