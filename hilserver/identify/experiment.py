@@ -347,9 +347,15 @@ class Experiment:
     def measured_channels(self) -> list[str]:
         """All measured channels on which the result depends."""
         motions = [chamber.motion for chamber in self.chambers]
-        sensors = [sensor.channel for sensor in (self.flow, self.spool) if sensor is not None]
         channels = self.rig.settings.channels
-        return [name for name in [*self.pressures(), *motions, *sensors] if channels[name].is_measured]
+        return [name for name in [*self.pressures(), *motions, *self._sensors()] if channels[name].is_measured]
+
+    def reference_channels(self) -> list[str]:
+        """The channels against which the recording shows the delays of the other ones."""
+        return [chamber.motion for chamber in self.chambers] or self._sensors()
+
+    def _sensors(self) -> list[str]:
+        return [sensor.channel for sensor in (self.flow, self.spool) if sensor is not None]
 
     def _supply(self) -> list[str]:
         return [self.settings.supply, self.settings.tank]

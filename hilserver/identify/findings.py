@@ -10,7 +10,7 @@ from typing import Literal
 from hilserver.identify.drift import trust_in
 from hilserver.identify.estimate import Estimate, most_certain
 from hilserver.identify.identification import Identified
-from hilserver.identify.influences import SPOOL, sensor_delay_tolerances, uniform, unseen_delay
+from hilserver.identify.influences import SPOOL, own_delay_tolerance, uniform, unseen_delay
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.rig.valves import time_constant
 from hilserver.units import shown_unit
@@ -155,7 +155,7 @@ def identified_delay(found: Identified) -> Estimate:
 def sensor_lateness(found: Identified, common: Estimate) -> Estimate:
     """By how much a sensor is later than stated, s: what all have in common, with the tolerance of its own delay."""
     each = found.experiment
-    return common.with_further(uniform(sensor_delay_tolerances(each.rig, each.measured_channels(), each.dt)[1]))
+    return common.with_further(uniform(own_delay_tolerance(each.rig, each.measured_channels(), each.dt)))
 
 
 def own_delay(results: Sequence[Identified], channel: str) -> Estimate:

@@ -29,14 +29,15 @@ USUAL_RANGE = 250.0 * BAR
 """Pa: range of a pressure sensor that does not state it."""
 ACCURACY = 0.0025
 """Tolerance of zero and gain of a sensor, as a fraction of its range: accuracy class 0.25 %."""
-COMMON_DELAY, OWN_DELAY = 2.0, 1.0
-"""Tolerance of the stated delays, ticks: common to all sensors, and of each (filters, converters, sampling).
+COMMON_DELAY, LEAST_COMMON_DELAY, OWN_DELAY = 2.0, 1e-3, 1.0
+"""Tolerance of the stated delays (filters, converters, sampling): common to all sensors, ticks, but at least this time,
+s; of each sensor, ticks.
 
 A fit has the delays relative to the sensor that shows the flow (position, flow or spool): a recording whose sensors
 are all later is that of a later valve, so that the model's errors would decide between them.
 """
-VALVE_DELAY = 2.0
-"""Tolerance of the stated delay of a valve, ticks (electronics, oil temperature)."""
+VALVE_DELAY = 0.5
+"""By how much a valve is later than stated in the mean (electronics, oil temperature), per tolerance of the sensors."""
 RESTRICTION = 8e5
 """Pa at ROD_SPEED: tolerance of the drop between port and chamber (fittings and drilled ports)."""
 ROD_SPEED = 0.2
@@ -148,22 +149,35 @@ def relative_delay(dt: float) -> Parameter:
 
 def unseen_delay(dt: float) -> float:
     """Standard deviation of the delay of the sensor that shows the flow, s: in no recording is it seen."""
-    return uniform(hypot(COMMON_DELAY, OWN_DELAY) * dt)
+    return uniform(hypot(common_delay(dt), OWN_DELAY * dt))
 
 
-def delay_tolerance(rig: Rig, table: str, name: str, usual: float) -> float:
-    """Tolerance of the delay of a channel or valve, s: the one that the rig file states beside it, or the usual one."""
+def common_delay(dt: float) -> float:
+    """Tolerance of the delay that all sensors have in common, s.
+
+    >>> common_delay(1e-3), common_delay(1e-4)
+    (0.002, 0.001)
+    """
+    return max(COMMON_DELAY * dt, LEAST_COMMON_DELAY)
+
+
+def valve_delay(dt: float) -> float:
+    """By how much a valve is later than stated in the mean, s."""
+    return VALVE_DELAY * common_delay(dt)
+
+
+def stated_delay_tolerance(rig: Rig, table: str, name: str) -> float | None:
+    """Tolerance of the delay of a channel or valve that the rig file states beside it, s; None if it states none."""
     tolerance: Tolerance | None = getattr(rig.sources["rig"][table][name].get("delay"), "tolerance", None)
     if tolerance is None:
-        return usual
+        return None
     return max(tolerance.upper - tolerance.value, tolerance.value - tolerance.lower)
 
 
-def sensor_delay_tolerances(rig: Rig, channels: Iterable[str], dt: float) -> tuple[float, float]:
-    """Tolerances of the delay that these sensors have in common, and of each, s: the usual ones, or the smallest stated
-    one where it is smaller."""
-    stated = min((delay_tolerance(rig, "channels", name, inf) for name in channels), default=inf)
-    return min(COMMON_DELAY * dt, stated), min(OWN_DELAY * dt, stated)
+def own_delay_tolerance(rig: Rig, channels: Iterable[str], dt: float) -> float:
+    """Tolerance of the delay of each of these sensors, s: the usual one, or the smallest stated one if smaller."""
+    stated = (stated_delay_tolerance(rig, "channels", name) for name in channels)
+    return min([OWN_DELAY * dt, *(each for each in stated if each is not None)])
 
 
 def zero_tolerance(rig: Rig, channel: str) -> float:

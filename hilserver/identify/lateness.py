@@ -1,38 +1,46 @@
 r"""Delays that no recording can tell apart: that of a valve, and one that all sensors have in common.
 
-A recording shows their sum. Where rig file and recording differ by :math:`e_i` at valve i, either is possible, each
-within its tolerance, the usual one or the one that the rig file states beside it: the sensors are later by c in common
-(standard deviation :math:`\sigma_c`), or the valve is later (:math:`\sigma_v`; :math:`s_i` is the deviation of the fit
-itself). What is most probable is
+A recording shows their sum, and by how much each sensor is later than another. With c, by which the sensor of the flow
+is later than stated, sensor k is later by :math:`c + r_k`, and valve i by :math:`e_i - c`, with :math:`r_k` and
+:math:`e_i` from the recording. Filters, converters and electronics delay, and never bring forward: sensors are taken to
+be later than stated by anything up to :math:`t_s`, all equally probable, and valves by :math:`t_v` in the mean,
+exponentially distributed; where the rig file states a tolerance beside a delay, by anything within it. The probability
+density of c is then
 
-.. math:: c = \frac{\sum_i w_i e_i}{1/\sigma_c^2 + \sum_i w_i}, \qquad w_i = \frac{1}{\sigma_v^2 + s_i^2}
+.. math:: p(c) \propto \prod_k u(c + r_k) \prod_i v(e_i - c)
 
-with the variance :math:`1/(1/\sigma_c^2 + \sum_i w_i)`. Source: Gelman et al., Bayesian Data Analysis, 3rd ed. 2013,
-ch. 2.5 (normal data with a normal prior). No valve and no sensor is early: where the recording shows that one sensor is
-earlier than the others, these are later by at least that much.
+with the densities u of a sensor and v of a valve, each with the standard deviation of the fit, and a small one for
+delays that are stated wrongly. Mean and standard deviation of c are those of p. Source: Gelman et al., Bayesian Data
+Analysis, 3rd ed. 2013, ch. 1.3 (Bayes' rule); the exponential density with a normal error: Grushka, Anal. Chem. 44
+(1972) 1733.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
-from hilserver.identify.estimate import Estimate
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import exponnorm
+
+from hilserver.identify.estimate import Estimate, most_certain
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.findings import identified_delay, own_delay
 from hilserver.identify.identification import Identified
-from hilserver.identify.influences import (
-    VALVE_DELAY,
-    delay_tolerance,
-    sensor_delay_tolerances,
-    uniform,
-    unseen_delay,
-)
+from hilserver.identify.influences import common_delay, stated_delay_tolerance, unseen_delay, valve_delay
+from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings, ValveSettings
 
 MIN_LATENESS = 1e-4
 """s: less is not stated."""
+LEAST_DEVIATION = 0.1
+"""Standard deviation, ticks, by which the difference between two delays is known at best."""
+MISSTATED, DENSITY_OF_MISSTATED = 1e-3, 0.05
+"""Probability that a delay is stated wrongly, and the density of what it then is, 1/tick."""
+POINTS = 1001
+"""At which the density is evaluated."""
 
 
 def with_lateness(results: Sequence[Identified]) -> list[Identified]:
@@ -46,23 +54,53 @@ def with_lateness(results: Sequence[Identified]) -> list[Identified]:
     states_one = [each for each in found if _states_delays(each.experiment) and not each.is_speed_limited]
     if not states_one or found[0].experiment.recording.delays_known or _serve_others(found):
         return found
-    dt = found[0].experiment.dt
-    rig = found[0].experiment.rig
-    channels = {name for each in found for name in each.experiment.measured_channels()}
-    common = uniform(max(sensor_delay_tolerances(rig, channels, dt)[0], MIN_LATENESS))
-    excess, weights = [], []
+    later = _most_probable(found, states_one)
+    if abs(later.value) < MIN_LATENESS:
+        later = Estimate(0.0, later.deviation)
+    return [replace(each, lateness=later) for each in found]
+
+
+def _most_probable(found: Sequence[Identified], states_one: Sequence[Identified]) -> Estimate:
+    """By how much the sensors are later in common, s: mean and deviation of p(c), where no delay is negative."""
+    rig, dt = found[0].experiment.rig, found[0].experiment.dt
+    least = -min(_channel_delays(found), default=0.0)
+    c = np.linspace(least, max(min(identified_delay(each).value for each in found), least), POINTS)
+    density = np.ones_like(c)
+    for name, own in _sensor_delays(found).items():
+        later = Later(c + own.value, max(own.deviation, LEAST_DEVIATION * dt), dt)
+        density *= later.density_of_sensor(stated_delay_tolerance(rig, "channels", name))
     for each in states_one:
         delay = identified_delay(each)
-        excess.append(delay.value - each.experiment.settings.delay)
-        valve = uniform(delay_tolerance(rig, "valves", each.experiment.valve, VALVE_DELAY * dt))
-        weights.append(1.0 / (valve**2 + delay.variance_without(unseen_delay(dt))))
-    precision = common**-2 + sum(weights)
-    later = sum(w * e for w, e in zip(weights, excess, strict=True)) / precision
-    later = max(later, -min(_channel_delays(found), default=0.0))
-    later = min(later, max(min(identified_delay(each).value for each in found), 0.0))
-    if abs(later) < MIN_LATENESS:
-        later = 0.0
-    return [replace(each, lateness=Estimate(later, sqrt(1.0 / precision))) for each in found]
+        deviation = max(sqrt(delay.variance_without(unseen_delay(dt))), LEAST_DEVIATION * dt)
+        later = Later(delay.value - each.experiment.settings.delay - c, deviation, dt)
+        density *= later.density_of_valve(stated_delay_tolerance(rig, "valves", each.experiment.valve))
+    mean = float(np.average(c, weights=density))
+    return Estimate(mean, sqrt(float(np.average((c - mean) ** 2, weights=density))))
+
+
+@dataclass(frozen=True)
+class Later:
+    """What a sensor or valve is later than stated, with the standard deviation of the fit and the time of a tick, s."""
+
+    values: Floats
+    deviation: float
+    dt: float
+
+    def density_of_sensor(self, tolerance: float | None) -> Floats:
+        """Its probability density, 1/tick; within the tolerance (s) if the rig file states one."""
+        lower, upper = (0.0, common_delay(self.dt)) if tolerance is None else (-tolerance, tolerance)
+        below = ndtr((self.values - lower) / self.deviation) - ndtr((self.values - upper) / self.deviation)
+        return self._or_misstated(below * self.dt / (upper - lower))
+
+    def density_of_valve(self, tolerance: float | None) -> Floats:
+        """The same for a valve."""
+        if tolerance is not None:
+            return self.density_of_sensor(tolerance)
+        ratio = valve_delay(self.dt) / self.deviation
+        return self._or_misstated(exponnorm.pdf(self.values, ratio, scale=self.deviation) * self.dt)
+
+    def _or_misstated(self, density: Floats) -> Floats:
+        return np.asarray((1.0 - MISSTATED) * density + MISSTATED * DENSITY_OF_MISSTATED, dtype=np.float64)
 
 
 def _states_delays(experiment: Experiment) -> bool:
@@ -90,9 +128,21 @@ def _channels_of(settings: RigSettings, valve: ValveSettings) -> Iterator[str | 
     yield from (valve.supply, valve.tank, valve.flow, valve.spool, *(settings.ports[port] for port in ports))
 
 
+def _sensor_delays(results: Sequence[Identified]) -> Mapping[str, Estimate]:
+    """By how much each sensor is later than that of the flow, s; without those that the recording does not show."""
+    found = {name: most_certain(each.estimate(f"delay {name}") for each in results) for name in _channels(results)}
+    references = {name for each in results for name in each.experiment.reference_channels()}
+    found |= {name: Estimate(0.0, 0.0) for name in found.keys() & references}
+    return {name: own for name, own in found.items() if own.is_known}
+
+
 def _channel_delays(results: Sequence[Identified]) -> list[float]:
-    """Delays of the channels on which the results depend: the stated one, and what a sensor has beside the others."""
+    """Delays of these channels: the stated one, and what a sensor has beside the others."""
     channels = results[0].experiment.rig.settings.channels
+    return [channels[name].delay + own_delay(results, name).value for name in _channels(results)]
+
+
+def _channels(results: Sequence[Identified]) -> list[str]:
+    """The channels on which the results depend, without those whose delay is unknown."""
     unknown = {name for each in results for name in each.experiment.sensors_of_unknown_delay()}
-    names = {name for each in results for name in each.experiment.measured_channels()} - unknown
-    return [channels[name].delay + own_delay(results, name).value for name in names]
+    return sorted({name for each in results for name in each.experiment.measured_channels()} - unknown)

@@ -20,10 +20,9 @@ from hilserver.identify.flows import PERHAPS_OTHER, USUAL, largest_disproportion
 from hilserver.identify.identification import Identified
 from hilserver.identify.influences import (
     ROD_SPEED,
-    VALVE_DELAY,
-    delay_tolerance,
-    sensor_delay_tolerances,
+    common_delay,
     unseen_delay,
+    valve_delay,
 )
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
@@ -248,10 +247,7 @@ def about_the_delay(found: Identified) -> str:
     """What of the delay is known, and the main contribution to its standard deviation."""
     if found.experiment.recording.delays_known:
         return "The delays of the sensors are taken as exact: any excess delay is assigned to the valve."
-    here, v = found.experiment, found.experiment.valve
-    common, own = sensor_delay_tolerances(here.rig, here.measured_channels(), here.dt)
-    tolerances = f"± {shown_value(common, 's', 2)} in common, ± {shown_value(own, 's', 2)} each"
-    of_valve = shown_value(delay_tolerance(here.rig, "valves", v, VALVE_DELAY * here.dt), "s", 2)
+    here = found.experiment
     advice = (
         f"To distinguish them: {BESIDE_CLOCK}. If the delays of the channels are known: --sensor-delays-known. A "
         'tolerance beside a delay in the rig file (delay = "1 ms ± 0.2 ms") replaces the usual one.'
@@ -260,10 +256,12 @@ def about_the_delay(found: Identified) -> str:
         unseen = shown_value(unseen_delay(found.experiment.dt), "s", 2)
         return (
             f"{unseen} of the delay's standard deviation is the delay that the sensors may have in addition to the "
-            f"stated one ({tolerances}): the recording cannot distinguish it from that of the valve. {advice}"
+            f"stated one: the recording cannot distinguish it from that of the valve. {advice}"
         )
+    sensors, valve = (shown_value(usual(here.dt), "s", 2) for usual in (common_delay, valve_delay))
     return (
         "The recording shows the delays of valve and sensors together. Of the excess over the stated ones, "
         f"{shown_value(found.lateness.value, 's', 2)} is assigned to all sensors and the rest to the valve, as is most "
-        f"probable with the tolerances of the sensors ({tolerances}) and of the valve (± {of_valve}). {advice}"
+        f"probable if sensors are later than stated by up to {sensors}, and valves by {valve} in the mean, unless the "
+        f"rig file states their tolerances. {advice}"
     )

@@ -15,6 +15,10 @@ STROKES = (0.1, 0.5, 0.9)
 """Initial positions, as fractions of the stroke."""
 LOADS = (1.0, 0.5, 1.5)
 """Loads, as multiples of that stated; the stated one first."""
+MORE_FLOW, IDENTIFIED_FLOW = 1.1, 1.03
+"""Flow of the real valves, as a multiple of the stated one: the usual tolerance of the rated flow (test method: ISO
+10770-1), and that of identified valves.
+"""
 PULLING = -1.0
 """The same load in the other direction, where the rig file states none: in one of the two it is overrunning."""
 SECONDS = 3.0
@@ -48,6 +52,7 @@ class Case:
 
     ``stroke``: None for the initial position in the circuit file. ``load``: multiple of the stated one. ``moves``: the
     input that moves, and how far. ``turned``: cylinders whose load is in the other direction, where others' is not.
+    ``flow``: that of the real valves, of the flow in the rig file. Where it is not 1, only what harms is judged.
     """
 
     kind: CaseKind
@@ -56,6 +61,7 @@ class Case:
     load: float = 1.0
     moves: str = ""
     turned: tuple[str, ...] = ()
+    flow: float = 1.0
 
     def __str__(self) -> str:
         parts = [f"{self.kind.value} of {self.moves}" if self.moves else self.kind.value]
@@ -65,6 +71,7 @@ class Case:
             parts.append(f"load{of} in the other direction")
         elif self.load != 1.0:
             parts.append(f"load {self.load:.0%}")
+        parts += [f"flow of the real valves {self.flow:.0%}"] if self.flow != 1.0 else []
         return ", ".join(parts)
 
 
@@ -89,7 +96,15 @@ def cases(
         for position, multiple in _places(stroke, loads):
             yield Case(CaseKind.STEP, _stepped(rig, name, level), position, multiple, f"{name} to {level:g}")
         for position, _ in _places(stroke, loads[:1]):
+            step = _stepped(rig, name, level)
+            yield Case(CaseKind.STEP, step, position, loads[0], f"{name} to {level:g}", flow=more_flow(rig))
             yield Case(CaseKind.SWEEP, _swept(rig, name, end), position, loads[0], f"{name} to {end:g}")
+
+
+def more_flow(rig: Rig) -> float:
+    """The flow of the real valves, as a multiple of the stated one, that must not make the rig oscillate."""
+    identified = all("flow_drift" in valve.model_fields_set for valve in rig.settings.valves.values())
+    return IDENTIFIED_FLOW if identified else MORE_FLOW
 
 
 def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None) -> Iterator[Case]:

@@ -14,6 +14,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
 from hilserver.tick.codes import Saturation
 from hilserver.virtual_commissioning.cases import PAUSE, STEP, CaseKind
+from hilserver.virtual_commissioning.criteria import CRITERIA
 
 NOISE_ABOVE = 100.0
 """Hz; a command above it moves no machine."""
@@ -89,6 +90,13 @@ def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales:
         return _oscillation(result, after, scales, dt) if len(after.time) * dt >= MIN_MOTION else result
     judged["noise"] = _noise(found, dt)
     return result
+
+
+def harmful(found: CaseFigures) -> CaseFigures:
+    """Of these figures, those of an oscillation, a worn valve and a load that is not held."""
+    hazardous = {criterion.name for criterion in CRITERIA if criterion.hazardous}
+    judged = {name: value for name, value in found.judged.items() if name in hazardous}
+    return replace(found, judged=judged, moved=None, turned=None, other_flows={})
 
 
 def _other_flows(found: SegmentResult, settings: RigSettings, scales: Scales) -> dict[str, float]:

@@ -1,10 +1,12 @@
-"""The load of a simulated machine, lighter or heavier than stated."""
+"""What differs from the stated rig in a case: the load of its machine, and the flow of its valves."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from hilserver.rig.rig import Rig
 
 SCALED = {"load_mass": "mass", "force_source": "force"}
 """Components that load a machine, with the value that is scaled."""
@@ -39,6 +41,17 @@ def _mechanism(table: Mapping[str, Any], multiple: float) -> dict[str, Any]:
         for name, body in definition.get("bodies", {}).items()
     }
     return {**table, "definition": {**definition, "bodies": bodies}}
+
+
+def with_valve_flow(rig: Rig, multiple: float) -> dict[str, Any]:
+    """The source of the rig file with a multiple of the nominal flows of the valves."""
+    valves = {name: dict(table) for name, table in rig.sources["rig"]["valves"].items()}
+    for name, valve in rig.settings.valves.items():
+        for key in ("nominal_flow", "nominal_flow_to_tank"):
+            if key in valves[name]:
+                flow = multiple * getattr(valve, key).flow
+                valves[name][key] = {**valves[name][key], "flow": f"{flow!r} m^3/s"}
+    return {**rig.sources["rig"], "valves": valves}
 
 
 def times(value: Any, multiple: float) -> str:

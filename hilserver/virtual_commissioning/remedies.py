@@ -12,6 +12,7 @@ from hilserver.rig.settings import RigSettings
 from hilserver.tick.bridge.effects import Compensates, includes
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.units import shown_value
+from hilserver.virtual_commissioning.cases import MORE_FLOW
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
 from hilserver.virtual_commissioning.loads import times
 from hilserver.virtual_commissioning.subject import Subject
@@ -41,6 +42,7 @@ def remedies(subject: Subject, own: Sequence[str], results: Sequence[StrategyRes
         said = second or [*_larger_valve(found)]
         if found.strategy in own:
             said += _better(found, results)
+            said += _known_flow(found)
             said += [] if any_fit or second else _calmer(subject, found, run)
         for text in said:
             texts.setdefault(text, []).append(found.strategy)
@@ -55,6 +57,14 @@ def _better(found: StrategyResult, results: Sequence[StrategyResult]) -> Iterato
         names = [each.strategy for each in results if each.verdict is best]
         verdict = best.word if best is Suitability.FIT else f"only {best.word}"
         yield f"use {_listed(names, 'or')}, which {'is' if len(names) == 1 else 'are'} {verdict}"
+
+
+def _known_flow(found: StrategyResult) -> Iterator[str]:
+    """Identified valves, where what they may pass more is the cause of the verdict."""
+    stated = [each for each in found.cases if each.case.flow == 1.0]
+    verdict = max((each.verdict for each in stated if each.judged), default=Suitability.UNFIT)
+    if verdict < found.verdict and any(each.case.flow == MORE_FLOW for each in found.cases):
+        yield f"identify the valves (hilserver identify); with exactly the stated flow it is {verdict.word}"
 
 
 def _calmer(subject: Subject, found: StrategyResult, run: Run) -> Iterator[str]:

@@ -241,10 +241,10 @@ def _further_off(result: TrialResult, name: str) -> Iterator[str]:
 
 
 def _exclusions(result: TrialResult) -> list[str]:
-    """Cases that could not be judged to their end, by reason; the same for all strategies of a case."""
+    """Cases that could not be judged to their end, by reason; the same for all strategies and flows of a case."""
     cases: dict[str, dict[str, None]] = {}
     for found in result.results:
-        for each in (case for case in found.cases if case.exclusion):
+        for each in (case for case in found.cases if case.exclusion and case.case.flow == 1.0):
             reason = each.exclusion.rpartition(" at ")[0] or each.exclusion
             text = f"Judged only until {reason}" if each.judged else f"Not judged, because {reason}"
             cases.setdefault(text, {})[str(each.case)] = None

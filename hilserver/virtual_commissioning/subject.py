@@ -20,7 +20,7 @@ from hilserver.tick.codes import CommandKind
 from hilserver.virtual_commissioning.balance_of_load import LoadBalance
 from hilserver.virtual_commissioning.cases import LOADS, PULLING, Case
 from hilserver.virtual_commissioning.figures import Scales
-from hilserver.virtual_commissioning.loads import can_vary, scaled
+from hilserver.virtual_commissioning.loads import can_vary, scaled, with_valve_flow
 from hilserver.virtual_commissioning.real_rig import NAME, StandInRun
 from hilserver.virtual_commissioning.stand_in import StandIn, assumptions, stand_in, unrestricted, unstated_loads
 
@@ -65,11 +65,12 @@ class Subject:
 
     def of(self, case: Case) -> CaseRun:
         """The runs of a case. Raises ConfigurationError if rig and case do not fit."""
-        sources = {**self.rig.sources, "cycle": dict(case.cycle)}
+        stated = self.rig.sources["rig"] if case.flow == 1.0 else with_valve_flow(self.rig, 1.0 / case.flow)
+        sources = {**self.rig.sources, "rig": stated, "cycle": dict(case.cycle)}
         substitute = None
         if self.is_real:
             substitute = stand_in(self.rig, case.load)
-            sources["rig"] = unrestricted(self.rig.sources["rig"])
+            sources["rig"] = unrestricted(stated)
             rig = assemble(sources, self.rig.file, self.rig.library)
             comparison = Comparison.on(rig, NAME, substitute.machine, substitute.drive, self.program)
         else:

@@ -16,7 +16,7 @@ from hilserver.rig.rig import Rig
 from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
-from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
+from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, harmful, until
 from hilserver.virtual_commissioning.remedies import remedies
 from hilserver.virtual_commissioning.sensor_ranges import Pressures, outside_ranges, pressures, saturated, too_small
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
@@ -175,6 +175,7 @@ def _result(run: CaseRun, strategy: str, scales: Scales) -> CaseResult:
     supplies = [record.columns[f"channel.{v.supply}"][found[0]] for v in comparison.rig.settings.valves.values()]
     scales = replace(scales, supply=max(float(np.max(values)) for values in supplies))
     judged = figures(case.kind, part, comparison.rig.settings, scales, comparison.dt)
+    judged = judged if case.flow == 1.0 else harmful(judged)
     trip_counts = excluded is None or trip is None or trip.row < found[0].start + excluded.tick - 1
     excluding, seen = _sentence(excluded, comparison.dt), pressures(part, comparison.rig.settings)
     ends = saturated(record.columns, found[0], comparison.rig.settings)

@@ -18,7 +18,7 @@ from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
 from hilserver.identify.identification import Identified, identify_valve
-from hilserver.identify.influences import COMMON_DELAY, VALVE_DELAY, uniform, unseen_delay
+from hilserver.identify.influences import common_delay, uniform, unseen_delay, valve_delay
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_excitation import recorded_excitation
@@ -68,6 +68,7 @@ class Valve:
             chambers=["A"],
             rig=SimpleNamespace(settings=rig, sources=files(of_x, of_valve)),
             measured_channels=lambda: ["x", "p_A"],
+            reference_channels=lambda: ["x"],
             sensors_of_unknown_delay=list,
         )
 
@@ -90,14 +91,14 @@ def assigned(*valves: Any) -> Estimate | None:
 
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_the_error_is_as_large_as_stated_if_delays_are_as_usual(number: int) -> None:
-    """Sensors and valves drawn by their tolerances: the mean square of error over deviation is 1, within 10 %."""
+    """Sensors and valves drawn from their densities: the mean square of error over deviation is 1, within 10 %."""
     random, errors = np.random.default_rng(number), []
     for _ in range(2000):
-        common = random.normal(0.0, uniform(COMMON_DELAY * DT))
-        more = random.normal(0.0, uniform(VALVE_DELAY * DT), number) + random.normal(0.0, FITTED, number)
-        found = assigned(*(Valve(STATED + common + each) for each in more))
+        x, p_A = random.uniform(0.0, common_delay(DT), 2)
+        valves = random.exponential(valve_delay(DT), number) + random.normal(0.0, FITTED, number)
+        found = assigned(*(Valve(STATED + x + each, own=p_A - x + random.normal(0.0, FITTED)) for each in valves))
         assert found is not None
-        errors.append((found.value - common) / found.deviation)
+        errors.append((found.value - x) / found.deviation)
     assert np.mean(np.square(errors)) == pytest.approx(1.0, rel=0.1)
 
 
@@ -109,7 +110,16 @@ def test_what_all_valves_are_late_is_more_likely_that_of_the_sensors() -> None:
     assert both is not None
     assert different is not None
     assert different.value < one.value < both.value < 2e-3
-    assert both.deviation < one.deviation < uniform(COMMON_DELAY * DT)
+    assert both.deviation < one.deviation < uniform(common_delay(DT))
+
+
+@pytest.mark.parametrize(("own", "common"), [(-1.9e-3, 1.95e-3), (1.9e-3, 0.05e-3)])
+def test_sensors_that_differ_by_the_usual_range_lie_at_its_ends(own: float, common: float) -> None:
+    """None is earlier than stated, and none is usually more than two ticks later: nothing is left to be divided."""
+    found = assigned(Valve(STATED + 2.5e-3, own=own))
+    assert found is not None
+    assert found.value == pytest.approx(common, abs=0.1e-3)
+    assert found.deviation < 0.2e-3
 
 
 def test_what_a_spool_of_limited_speed_is_late_is_its_own() -> None:
@@ -123,19 +133,18 @@ def test_no_delay_becomes_negative() -> None:
     """Neither that of a valve, which was found to be 0.2 ms, nor that of a channel."""
     found = assigned(Valve(0.2e-3), Valve(STATED + 9e-3))
     assert found is not None
-    assert 0.0 < found.value <= 0.2e-3
+    assert -STATED <= found.value <= 0.2e-3
     found = assigned(*(Valve(STATED - 30e-3) for _ in range(4)))
     assert found is not None
     assert found.value == -STATED
 
 
-@pytest.mark.parametrize(("own", "common"), [(-7e-3, 2e-3), (-5.5e-3, 2e-3 / 3.0), (0.5e-3, 2e-3 / 3.0)])
-def test_no_sensor_is_early(own: float, common: float) -> None:
+@pytest.mark.parametrize(("own", "least", "most"), [(-7e-3, 2e-3, 2.1e-3), (-5.5e-3, 0.5e-3, 1e-3)])
+def test_no_sensor_is_early(own: float, least: float, most: float) -> None:
     """p_A is earlier than x by more than it is stated to be late: x is late by the rest, whatever is usual."""
-    valves = [Valve(STATED + late, own=own) for late in (0.99e-3, 1.01e-3)]
-    found = assigned(*valves)
+    found = assigned(*(Valve(STATED + late, own=own) for late in (0.99e-3, 1.01e-3)))
     assert found is not None
-    assert found.value == pytest.approx(common, rel=0.02)
+    assert least <= found.value <= most
 
 
 @pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"others": True}])
@@ -145,13 +154,13 @@ def test_the_sensors_keep_their_delays(without: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("tolerances", "common"),
-    [({}, 2.0 / 3.0), ({"of_x": " ± 9 ms"}, 2.0 / 3.0), ({"of_x": " ± 0.1 ms"}, 0.0), ({"of_valve": " ± 0.1 ms"}, 1.0)],
+    [({}, 0.7), ({"of_x": " ± 9 ms"}, 0.7), ({"of_x": " ± 0.1 ms"}, 0.0), ({"of_valve": " ± 0.1 ms"}, 0.95)],
 )
 def test_a_tolerance_beside_a_delay_replaces_the_usual_one(tolerances: dict[str, Any], common: float) -> None:
-    """Two valves are later by 2 ms. What is common to all sensors is within the smallest tolerance of any."""
+    """Two valves are later by 2 ms, and no sensor is later than the other."""
     found = assigned(*(Valve(STATED + 2e-3, **tolerances) for _ in "AB"))
     assert found is not None
-    assert found.value == pytest.approx(2e-3 * common, abs=0.04e-3)
+    assert found.value == pytest.approx(2e-3 * common, abs=0.1e-3)
 
 
 @pytest.mark.slow

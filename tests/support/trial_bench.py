@@ -15,7 +15,8 @@ SUPPLY = {"rig": {"simulation": {"supply_pressure": "210 bar"}}}
 
 
 def chosen(rig: Rig, kind: CaseKind, stroke: float = 0.5, load: float = 1.0) -> list[Case]:
-    return [case for case in cases(rig) if (case.kind, case.stroke, case.load) == (kind, stroke, load)]
+    wanted = (kind, stroke, load, 1.0)
+    return [case for case in cases(rig) if (case.kind, case.stroke, case.load, case.flow) == wanted]
 
 
 def run(rig: Rig, strategies: Sequence[str], wanted: Sequence[Case]) -> dict[str, StrategyResult]:

@@ -18,7 +18,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import load_rig
 from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Saturation
-from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
+from hilserver.virtual_commissioning.cases import IDENTIFIED_FLOW, MORE_FLOW, Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.loads import can_vary, scaled
@@ -268,6 +268,20 @@ def test_what_no_strategy_can_correct_is_a_port_without_a_valve_of_its_own() -> 
     assert said(0.01) == [], "this flow is right"
     fit = StrategyResult("prediction", (CaseResult(Case(CaseKind.CYCLE, {}), CaseFigures({"position": 0.001})),))
     assert said(0.2, fit) == ["Remedy for feedback: use prediction, which is fit."]
+
+
+def test_valves_are_to_be_identified_where_only_a_larger_flow_makes_the_rig_swing(rig: Rig) -> None:
+    def said(stated: float, more: float, flow: float = MORE_FLOW) -> list[str]:
+        values = ((1.0, stated), (flow, more))
+        found = (CaseResult(Case(CaseKind.STEP, {}, flow=f), CaseFigures({"drift": drift})) for f, drift in values)
+        return list(remedies(Subject(rig, program()), ["feedback"], [StrategyResult("feedback", tuple(found))], _never))
+
+    (text,) = said(0.01, 0.1)
+    assert text == (
+        "Remedy for feedback: identify the valves (hilserver identify); with exactly the stated flow it is doubtful."
+    )
+    assert said(0.1, 0.1) == [], "it is no better with the stated flow"
+    assert said(0.01, 0.1, IDENTIFIED_FLOW) == [], "they are"
 
 
 def _never(*_: object) -> list[StrategyResult]:
