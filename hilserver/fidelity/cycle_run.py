@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
-from hilserver.circuit.model import Solver
 from hilserver.circuit.program import Program
 from hilserver.components.base import Fluid
 from hilserver.errors import HilserverError
@@ -54,13 +53,10 @@ def run_cycle_on(
 
 
 def _installed(rig: Rig, device: str) -> Rig:
-    """The rig with its virtual circuit as installed on the machine: with the machine's oil, and an integrator for both.
+    """The rig with its virtual circuit as installed on the machine: with the machine's oil.
 
-    The reference simulation has one oil and one integrator. The bridge runs the circuit with those of its own file.
+    The reference simulation has one oil. The bridge runs the circuit with that of its own file.
     """
-    machine, circuit = rig.sources["devices"][device]["machine"], dict(rig.circuit.source)
-    circuit["fluid"] = machine.get("fluid", {})
-    if "integrator" in machine.get("solver", {}):
-        circuit["solver"] = {**circuit.get("solver", {}), "integrator": machine["solver"]["integrator"]}
-    fluid, solver = Fluid.model_validate(circuit["fluid"]), Solver.model_validate(circuit.get("solver", {}))
-    return replace(rig, circuit=replace(rig.circuit, source=circuit, fluid=fluid, solver=solver))
+    oil = rig.sources["devices"][device]["machine"].get("fluid", {})
+    circuit = {**rig.circuit.source, "fluid": oil}
+    return replace(rig, circuit=replace(rig.circuit, source=circuit, fluid=Fluid.model_validate(oil)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, pi, sqrt
+from statistics import fmean
 from typing import Literal
 
 from hilserver.identify.drift import trust_in
 from hilserver.identify.estimate import Estimate, most_certain
 from hilserver.identify.identification import Identified
-from hilserver.identify.influences import SPOOL, own_delay_tolerance, uniform, unseen_delay
+from hilserver.identify.influences import SPOOL, own_delay_tolerance, relative_delay, uniform, unseen_delay
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.rig.valves import time_constant
 from hilserver.units import shown_unit
@@ -19,6 +20,8 @@ TYPICAL_LEAKAGE_DROP = 70e5
 """Pa, at which leakage is stated where the rig file has none."""
 MIN_DELAY = 1e-4
 """s: smallest correction of a sensor's delay."""
+HARDLY_SHOWN = 0.5
+"""Standard deviation of a sensor's delay, of that before the recording, above which this hardly shows it."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +164,29 @@ def sensor_lateness(found: Identified, common: Estimate) -> Estimate:
 def own_delay(results: Sequence[Identified], channel: str) -> Estimate:
     """By how much a sensor is later than the one that shows the flow, beyond what is stated, s.
 
-    0 where that is not significant.
+    0 where that is not significant. A delay that the recording hardly shows is taken to be that of the other pressure
+    sensors, in the mean.
     """
-    more = most_certain(each.estimate(f"delay {channel}") for each in results)
-    return more if more.is_significant(MIN_DELAY) else replace(more, value=0.0)
+    more = _relative_delay(results, channel)
+    if more.deviation == inf or _is_shown(more, results):
+        return _significant(more)
+    names = {name for each in results for name in each.experiment.pressures()}
+    others = [_relative_delay(results, name) for name in sorted(names)]
+    shown = [_significant(each).value for each in others if _is_shown(each, results)]
+    return replace(more, value=fmean(shown) if shown else 0.0)
+
+
+def _relative_delay(results: Sequence[Identified], channel: str) -> Estimate:
+    """The same, as the recording shows it."""
+    return most_certain(each.estimate(f"delay {channel}") for each in results)
+
+
+def _is_shown(delay: Estimate, results: Sequence[Identified]) -> bool:
+    return delay.deviation <= HARDLY_SHOWN * relative_delay(results[0].experiment.dt).prior
+
+
+def _significant(delay: Estimate) -> Estimate:
+    return delay if delay.is_significant(MIN_DELAY) else replace(delay, value=0.0)
 
 
 def _delay_and_sensors(found: Identified) -> Estimate:

@@ -29,9 +29,8 @@ USUAL_RANGE = 250.0 * BAR
 """Pa: range of a pressure sensor that does not state it."""
 ACCURACY = 0.0025
 """Tolerance of zero and gain of a sensor, as a fraction of its range: accuracy class 0.25 %."""
-COMMON_DELAY, LEAST_COMMON_DELAY, OWN_DELAY = 2.0, 1e-3, 1.0
-"""Tolerance of the stated delays (filters, converters, sampling): common to all sensors, ticks, but at least this time,
-s; of each sensor, ticks.
+FILTER_DELAY, SAMPLING, OWN_DELAY = 1e-3, 1.0, 1.0
+"""Tolerance of the stated delays: common to all sensors, s of their filters and ticks of sampling; of each, ticks.
 
 A fit has the delays relative to the sensor that shows the flow (position, flow or spool): a recording whose sensors
 are all later is that of a later valve, so that the model's errors would decide between them.
@@ -155,10 +154,10 @@ def unseen_delay(dt: float) -> float:
 def common_delay(dt: float) -> float:
     """Tolerance of the delay that all sensors have in common, s.
 
-    >>> common_delay(1e-3), common_delay(1e-4)
-    (0.002, 0.001)
+    >>> common_delay(1e-3), common_delay(2.5e-4)
+    (0.002, 0.00125)
     """
-    return max(COMMON_DELAY * dt, LEAST_COMMON_DELAY)
+    return FILTER_DELAY + SAMPLING * dt
 
 
 def valve_delay(dt: float) -> float:

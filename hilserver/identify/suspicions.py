@@ -26,6 +26,7 @@ from hilserver.identify.influences import (
 )
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
+from hilserver.rig.valves import corner_frequency
 from hilserver.units import shown_value
 
 LONGEST_LAG = 50
@@ -263,5 +264,15 @@ def about_the_delay(found: Identified) -> str:
         "The recording shows the delays of valve and sensors together. Of the excess over the stated ones, "
         f"{shown_value(found.lateness.value, 's', 2)} is assigned to all sensors and the rest to the valve, as is most "
         f"probable if sensors are later than stated by up to {sensors}, and valves by {valve} in the mean, unless the "
-        f"rig file states their tolerances. {advice}"
+        f"rig file states their tolerances. {_as_phase(found, found.lateness)}{advice}"
+    )
+
+
+def _as_phase(found: Identified, lateness: Estimate) -> str:
+    """What the deviation of the lateness means for the flow."""
+    f45 = corner_frequency(found.experiment.settings)
+    phase = 360.0 * f45 * lateness.deviation
+    return (
+        f"Its standard deviation, {shown_value(lateness.deviation, 's', 2)}, is a phase of {phase:.2g}° at the stated "
+        f"-45° frequency of the valve. "
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from tomlkit.items import InlineTable, Item, Table
 
 from hilserver.errors import HilserverError
 
+NOTE = re.compile(r"(^# *|; )(unchanged; )?([^;]*, )?(identified|learned) on \d{4}-\d{2}-\d{2}$")
+"""What an earlier value has brought into the comment of its line."""
+
 
 def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day: date, how: str = "identified") -> str:
     """The text of a rig file with the values of a fragment, and without the ``obsolete`` keys of each valve.
 
-    A value that replaces another keeps the comment of its line; where there is none, it brings its own, with ``how`` it
-    was found and the day.
+    A value that replaces another keeps the comment of its line. Behind it, the value brings its own, with ``how`` it
+    was found and the day, instead of what an earlier one has brought.
     """
     document = tomlkit.parse(text)
     valves: Any = document["valves"]
@@ -33,18 +37,38 @@ def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day:
 
 def _merge(target: Any, source: Mapping[str, Any], origin: str) -> None:
     for key, value in source.items():
-        old = target.get(key)
-        is_value = not isinstance(value, Mapping) or isinstance(value, InlineTable)  # such as a flow at a drop
-        if not is_value:
+        old: Any = target.get(key)
+        if isinstance(value, InlineTable) and isinstance(old, MutableMapping) and not isinstance(old, InlineTable):
+            # a flow at a drop, in a table or with dotted keys of its own
+            for gone in [each for each in old if each not in value]:
+                del old[gone]
+            for each, part in value.items():
+                if old.get(each) != part:
+                    _replace(old, each, part, _note(value, origin))
+        elif isinstance(value, Mapping) and not isinstance(value, InlineTable):
             if not isinstance(old, Mapping):
                 _put(target, key, tomlkit.inline_table() if isinstance(target, InlineTable) else _empty(value))
             _merge(target[key], value, origin)
-            continue
-        comment, value.trivia.comment_ws = value.trivia.comment, "  "
-        value.trivia.comment = f"{comment}, {origin}" if comment else f"# {origin}"
-        if isinstance(old, Item) and old.trivia.comment:
-            value.trivia.comment_ws, value.trivia.comment = old.trivia.comment_ws, old.trivia.comment
-        _put(target, key, value)
+        else:
+            _replace(target, key, value, _note(value, origin))
+
+
+def _note(value: Item, origin: str) -> str:
+    """What a value of the fragment brings along: its comment, where it comes from, and the day."""
+    comment = value.trivia.comment.removeprefix("#").strip()
+    return f"{comment}, {origin}" if comment else origin
+
+
+def _replace(target: Any, key: str, value: Item, note: str) -> None:
+    """Set a value, with this note behind the comment of the line. The same value keeps its earlier note."""
+    old = target.get(key)
+    comment = old.trivia.comment if isinstance(old, Item) else ""
+    if old == value and NOTE.search(comment):
+        return
+    own = NOTE.sub("", comment).rstrip()
+    value.trivia.comment_ws = old.trivia.comment_ws if own else "  "
+    value.trivia.comment = f"{own}; {note}" if own else f"# {note}"
+    _put(target, key, value)
 
 
 def has_values(fragment: str) -> bool:

@@ -24,6 +24,7 @@ from hilserver.tick.plant import PlantArrays
 from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
 from hilserver.units import unit_of_value
 
+IMPLICIT = "rosenbrock"
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
 WHOLE = 1e-6
 """Fraction of a tick by which a delay of whole ticks may differ from them."""
@@ -84,7 +85,8 @@ def plant_circuit(machine: Mapping[str, Any], drive: Mapping[str, Any], library:
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
     """Two circuit tables as one, joined at nodes of the same name; ``rig.A`` of ``other`` is node A of ``one``.
 
-    Each component keeps its oil. Raises ConfigurationError if both have a component of the same name.
+    Each component keeps its oil. The step is the smaller one, and implicit if that of either is: an explicit one may be
+    unstable there. Raises ConfigurationError if both have a component of the same name.
     """
     one = {key: value for key, value in one.items() if key != DRAWING}  # places of half of the parts help nobody
     both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
@@ -101,7 +103,9 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> 
             raise ConfigurationError([Problem("both circuits have a mechanism of the same name.", "mechanisms", file)])
     solvers = [table.get("solver", {}) for table in (one, other)]
     substeps = max(solver.get("substeps", Solver().substeps) for solver in solvers)
-    both["solver"] = {**solvers[0], **solvers[1], "substeps": substeps}
+    integrators = {solver["integrator"] for solver in solvers if "integrator" in solver}
+    implicit = {"integrator": IMPLICIT} if IMPLICIT in integrators else {}
+    both["solver"] = {**solvers[0], **solvers[1], **implicit, "substeps": substeps}
     return both
 
 

@@ -1,4 +1,4 @@
-"""Components with an oil of their own, and circuits of different oils that are joined."""
+"""Components with an oil of their own, and circuits of different oils and solvers that are joined."""
 
 from __future__ import annotations
 
@@ -63,3 +63,22 @@ def test_a_wrong_oil_of_a_component_is_named() -> None:
         read_circuit(table, standard_library())
     assert "components.line_a.fluid.bulk_modulus" in str(error.value)
     assert "components.line_a.fluid.colour" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({"integrator": "rosenbrock", "substeps": 4}, {"integrator": "rk4", "substeps": 10}, ("rosenbrock", 10)),
+        ({"integrator": "rk4"}, {"integrator": "rosenbrock", "substeps": 20}, ("rosenbrock", 20)),
+        ({"integrator": "rosenbrock"}, {}, ("rosenbrock", 10)),
+        ({"integrator": "rk4"}, {"integrator": "euler", "substeps": 5}, ("euler", 10)),
+        ({}, {}, ("rk4", 10)),
+    ],
+)
+def test_a_circuit_that_needs_an_implicit_step_has_it_with_any_other(
+    one: dict[str, Any], other: dict[str, Any], both: tuple[str, int]
+) -> None:
+    """Outside judge: the machine needs one, the virtual circuit does not; the reference simulation was unstable."""
+    table = joined(part("a", "1 l", solver=one), part("b", "1 l", solver=other))
+    found = read_circuit(table, standard_library(), "both.toml").solver
+    assert (found.integrator, found.substeps) == both

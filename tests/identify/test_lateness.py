@@ -17,6 +17,7 @@ from hilserver.identify.estimate import Estimate
 from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.experiment import Experiment
+from hilserver.identify.findings import own_delay
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import common_delay, uniform, unseen_delay, valve_delay
 from hilserver.identify.lateness import with_lateness
@@ -145,6 +146,23 @@ def test_no_sensor_is_early(own: float, least: float, most: float) -> None:
     found = assigned(*(Valve(STATED + late, own=own) for late in (0.99e-3, 1.01e-3)))
     assert found is not None
     assert least <= found.value <= most
+
+
+def test_a_delay_that_the_recording_hardly_shows_is_that_of_the_other_pressures() -> None:
+    """Outside judge: only the position was late; the supply's sensor was taken to be as late as it."""
+    shown = {"p_A": Estimate(-1.52e-3, 0.02e-3), "p_B": Estimate(-1.48e-3, 0.02e-3), "p_S": Estimate(-0.1e-3, 0.6e-3)}
+    valve: Any = Valve(STATED)
+    valve.experiment.pressures = lambda: list(shown)
+    valve.estimate = lambda name: shown.get(name.removeprefix("delay "), Estimate(0.0, inf))
+    of_supply = own_delay([valve], "p_S")
+    assert of_supply.value == pytest.approx(-1.5e-3)
+    assert of_supply.deviation == 0.6e-3
+    assert own_delay([valve], "p_A") == shown["p_A"]
+    assert own_delay([valve], "x") == Estimate(0.0, inf)
+    shown |= {name: Estimate(0.05e-3, 0.02e-3) for name in ("p_A", "p_B")}  # too little to be corrected
+    assert own_delay([valve], "p_S") == Estimate(0.0, 0.6e-3)
+    shown["p_S"] = Estimate(-1.2e-3, 0.3e-3)
+    assert own_delay([valve], "p_S") == shown["p_S"]
 
 
 @pytest.mark.parametrize("without", [{"stated": False}, {"known": True}, {"others": True}])

@@ -86,7 +86,7 @@ def test_merging_changes_only_the_identified_values() -> None:
     bridge = expected["valves"]["main"]["bridge"] | identified.pop("bridge")
     expected["valves"]["main"] |= identified | {"bridge": bridge}
     assert tomllib.loads(after) == expected
-    for line in ("# our rig", "[valves.main]  # the large one", "gain = 0.27  # by hand"):
+    for line in ("# our rig", "[valves.main]  # the large one", "gain = 0.27  # by hand; identified on 2026-11-23"):
         assert line in after.splitlines()
     assert 'delay = "1.4 ms"  # ± 0.02 ms, identified on 2026-11-23' in after.splitlines()
     assert "not identifiable" not in after
@@ -95,6 +95,46 @@ def test_merging_changes_only_the_identified_values() -> None:
 def test_merging_is_idempotent() -> None:
     once = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
     assert merged(once, FRAGMENT, {"main": ("f45",)}, date(2026, 12, 1)) == once
+
+
+def test_a_new_value_replaces_the_note_of_an_earlier_one() -> None:
+    """Its standard deviation and day would be wrong; the user's own comment stays."""
+    once = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
+    other = FRAGMENT.replace("1.4 ms", "1.5 ms").replace("0.02 ms", "0.03 ms").replace("0.27", "0.28")
+    lines = merged(once, other, {}, date(2026, 12, 1), "learned").splitlines()
+    assert 'delay = "1.5 ms"  # ± 0.03 ms, learned on 2026-12-01' in lines
+    assert "gain = 0.28  # by hand; learned on 2026-12-01" in lines
+    assert 'f90 = "70 Hz"  # ± 0.5 Hz, identified on 2026-11-23' in lines, "the same value as before"
+    copied = once.replace("# ± 0.02 ms,", "# unchanged; ± 0.02 ms,")
+    assert 'delay = "1.5 ms"  # ± 0.03 ms, learned on 2026-12-01' in merged(
+        copied, other, {}, date(2026, 12, 1), "learned"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flow", "after"),
+    [
+        (
+            '[valves.main.nominal_flow]  # at 70 bar\nflow = "60 l/min"  # datasheet\ndrop = "70 bar"  # of both\n'
+            'per = "valve"\n',
+            '[valves.main.nominal_flow]  # at 70 bar\nflow = "57 l/min"  # datasheet; ± 0.3 l/min, identified on '
+            '2026-11-23\ndrop = "35 bar"  # of both; ± 0.3 l/min, identified on 2026-11-23\n',
+        ),
+        (
+            'nominal_flow.flow = "60 l/min"  # datasheet\nnominal_flow.drop = "35 bar"  # over one edge\n'
+            'nominal_flow.per = "edge"\n',
+            'nominal_flow.flow = "57 l/min"  # datasheet; ± 0.3 l/min, identified on 2026-11-23\n'
+            'nominal_flow.drop = "35 bar"  # over one edge\nnominal_flow.per = "edge"\n',
+        ),
+    ],
+)
+def test_a_flow_in_a_table_of_its_own_keeps_its_comments(flow: str, after: str) -> None:
+    found = FRAGMENT.split("delay")[0]
+    text = merged(f'[valves.main]\nport = "A"\n{flow}', found, {}, TODAY)
+    assert after in text
+    expected = {"flow": "57 l/min", "drop": "35 bar", "per": "edge"}
+    assert tomllib.loads(text)["valves"]["main"] == {"port": "A", "nominal_flow": expected}
+    assert merged(text, found, {}, date(2026, 12, 1)) == text
 
 
 def test_valves_may_be_written_in_a_line() -> None:
