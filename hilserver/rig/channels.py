@@ -25,7 +25,7 @@ from hilserver.units import (
     with_digits,
 )
 
-USUAL_NOISE = 2e-4
+USUAL_NOISE = 5e-4
 """Of a sensor and its converter, as a fraction of the range."""
 MARGIN = 0.1
 """Distance outside the scale's range, as a fraction of it, up to which values are possible."""
@@ -89,7 +89,7 @@ class ChannelSettings(Datasheet):
     noise: AnyQuantity | None = Field(
         default=None,
         examples=["0.2 bar"],
-        description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
+        description="standard deviation of the sensor's noise (estimation); 0.05 % of the scale's range if not given",
     )
 
     _written: str = PrivateAttr(default="")

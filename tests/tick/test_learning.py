@@ -216,9 +216,14 @@ def test_it_recovers_from_a_jump_of_the_valve(side: float) -> None:
         assert not (rig.layout.values(rows[-3000:], f"valve.{valve}.saturation") & Saturation.OSCILLATION).any()
 
 
+QUIET = {"p_A": "0.05 bar", "p_B": "0.05 bar", "x": "0.2 mm"}
+"""Noise with which the estimator trusts the sensors so much that the valve hunts."""
+
+
 def test_a_valve_that_hunts_at_rest_across_an_overlap_it_does_not_have_calms_down() -> None:
     """The overlap was learned 3 % too large: after 4 s of rest, less is left than what counts as an oscillation."""
-    rig = lift(both(ADAPTIVE, true_valves(overlap=0.0)))
+    quiet = {"rig": {"channels": {name: {"noise": noise} for name, noise in QUIET.items()}}}
+    rig = lift(both(ADAPTIVE, true_valves(overlap=0.0), quiet))
     with LockstepRun(rig) as run:
         for i in range(2):
             valve_state(rig.plan, run.row, i).overlap = OVERLAP_RANGE
@@ -276,13 +281,13 @@ def test_a_bridge_that_has_seen_one_edge_only_does_not_hunt_at_rest() -> None:
         assert np.count_nonzero(flags) < 100
 
 
-SEEDS = (101, 104)
+SEEDS = range(101, 107)
 
 
 def test_wild_rigs_oscillate_no_more_than_without_learning_and_nothing_leaves_its_bounds() -> None:
     """Over the work cycle, also from any start within the bounds that a random machine may have left behind.
 
-    Their loads swing on elastic frames, which is reported without learning too: 10 % of the ticks (`feedback`).
+    Their loads swing on elastic frames, which is reported without learning too: 2 % of the ticks (`feedback`).
     """
     shares: dict[str, list[float]] = {"feedback": [], "adaptive": [], "from anywhere": []}
     for seed in SEEDS:
