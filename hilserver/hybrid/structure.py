@@ -27,6 +27,10 @@ class Specimen:
     damping: float
     stiffness: float
 
+    def faster(self, ratio: float) -> Specimen:
+        """The one that moves alike, this many times as fast."""
+        return Specimen(self.mass / ratio**2, self.damping / ratio, self.stiffness)
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -39,14 +43,23 @@ class Structure:
 
     def without(self, specimen: Specimen) -> Structure:
         """The virtual part: without this specimen at the interface."""
+        return self.with_specimen(Specimen(-specimen.mass, -specimen.damping, -specimen.stiffness))
+
+    def with_specimen(self, specimen: Specimen) -> Structure:
+        """The whole of this virtual part and a specimen that moves with the interface."""
         corner = np.zeros_like(self.mass)
         corner[0, 0] = 1.0
         return Structure(
-            self.mass - specimen.mass * corner,
-            self.damping - specimen.damping * corner,
-            self.stiffness - specimen.stiffness * corner,
+            self.mass + specimen.mass * corner,
+            self.damping + specimen.damping * corner,
+            self.stiffness + specimen.stiffness * corner,
             self.driven_mass,
         )
+
+    def faster(self, ratio: float) -> Structure:
+        """The one that moves alike, this many times as fast."""
+        squared = ratio**2
+        return Structure(self.mass / squared, self.damping / ratio, self.stiffness, self.driven_mass / squared)
 
     def motion(self) -> LinearMotion:
         """State: positions, velocities. Inputs: ground acceleration m/s², force of the specimen N."""

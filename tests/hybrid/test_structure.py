@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, pi
+
 import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
@@ -10,7 +12,7 @@ from scipy.signal import lsim
 from hilserver.circuit.analysis import Complexes
 from hilserver.hybrid.benchmark import CASES, FRAME, SPECIMEN, BenchmarkCase
 from hilserver.hybrid.critical_delay import critical_delay
-from hilserver.hybrid.structure import PortalFrame, Structure, beam_stiffness, with_modal_damping
+from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, beam_stiffness, with_modal_damping
 from hilserver.numerics.arrays import Floats
 
 CRITICAL_MS = {"1": 14.64, "2": 12.22, "3": 9.92, "4": 8.73}
@@ -101,3 +103,46 @@ def test_the_critical_delay_is_where_the_coupled_structure_becomes_unstable(case
     for delay, stable in ((0.99 * found, True), (1.01 * found, False)):
         poles = coupled_poles(structure, delay)
         assert (poles[np.abs(poles) < slow].real.max() < 0.0) is np.bool_(stable)
+
+
+def oscillator(frequency: float, damping: float, specimen: Specimen) -> Structure:
+    """The virtual part of a mass of 1000 kg on a spring: natural frequency Hz and damping ratio of the whole."""
+    mass, omega = 1000.0, 2.0 * pi * frequency
+    whole = (np.array([[value]]) for value in (mass, 2.0 * damping * mass * omega, mass * omega**2, mass))
+    return Structure(*whole).without(specimen)
+
+
+@pytest.mark.parametrize("frequency", [0.04, 2.0, 900.0])
+def test_the_critical_delay_of_an_oscillator_scales_with_its_period(frequency: float) -> None:
+    """The closed form for m z'' + c z' + k z + K z(t - tau) = 0: K² = (k - m w²)² + (c w)² and tan(w tau) = ..."""
+    mass, omega, share = 1000.0, 2.0 * pi * frequency, 0.6
+    spring = Specimen(0.0, 0.0, share * mass * omega**2)
+    structure = oscillator(frequency, 0.05, spring)
+    k, c, K = structure.stiffness[0, 0], structure.damping[0, 0], spring.stiffness
+    squares = np.roots([mass**2, c**2 - 2.0 * mass * k, k**2 - K**2])
+    w = np.sqrt(squares[squares > 0.0].max())
+    right = np.arctan2(c * w, mass * w**2 - k) / w
+    found, at = critical_delay(structure, spring)
+    assert found == pytest.approx(right, rel=1e-6)
+    assert at == pytest.approx(w / (2.0 * pi), rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.005, 0.03])
+def test_no_delay_of_a_light_specimen_is_critical(share: float) -> None:
+    """Its force is less than that of the damping, at every frequency: 2 D (1 - D²)^0.5 of the structure's spring."""
+    spring = Specimen(0.0, 0.0, share * 1000.0 * (2.0 * pi * 2.0) ** 2)
+    assert critical_delay(oscillator(2.0, 0.05, spring), spring)[0] == inf
+
+
+def test_any_delay_of_a_specimen_that_is_heavier_than_the_structure_is_critical() -> None:
+    """With a delay of one sample, each vibration of the specimen returns larger: its mass is 1.5 times the other."""
+    heavy = Specimen(600.0, 100.0, 1e4)
+    assert critical_delay(oscillator(2.0, 0.05, heavy), heavy) == (0.0, inf)
+
+
+@pytest.mark.parametrize("damping", [0.0, -0.01])
+def test_a_structure_that_is_not_damped_has_no_delay_to_spare(damping: float) -> None:
+    specimen = Specimen(10.0, 0.0, 5e4)
+    found, at = critical_delay(oscillator(2.0, damping, specimen), specimen)
+    assert found == 0.0
+    assert at == pytest.approx(2.0, rel=1e-3)
