@@ -57,7 +57,8 @@ def _figure(case: BenchmarkCase, rows: Sequence[StudyRow]) -> Figure:
     lines: dict[str, Floats] = {REFERENCE: right, **{row.strategy.name: row.first_floor for row in stable}}
     errors: dict[str, Floats] = {row.strategy.name: row.first_floor - right for row in stable}
     time: Floats = np.arange(SHOWN.start, SHOWN.stop, dtype=float) * DT
-    return panels_figure(time, [("position", "m", lines), ("error", "m", errors)], f"First floor, case {case.name}")
+    panels = [("position", "m", lines), ("error", "m", errors)]
+    return panels_figure(time, [panel for panel in panels if panel[2]], f"First floor, case {case.name}")
 
 
 def figures(rows: Sequence[StudyRow]) -> list[dict[str, Any]]:
