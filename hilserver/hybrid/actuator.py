@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -32,7 +33,10 @@ OF_SPECIMEN = ("stiffness", "damping")
 
 @dataclass(frozen=True)
 class Actuator:
-    """Servo valve, actuator and the specimen that it moves, in SI units; see the module for the equations."""
+    """Servo valve, actuator and the specimen that it moves, in SI units; see the module for the equations.
+
+    ``delay``: s from a command until it acts, rounded to whole ticks; ``limit``: the largest command, m.
+    """
 
     a1_beta0: float
     a2: float
@@ -41,6 +45,8 @@ class Actuator:
     beta2: float
     gain: float
     specimen: Specimen
+    delay: float = 0.0
+    limit: float = inf
 
     def motion(self) -> LinearMotion:
         """State: x, dx/dt, F, s, ds/dt. Input: command."""

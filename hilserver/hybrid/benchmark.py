@@ -19,10 +19,11 @@ import numpy as np
 from hilserver.compiler import standard_program
 from hilserver.hybrid.actuator import SEEN, Actuator
 from hilserver.hybrid.criteria import Criteria, criteria
-from hilserver.hybrid.design import Sensors, at_rest, design_bridge
+from hilserver.hybrid.design import at_rest, design_bridge
+from hilserver.hybrid.sensors import Sensors, in_ticks
 from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, with_modal_damping
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementBridge, DisplacementStrategy
+from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementBridge, DisplacementStrategy, Law
 from hilserver.tick.hybrid.pi_lead import pi_lead
 from hilserver.tick.hybrid.step import Trace, TransferSystem, VirtualStructure
 
@@ -34,6 +35,8 @@ SENSORS = Sensors(displacement=sqrt(6.25e-14 / DT), force=sqrt(1.16e-3 / DT))
 """Noise: 16 µm and 2.2 N, RMS."""
 CAPACITY = 8900.0
 """N, of the actuator."""
+LOST = np.array([1.0, 5.0 * CAPACITY])
+"""m and N, beyond which a simulation has become unstable: a real rig would have been switched off long before."""
 INTENSITY = 0.4
 """Scale of the earthquake."""
 INCH = 0.0254
@@ -138,26 +141,41 @@ def plants(count: int, seed: int) -> Iterator[Actuator]:
         yield drawn
 
 
-def bridge(virtual: Structure, strategy: DisplacementStrategy) -> DisplacementBridge:
-    """The bridge for a virtual structure, which it knows; actuator and specimen are assumed to be nominal."""
-    return design_bridge(virtual, NOMINAL, TRACKED, SENSORS, DT, strategy)
+def bridge(
+    virtual: Structure, strategy: DisplacementStrategy, nominal: Actuator = NOMINAL, sensors: Sensors = SENSORS
+) -> DisplacementBridge:
+    """The bridge for a virtual structure, which it knows; actuator and specimen are assumed to be nominal.
+
+    A strategy without a filter gets one that nothing asks.
+    """
+    filtered = strategy if strategy.law is Law.STATE_FEEDBACK else DisplacementStrategy.state_feedback
+    return design_bridge(virtual, nominal, TRACKED, sensors, DT, filtered)
 
 
 def simulate(
-    case: BenchmarkCase, strategy: DisplacementStrategy, actuator: Actuator = NOMINAL, seed: int | None = 1
+    case: BenchmarkCase,
+    strategy: DisplacementStrategy,
+    actuator: Actuator = NOMINAL,
+    seed: int | None = 1,
+    nominal: Actuator = NOMINAL,
+    sensors: Sensors = SENSORS,
+    stated: Sensors = SENSORS,
 ) -> Run:
-    """Run the earthquake with this actuator; ``seed`` of the sensors' noise, None without noise."""
+    """Run the earthquake with this actuator and these sensors; ``seed`` of their noise, None without noise.
+
+    ``nominal``, ``stated``: the actuator and the sensors for which the bridge is designed.
+    """
     ground, right = el_centro(), reference(case)
     virtual = case.structure().without(actuator.specimen)
-    known = bridge(virtual, strategy)
+    known = bridge(virtual, strategy, nominal, stated)
     noise = np.zeros((len(ground), 2))
     if seed is not None:
-        noise = np.random.default_rng(seed).standard_normal(noise.shape) * [SENSORS.displacement, SENSORS.force]
+        noise = np.random.default_rng(seed).standard_normal(noise.shape) * [sensors.displacement, sensors.force]
     tracked = len(known.gain_slopes)
     trace = np.full((len(ground), Trace.PARAMETERS + tracked + right.shape[1]), np.nan)
     standard_program().run_hybrid(
         _virtual(virtual),
-        _simulated(actuator),
+        _simulated(actuator, sensors),
         known,
         at_rest(known),
         pi_lead(k_P=2.0, k_I=95.0, gain=50.8, zero=168.6, pole=8570.0, dt=DT),
@@ -179,7 +197,16 @@ def _virtual(structure: Structure) -> VirtualStructure:
     return VirtualStructure(step, now, later, force, np.zeros(len(step)), np.zeros(len(step)))
 
 
-def _simulated(actuator: Actuator) -> TransferSystem:
+def _simulated(actuator: Actuator, sensors: Sensors) -> TransferSystem:
     motion = actuator.motion().held(DT)
-    step, push = np.ascontiguousarray(motion.A), np.ascontiguousarray(motion.B[:, 0])
-    return TransferSystem(step, push, SEEN, np.zeros(len(step)), np.zeros(len(step)))
+    return TransferSystem(
+        step=np.ascontiguousarray(motion.A),
+        input=np.ascontiguousarray(motion.B[:, 0]),
+        seen=SEEN,
+        state=np.zeros(len(motion.A)),
+        spare=np.zeros(len(motion.A)),
+        commands=np.zeros(1 + in_ticks(actuator.delay, DT)),
+        displacements=np.zeros(1 + in_ticks(sensors.displacement_delay, DT)),
+        forces=np.zeros(1 + in_ticks(sensors.force_delay, DT)),
+        most=LOST,
+    )

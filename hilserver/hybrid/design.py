@@ -6,8 +6,9 @@ The regulator minimises
 
 for the virtual structure and the actuator together. y is the position at the interface, and tau is a lead: 0, or the
 delay of the measured force. Since the structure is part of the system, the regulator takes into account its motion
-during the lag of the actuator, and the force with which the specimen acts on it. The ground acceleration is assumed to
-remain constant.
+during the lag of the actuator, and the force with which the specimen acts on it: with `prediction` the mean of the
+forces at the begin and at the end of a tick, otherwise the one at the begin of the last tick. The ground acceleration
+is assumed to remain constant.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_discrete_are
 
+from hilserver.errors import HilserverError
 from hilserver.hybrid.actuator import SCALE, SEEN, Actuator
+from hilserver.hybrid.checks import check_design
 from hilserver.hybrid.linear import LinearMotion
+from hilserver.hybrid.sensors import FORCE_DELAY, Sensors, in_ticks
 from hilserver.hybrid.structure import Structure
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
@@ -32,33 +35,30 @@ from hilserver.tick.hybrid.displacement import (
 FADING = 1e-5
 """Fraction of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't control a state
 that it can't influence, and its Riccati equation has no solution for a disturbance that never ends."""
-FORCE_DELAY = 1.5
-"""Ticks from the measurement of a force to the middle of the tick in which it acts on the structure."""
+MAX_DOUBLINGS, CONVERGED = 40, 1e-14
+"""Of the regulator's horizon, and the relative change of its cost at which it is as good as infinite."""
+FORCE_SHARE = 0.5
+"""Force that the model of the actuator may miss in a tick, as a share of what the better sensor sees of it."""
 
 
 @dataclass(frozen=True)
 class Tuning:
     """Weights of regulator and filter; all in SI units, the drifts as standard deviations per tick.
 
-    ``error``, ``change``: the error of the position, and the change of the command in a tick, m, of equal weight.
-    ``force``: what the model of the actuator may miss, N; ``disturbance``: m of the command; ``parameter``: shares of
-    the spread of a parameter. ``start``: of the disturbance, m.
+    ``error``, ``change``: the error of the position, and the change of the command in a tick, m, of equal weight: the
+    smaller their ratio, the more closely the actuator follows, and the more noise there is in the command.
+    ``force``: what the model of the actuator may miss, N; the larger, the more the filter believes the sensors and the
+    slower it learns parameters. None: `FORCE_SHARE` of the noise of the force sensor, or of the force that moves the
+    specimen by the noise of the displacement sensor if this is less. ``disturbance``: m of the command; ``parameter``:
+    shares of the spread of a parameter. ``start``: of the disturbance, m.
     """
 
     error: float = 1e-5
     change: float = 3e-5
-    force: float = 1.0
+    force: float | None = None
     disturbance: float = 1e-7
     parameter: float = 1e-4
     start: float = 1e-6
-
-
-@dataclass(frozen=True)
-class Sensors:
-    """Standard deviations of the measured displacement, m, and force, N."""
-
-    displacement: float
-    force: float
 
 
 def design_bridge(
@@ -72,23 +72,24 @@ def design_bridge(
 ) -> DisplacementBridge:
     """The bridge of an actuator at nominal parameters; ``spread``: their standard deviations.
 
-    A strategy that does not track parameters gets no ``spread``.
+    A strategy that does not track parameters gets no ``spread``. Raises ConfigurationError for values that no rig has,
+    and where there is no stable regulator.
     """
+    check_design(structure, actuator, spread, sensors, dt, strategy)
     spread = spread if strategy.tracks else {}
-    lead = FORCE_DELAY * dt if strategy.compensation is DelayCompensation.LEAD else 0.0
     names, states, tracked = list(spread), len(SCALE), len(spread)
 
     def at(theta: Floats) -> Actuator:
         return actuator.shifted({name: spread[name] * float(t) for name, t in zip(names, theta, strict=True)})
 
+    def gains_at(theta: Floats) -> Floats:
+        return _gains(structure, at(theta), sensors, dt, strategy.compensation, tuning)
+
     nominal, slopes = _transition(actuator, dt), []
     for unit in np.eye(tracked):
         up, down = _transition(at(0.5 * unit), dt), _transition(at(-0.5 * unit), dt)
         slopes.append(LinearMotion(up.A - down.A, up.B - down.B))
-    gains, gain_slopes, gain_curves = _quadratic(lambda t: _gains(structure, at(t), dt, lead, tuning), tracked)
-    drift = np.zeros(states + 1 + tracked)
-    drift[2], drift[states] = (tuning.force / SCALE[2]) ** 2, tuning.disturbance**2
-    drift[states + 1 :] = tuning.parameter**2
+    gains, gain_slopes, gain_curves = _quadratic(gains_at, tracked)
     return DisplacementBridge(
         step=np.ascontiguousarray(nominal.A),
         input=np.ascontiguousarray(nominal.B[:, 0]),
@@ -96,11 +97,26 @@ def design_bridge(
         input_slopes=np.array([slope.B[:, 0] for slope in slopes]) if slopes else np.zeros((0, states)),
         seen=SEEN * SCALE,
         variance=np.array([sensors.displacement**2, sensors.force**2]),
-        drift=drift,
+        drift=_drift(tuning, sensors, actuator, tracked),
         gains=gains,
         gain_slopes=gain_slopes,
         gain_curves=gain_curves,
+        limit=float(actuator.limit),
+        command_late=in_ticks(actuator.delay, dt),
+        displacement_late=in_ticks(sensors.displacement_delay, dt),
+        force_late=in_ticks(sensors.force_delay, dt),
     )
+
+
+def _drift(tuning: Tuning, sensors: Sensors, actuator: Actuator, tracked: int) -> Floats:
+    """Variance that each entry of the estimate gains in a tick."""
+    force = tuning.force
+    if force is None:
+        force = FORCE_SHARE * min(sensors.force, actuator.specimen.stiffness * sensors.displacement)
+    drift = np.full(len(SCALE) + 1 + tracked, tuning.parameter**2)
+    drift[: len(SCALE)] = np.where(SEEN[1] > 0.0, (force / SCALE) ** 2, 0.0)
+    drift[len(SCALE)] = tuning.disturbance**2
+    return drift
 
 
 def at_rest(bridge: DisplacementBridge, tuning: Tuning = Tuning()) -> DisplacementMemory:
@@ -110,9 +126,18 @@ def at_rest(bridge: DisplacementBridge, tuning: Tuning = Tuning()) -> Displaceme
     covariance[states, states] = tuning.start**2
     for i in range(states + 1, size):
         covariance[i, i] = 1.0
-    square = (size, size)
+    age = max(bridge.displacement_late, bridge.force_late)
     return DisplacementMemory(
-        np.zeros(size), covariance, np.zeros(1), np.eye(size), np.zeros(square), np.zeros(square), np.zeros(size)
+        estimate=np.zeros(size),
+        covariance=covariance,
+        now=np.zeros(states),
+        commands=np.zeros(1 + bridge.command_late + age),
+        displacements=np.zeros(1 + age - bridge.displacement_late),
+        forces=np.zeros(1 + age - bridge.force_late),
+        transition=np.eye(size),
+        turned=np.zeros((size, size)),
+        half=np.zeros((size, size)),
+        along=np.zeros(size),
     )
 
 
@@ -135,33 +160,61 @@ def _transition(actuator: Actuator, dt: float) -> LinearMotion:
     return actuator.motion().scaled(SCALE).held(dt)
 
 
-def _gains(structure: Structure, actuator: Actuator, dt: float, lead: float, tuning: Tuning) -> Floats:
+def _gains(
+    structure: Structure,
+    actuator: Actuator,
+    sensors: Sensors,
+    dt: float,
+    compensation: DelayCompensation,
+    tuning: Tuning,
+) -> Floats:
     """Gains of the regulator, in the order of `DisplacementBridge.gains`."""
     frame, drive = structure.motion().held(dt), _transition(actuator, dt)
-    size, states = len(frame.A), len(SCALE)
+    size, states, late = len(frame.A), len(SCALE), in_ticks(actuator.delay, dt)
     ground, force = size, size + 1
     first = size + 2
     disturbance = first + states
     command = disturbance + 1
-    A = np.zeros((command + 1, command + 1))
-    A[:size, :size] = frame.A
-    A[:size, ground], A[:size, force] = frame.B[:, 0], frame.B[:, 1]
+    oldest = command + max(late - 1, 0)
+    A, B = np.zeros((oldest + 1, oldest + 1)), np.zeros((oldest + 1, 1))
+    A[:size, :size], A[:size, ground] = frame.A, frame.B[:, 0]
     A[ground, ground] = A[disturbance, disturbance] = 1.0 - FADING
     A[force, first:disturbance] = SEEN[1] * SCALE
     A[first:disturbance, first:disturbance] = drive.A
-    A[first:disturbance, disturbance] = A[first:disturbance, command] = drive.B[:, 0]
-    A[command, command] = 1.0
-    B = np.zeros((command + 1, 1))
-    B[first:disturbance, 0], B[command, 0] = drive.B[:, 0], 1.0
-    error = np.zeros(command + 1)
+    A[first:disturbance, disturbance] = A[first:disturbance, oldest] = drive.B[:, 0]
+    A[command, command] = B[command, 0] = 1.0
+    A[command + 1 :, command:oldest] = np.eye(oldest - command)
+    if late == 0:
+        B[first:disturbance, 0] = drive.B[:, 0]
+    if compensation is DelayCompensation.PREDICTED:
+        A[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] + A[force] @ A))
+        B[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] @ B))
+    else:
+        A[:size, force] = frame.B[:, 1]
+    lead = FORCE_DELAY * dt + sensors.force_delay if compensation is DelayCompensation.LEAD else 0.0
+    error = np.zeros(oldest + 1)
     error[first:disturbance] = SEEN[0] * SCALE
     error[0], error[size // 2] = -1.0, -lead
     return _regulator(A, B, error / tuning.error, tuning.change)
 
 
 def _regulator(A: Matrix, B: Matrix, output: Floats, change: float) -> Floats:
-    """Gains that minimise the sum of output² + (input / change)²."""
-    weight, cost = np.outer(output, output), np.array([[change**-2]])
-    S = solve_discrete_are(A, B, weight, cost)
-    found: Floats = np.linalg.solve(cost + B.T @ S @ B, B.T @ S @ A)[0]
+    """Gains that minimise the sum of output² + (input / change)².
+
+    By the doubling algorithm (see :mod:`hilserver.numerics.riccati`), whose horizon doubles with each step. The methods
+    that sort eigenvalues, as SciPy's, fail where those of regulator and adjoint are close to each other, as with a
+    lightly damped structure. Raises HilserverError if the sum is infinite with any input.
+    """
+    step, given, S = A, change**2 * B @ B.T, np.outer(output, output)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that grows without end
+        for _ in range(MAX_DOUBLINGS):
+            shared = np.linalg.inv(np.eye(len(A)) + given @ S)
+            more = step.T @ S @ shared @ step
+            given, S, step = given + step @ shared @ given @ step.T, S + more, step @ shared @ step
+            if np.abs(more).max() <= CONVERGED * np.abs(S).max():
+                break
+        else:
+            raise HilserverError("No command makes the actuator follow this structure: it moves without end by itself.")
+    S = 0.5 * (S + S.T)
+    found: Floats = np.linalg.solve(change**-2 + B.T @ S @ B, B.T @ S @ A)[0]
     return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import nan
+
 import numpy as np
 import pytest
 
 from hilserver.hybrid.actuator import SCALE, SEEN
 from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, SPREAD
 from hilserver.hybrid.design import Tuning, at_rest, design_bridge
+from hilserver.hybrid.sensors import Sensors
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
     MAX_DEVIATIONS,
@@ -42,7 +46,7 @@ def somewhere(bridge: DisplacementBridge, theta: tuple[float, float, float]) -> 
     memory.estimate[6:] = theta
     root = draw.standard_normal((9, 9)) * np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-5, 1.0, 1.0, 1.0])[:, None]
     memory.covariance[:] = 1e-2 * root @ root.T
-    memory.last[0] = 3e-4
+    memory.now[:], memory.commands[0] = memory.estimate[:5], 3e-4
     return memory
 
 
@@ -62,13 +66,14 @@ def test_the_prediction_is_the_motion_of_the_actuator_with_these_parameters(
     right = moved(np.array(theta), memory.estimate[:5].copy(), 2e-4 + memory.estimate[5])
     predict_actuator(adaptive, memory, 2e-4)
     assert memory.estimate[:5] == pytest.approx(right, abs=2e-4)
-    assert memory.last[0] == 2e-4
+    assert memory.commands[0] == 2e-4
 
 
 def test_the_covariance_spreads_as_the_motion_does(adaptive: DisplacementBridge) -> None:
     """F P F' + Q with F from finite differences of the motion."""
     theta = (0.5, -0.3, 0.2)
     memory = somewhere(adaptive, theta)
+    memory.covariance[:] *= 1e-4  # so that all motion is certain
     before, P = memory.estimate.copy(), memory.covariance.copy()
 
     def next_(estimate: Floats) -> Floats:
@@ -82,6 +87,44 @@ def test_the_covariance_spreads_as_the_motion_does(adaptive: DisplacementBridge)
     scale = np.sqrt(np.diag(right))
     assert np.abs((memory.covariance - right) / np.outer(scale, scale)).max() < 1e-3
     assert (memory.covariance == memory.covariance.T).all()
+
+
+def test_nothing_is_learned_from_what_may_be_noise(adaptive: DisplacementBridge) -> None:
+    """The covariance of state and parameters grows only with motion beyond five standard deviations of its estimate."""
+    for size, learns in ((4.0, False), (6.0, True)):
+        memory = at_rest(adaptive)
+        deviation = np.array([0.01, 0.02, 0.01, 0.02, 0.03])
+        memory.covariance[:5, :5] = np.diag(deviation**2)
+        memory.estimate[:5] = size * deviation
+        predict_actuator(adaptive, memory, 0.0)
+        assert memory.covariance[:5, 6:].any() == np.bool_(learns)
+        assert memory.estimate[:5] == pytest.approx(moved(np.zeros(3), size * deviation, 0.0))
+
+
+def test_a_measurement_that_is_not_a_number_is_left_out(adaptive: DisplacementBridge) -> None:
+    memory, right = somewhere(adaptive, (0.2, 0.1, -0.2)), somewhere(adaptive, (0.2, 0.1, -0.2))
+    correct_actuator(adaptive, memory, nan, nan)
+    assert (memory.estimate == right.estimate).all()
+    correct_actuator(adaptive, memory, nan, -30.0)
+    assert memory.estimate[2] != right.estimate[2]
+    assert np.isfinite(memory.covariance).all()
+
+
+def test_the_filter_follows_an_actuator_with_late_commands_and_measurements() -> None:
+    """Random commands reach the actuator 3 ticks late; displacement and force are 1 and 4 ticks old, without noise."""
+    late, old_x, old_f = 3, 1, 4
+    sensors = Sensors(SENSORS.displacement, SENSORS.force, old_x * DT, old_f * DT)
+    known = replace(NOMINAL, delay=late * DT)
+    bridge = design_bridge(STRUCTURE, known, TRACKED, sensors, DT, Strategy.adaptive)
+    memory, drive = at_rest(bridge), NOMINAL.motion().held(DT)
+    commands = np.concatenate([np.zeros(late), np.random.default_rng(7).standard_normal(60).cumsum() * 1e-4])
+    states = [np.zeros(5)] * (old_f + 1)
+    for k in range(60):
+        correct_actuator(bridge, memory, states[-1 - old_x][0], states[-1 - old_f][2])
+        assert memory.now * SCALE == pytest.approx(states[-1], rel=1e-6, abs=1e-9)
+        predict_actuator(bridge, memory, commands[k + late])
+        states.append(drive.A @ states[-1] + drive.B[:, 0] * commands[k])
+    assert abs(states[-1][0]) > 1e-4  # it has moved
 
 
 def test_the_correction_is_that_of_a_kalman_filter(adaptive: DisplacementBridge) -> None:
@@ -109,39 +152,78 @@ def test_predicted_measured_force_follows_from_the_state(adaptive: DisplacementB
     assert seen_force(adaptive, memory) == pytest.approx(1e3 * memory.estimate[2])
 
 
-def horizon_command(structure: Floats, force: float, state: Floats, last: float, ticks: int) -> float:
+def horizon_command(
+    structure: Floats, force: float, state: Floats, past: Floats, ticks: int, late: int, predicted: bool
+) -> float:
     """The first command of those that minimise the regulator's sum over this many ticks: a plain least squares.
 
-    Every response is simulated; nothing of the Riccati equation is used.
+    ``past``: commands, newest first; ``predicted``: the structure receives the mean force of a tick, otherwise that at
+    the begin of the last one. Every response is simulated; nothing of the Riccati equation is used.
     """
     frame, drive = STRUCTURE.motion().held(DT), NOMINAL.motion().held(DT)
 
-    def errors(y: Floats, f: float, z: Floats, commands: Floats) -> Floats:
-        found = np.empty(ticks)
+    def errors(y: Floats, f: float, z: Floats, before: Floats, commands: Floats) -> Floats:
+        found, all_of_them = np.empty(ticks), np.concatenate([before[:late][::-1], commands])
         for k in range(ticks):
             found[k] = z[0] - y[0]
-            y, f, z = frame.A @ y + frame.B[:, 1] * f, float(z[2]), drive.A @ z + drive.B[:, 0] * commands[k]
+            then = drive.A @ z + drive.B[:, 0] * all_of_them[k]
+            acting = 0.5 * (z[2] + then[2]) if predicted else f
+            y, f, z = frame.A @ y + frame.B[:, 1] * acting, float(z[2]), then
         return found
 
-    at_rest_ = np.zeros(6), 0.0, np.zeros(5)
-    free = errors(structure, force, state, np.full(ticks, last))
-    step = errors(*at_rest_, np.ones(ticks))
+    last = past[0]
+    free = errors(structure, force, state, past, np.full(ticks, last))
+    step = errors(np.zeros(6), 0.0, np.zeros(5), np.zeros(len(past)), np.ones(ticks))
     toeplitz = np.array([[step[k - j] if k >= j else 0.0 for j in range(ticks)] for k in range(ticks)])
     rows = np.vstack([toeplitz / TUNING.error, np.eye(ticks) / TUNING.change])
     wanted = np.concatenate([-free / TUNING.error, np.zeros(ticks)])
-    return last + float(np.linalg.lstsq(rows, wanted, rcond=None)[0][0])
+    return float(last + np.linalg.lstsq(rows, wanted, rcond=None)[0][0])
 
 
-def test_the_command_minimises_error_and_change_over_a_long_horizon() -> None:
-    bridge = bridge_for(Strategy.state_feedback)
-    memory, last, force = at_rest(bridge), 4e-4, 350.0
-    structure = np.array([5e-4, 9e-4, 1.2e-3, 0.01, 0.02, 0.03])
-    state = np.array([3e-4, 0.008, 360.0, 4e4, 1e5])
-    memory.estimate[:5], memory.last[0] = state / SCALE, last
-    right = horizon_command(structure, force, state, last, ticks=500)
-    found = displacement_command(bridge, memory, structure, 0.0, force)
+def tracking(
+    strategy: DisplacementStrategy, late: int, limit: float = np.inf
+) -> tuple[DisplacementBridge, DisplacementMemory]:
+    """A bridge with a late command and its memory in the middle of a motion."""
+    known = replace(NOMINAL, delay=late * DT, limit=limit)
+    bridge = design_bridge(STRUCTURE, known, {}, SENSORS, DT, strategy)
+    memory = at_rest(bridge)
+    memory.now[:] = np.array([3e-4, 0.008, 360.0, 4e4, 1e5]) / SCALE
+    memory.commands[:] = [4e-4, 3.9e-4, 3.7e-4, 3.6e-4, 3.6e-4, 3.5e-4][: late + 1]
+    return bridge, memory
+
+
+MOVING: Floats = np.array([5e-4, 9e-4, 1.2e-3, 0.01, 0.02, 0.03])
+
+
+@pytest.mark.parametrize("late", [0, 1, 5])
+@pytest.mark.parametrize("strategy", [Strategy.state_feedback, Strategy.prediction])
+def test_the_command_minimises_error_and_change_over_a_long_horizon(strategy: DisplacementStrategy, late: int) -> None:
+    """With the force that acts on the structure with this strategy."""
+    bridge, memory = tracking(strategy, late)
+    predicted = strategy is Strategy.prediction
+    last = float(memory.commands[0])
+    right = horizon_command(MOVING, 350.0, memory.now * SCALE, memory.commands, 500, late, predicted)
+    found = displacement_command(bridge, memory, MOVING, 0.0, 350.0)
     assert abs(right - last) > 1e-5  # there is something to do
     assert found - last == pytest.approx(right - last, rel=2e-3)
+
+
+def test_prediction_does_not_use_the_measured_force() -> None:
+    bridge, memory = tracking(Strategy.prediction, 0)
+    commands = [displacement_command(bridge, memory, MOVING, 0.0, force) for force in (0.0, 1e4)]
+    assert commands[0] == pytest.approx(commands[1], rel=1e-9)
+
+
+def test_the_command_stays_within_its_limit() -> None:
+    bridge, memory = tracking(Strategy.prediction, 0, limit=4.1e-4)
+    assert displacement_command(bridge, memory, MOVING, 0.0, 0.0) == 4.1e-4
+    assert displacement_command(bridge, memory, -MOVING, 0.0, 0.0) == -4.1e-4
+
+
+@pytest.mark.parametrize("states", [1, 4, 8])
+def test_there_is_no_command_for_a_structure_of_another_size(states: int) -> None:
+    bridge, memory = tracking(Strategy.prediction, 0)
+    assert np.isnan(displacement_command(bridge, memory, np.zeros(states), 0.0, 0.0))
 
 
 @pytest.mark.parametrize("theta", [(-2.0, 1.0, 1.0), (2.0, -1.0, -1.5)])
@@ -157,7 +239,7 @@ def test_the_gains_for_other_parameters_are_those_of_a_design_for_them(
         commands = []
         for bridge, known in ((adaptive, theta), (own, ()), (adaptive, (0.0, 0.0, 0.0))):
             memory = at_rest(bridge)
-            memory.estimate[:5], memory.estimate[6:] = state, known
+            memory.now[:], memory.estimate[6:] = state, known
             commands.append(displacement_command(bridge, memory, structure, 0.3, 200.0))
         deviations.append(commands[0] - commands[1])
         changes.append(commands[2] - commands[1])

@@ -9,7 +9,10 @@ that are uncertain within a stated spread:
    A(\theta) = A_0 + \textstyle\sum_i \theta_i A_i
 
 An extended Kalman filter estimates h, an input disturbance d and the parameters together; they are random walks
-(:math:`\theta` in standard deviations of its spread). The command follows from the gains of a linear-quadratic
+(:math:`\theta` in standard deviations of its spread). It learns parameters only from motion that is surely there
+(`CERTAIN`): an estimate that follows the noise of the sensors correlates with what they show next, from which such a
+filter would learn wrong parameters at rest (Ljung). If measurements are late, the filter runs later by their age, and
+its state is moved on to the present by the commands since. The command follows from the gains of a linear-quadratic
 regulator of structure *and* actuator, which makes x - y small; the gains are quadratic functions of :math:`\theta`.
 :mod:`hilserver.hybrid.design` calculates all of this.
 
@@ -21,6 +24,7 @@ Sources: Anderson & Moore, Optimal Filtering (1979), sec. 8.2 (extended filter),
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from math import isfinite, nan
 from typing import NamedTuple
 
 from hilserver.numerics.arrays import Floats, Matrix
@@ -30,6 +34,12 @@ from hilserver.numerics.shape import clip
 
 MAX_DEVIATIONS = 4.0
 """Largest deviation of a parameter from its nominal value that the bridge believes, in standard deviations."""
+CERTAIN = 5.0
+"""Standard deviations of the estimate of a state, below which it may be nothing but noise.
+
+With 3, a parameter of the benchmark's actuator still drifts to its bound within 300 s of rest, with 4 by half a
+standard deviation, with 5 by a quarter of one, although it claims to know none of them.
+"""
 SENSORS = 2
 """Displacement and force."""
 
@@ -125,8 +135,10 @@ class DisplacementBridge(NamedTuple):
     ``input_slopes``: their derivatives with respect to each parameter, one below the other. ``seen``: displacement and
     force from the state; ``variance`` of these measurements. ``drift``: variance that each entry of the estimate gains
     in a tick. ``gains``: the change of the command for the structure's state, ground acceleration, force on the
-    structure, actuator's state, disturbance and command, in this order; ``gain_slopes``, ``gain_curves``: their first
-    derivatives with respect to each parameter, and their second ones with respect to each pair, a line each.
+    structure, actuator's state, disturbance and past commands, in this order; ``gain_slopes``, ``gain_curves``: their
+    first derivatives with respect to each parameter, and their second ones with respect to each pair, a line each.
+    ``limit``: the largest command, m. ``command_late``: ticks from a command until it acts; ``displacement_late``,
+    ``force_late``: age of the measurements in ticks.
     """
 
     step: Matrix
@@ -139,18 +151,27 @@ class DisplacementBridge(NamedTuple):
     gains: Floats
     gain_slopes: Matrix
     gain_curves: Matrix
+    limit: float
+    command_late: int
+    displacement_late: int
+    force_late: int
 
 
 class DisplacementMemory(NamedTuple):
     """The memory of the bridge from one tick to the next.
 
-    ``estimate``: state of the actuator, disturbance of its command, parameters; with its ``covariance``. ``last``: the
-    command of the last tick. ``spare``: scratch space of three matrices like the covariance, and a line.
+    ``estimate``: state of the actuator when the measurements were taken, disturbance of its command, parameters; with
+    its ``covariance``. ``now``: state of the actuator now. ``commands``: the last ones, newest first.
+    ``displacements``, ``forces``: measurements since the one that is as old as the later of the two. Scratch space:
+    ``transition``, ``turned`` and ``half`` like the covariance, and a line, ``along``.
     """
 
     estimate: Floats
     covariance: Matrix
-    last: Floats
+    now: Floats
+    commands: Floats
+    displacements: Floats
+    forces: Floats
     transition: Matrix
     turned: Matrix
     half: Matrix
@@ -158,12 +179,27 @@ class DisplacementMemory(NamedTuple):
 
 
 @compilable
+def later(line: Floats, value: float) -> float:
+    """The value that entered this line as many ticks ago as it is long, less one; ``value`` enters it now."""
+    for i in range(line.shape[0] - 1, 0, -1):
+        line[i] = line[i - 1]
+    line[0] = value
+    return float(line[line.shape[0] - 1])
+
+
+@compilable
 def correct_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, displacement: float, force: float) -> None:
-    """Correct the estimate by the measured displacement (m) and force (N) of this tick, one after the other."""
+    """Correct the estimate by the measured displacement (m) and force (N) of this tick, one after the other.
+
+    A measurement that is not a number is left out.
+    """
     h, P, along = memory.estimate, memory.covariance, memory.along
     states = bridge.step.shape[0]
+    then = (later(memory.displacements, displacement), later(memory.forces, force))
     for sensor in range(SENSORS):
-        residual, total = (displacement if sensor == 0 else force), bridge.variance[sensor]
+        residual, total = then[sensor], bridge.variance[sensor]
+        if not isfinite(residual):
+            continue
         for j in range(states):
             residual -= bridge.seen[sensor, j] * h[j]
         for i in range(h.shape[0]):
@@ -178,17 +214,23 @@ def correct_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, dis
                 P[i, j] -= along[i] * along[j] / total
     for i in range(states + 1, h.shape[0]):
         h[i] = clip(h[i], -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    _look_ahead(bridge, memory)
 
 
 @compilable
 def displacement_command(
     bridge: DisplacementBridge, memory: DisplacementMemory, structure: Floats, ground: float, force: float
 ) -> float:
-    """The command, m, from the state of the virtual structure.
+    """The command, m, from the state of the virtual structure; nan for one that the bridge was not designed for.
 
-    ``ground``: its ground acceleration, m/s²; ``force``: the force that acts on it during this tick, N.
+    ``ground``: its ground acceleration, m/s²; ``force``: the measured force that acts on it during this tick, N, which
+    a strategy that predicts the force doesn't use.
     """
     states, size = bridge.step.shape[0], structure.shape[0]
+    disturbance = size + 2 + states
+    past = max(bridge.command_late, 1)
+    if disturbance + 1 + past != bridge.gains.shape[0]:
+        return nan
     change = 0.0
     for j in range(bridge.gains.shape[0]):
         gain = _gain(bridge, memory.estimate[states + 1 :], j)
@@ -198,12 +240,13 @@ def displacement_command(
             change += gain * ground
         elif j == size + 1:
             change += gain * force
-        elif j < size + 2 + states + 1:
-            change += gain * memory.estimate[j - size - 2]
+        elif j < disturbance:
+            change += gain * memory.now[j - size - 2]
+        elif j == disturbance:
+            change += gain * float(memory.estimate[states])
         else:
-            change += gain * memory.last[0]
-    command: float = memory.last[0] - change
-    return command
+            change += gain * memory.commands[j - disturbance - 1]
+    return clip(float(memory.commands[0]) - change, -bridge.limit, bridge.limit)
 
 
 @compilable
@@ -221,37 +264,22 @@ def _gain(bridge: DisplacementBridge, theta: Floats, j: int) -> float:
 
 @compilable
 def seen_force(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
-    """The force of the specimen, N, according to the estimate."""
+    """The force of the specimen now, N, according to the estimate."""
     force = 0.0
     for j in range(bridge.step.shape[0]):
-        force += bridge.seen[1, j] * memory.estimate[j]
+        force += bridge.seen[1, j] * memory.now[j]
     return force
 
 
 @compilable
 def predict_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, command: float) -> None:
-    """Move the estimate on by a tick with this command, m, which is held during it."""
+    """Move the estimate on by a tick with this command, m: the one that was really given."""
     h, P, F = memory.estimate, memory.covariance, memory.transition
     states, size = bridge.step.shape[0], h.shape[0]
-    acting = command + h[states]
-    for i in range(states):
-        F[i, states] = bridge.input[i]
-        for j in range(states):
-            F[i, j] = bridge.step[i, j]
-        for p in range(size - states - 1):
-            slope = bridge.input_slopes[p, i] * acting
-            theta = h[states + 1 + p]
-            F[i, states] += theta * bridge.input_slopes[p, i]
-            for j in range(states):
-                slope += bridge.step_slopes[p * states + i, j] * h[j]
-                F[i, j] += theta * bridge.step_slopes[p * states + i, j]
-            F[i, states + 1 + p] = slope
-    for i in range(states):
-        memory.along[i] = F[i, states] * acting
-        for j in range(states):
-            memory.along[i] += F[i, j] * h[j]
-    for i in range(states):
-        h[i] = memory.along[i]
+    acting = later(memory.commands, command)
+    _set_model(bridge, memory)
+    _set_sensitivity(bridge, memory, acting + float(h[states]))
+    _move(memory, h, states, acting)
     transpose(F, memory.turned)
     multiply(F, P, memory.half)
     multiply(memory.half, memory.turned, P)
@@ -259,4 +287,68 @@ def predict_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, com
         P[i, i] += bridge.drift[i]
         for j in range(i):  # rounding must not make it unsymmetric in the long run
             P[i, j] = P[j, i] = 0.5 * (P[i, j] + P[j, i])
-    memory.last[0] = command
+    _look_ahead(bridge, memory)
+
+
+@compilable
+def _set_model(bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
+    """Transition of the actuator's state, and its change by the disturbance, with the estimated parameters."""
+    h, F = memory.estimate, memory.transition
+    states = bridge.step.shape[0]
+    for i in range(states):
+        F[i, states] = bridge.input[i]
+        for j in range(states):
+            F[i, j] = bridge.step[i, j]
+        for p in range(h.shape[0] - states - 1):
+            theta = h[states + 1 + p]
+            F[i, states] += theta * bridge.input_slopes[p, i]
+            for j in range(states):
+                F[i, j] += theta * bridge.step_slopes[p * states + i, j]
+
+
+@compilable
+def _set_sensitivity(bridge: DisplacementBridge, memory: DisplacementMemory, acting: float) -> None:
+    """Change of the actuator's next state by each parameter, as far as its motion is certain."""
+    F, sure = memory.transition, memory.along
+    states = bridge.step.shape[0]
+    for j in range(states):
+        sure[j] = _certain(float(memory.estimate[j]), float(memory.covariance[j, j]))
+    sure[states] = _certain(acting, float(memory.covariance[states, states]))
+    for p in range(F.shape[0] - states - 1):
+        for i in range(states):
+            slope = bridge.input_slopes[p, i] * sure[states]
+            for j in range(states):
+                slope += bridge.step_slopes[p * states + i, j] * sure[j]
+            F[i, states + 1 + p] = slope
+
+
+@compilable
+def _certain(value: float, variance: float) -> float:
+    """The value, or 0 where it may be nothing but noise."""
+    return value if value * value > CERTAIN * CERTAIN * variance else 0.0
+
+
+@compilable
+def _move(memory: DisplacementMemory, state: Floats, states: int, command: float) -> None:
+    """Move a state of the actuator on by a tick in which this command acts, m."""
+    F, moved = memory.transition, memory.along
+    acting = command + memory.estimate[states]
+    for i in range(states):
+        moved[i] = F[i, states] * acting
+        for j in range(states):
+            moved[i] += F[i, j] * state[j]
+    for i in range(states):
+        state[i] = moved[i]
+
+
+@compilable
+def _look_ahead(bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
+    """Move the state of the actuator from the time of the measurements to now, by the commands since."""
+    states = bridge.step.shape[0]
+    for i in range(states):
+        memory.now[i] = memory.estimate[i]
+    age = max(bridge.displacement_late, bridge.force_late)
+    if age > 0:
+        _set_model(bridge, memory)
+    for since in range(age - 1, -1, -1):
+        _move(memory, memory.now, states, memory.commands[bridge.command_late + since])

@@ -11,19 +11,18 @@ from typing import NamedTuple
 
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.compilable import compilable
+from hilserver.numerics.shape import clip
 from hilserver.tick.hybrid.displacement import (
     DisplacementBridge,
     DisplacementMemory,
     Law,
     correct_actuator,
     displacement_command,
+    later,
     predict_actuator,
     seen_force,
 )
 from hilserver.tick.hybrid.pi_lead import PiLead, pi_lead_command, rounded_to
-
-LOST = 1.0
-"""m at the interface, beyond which the simulation has become unstable and ends."""
 
 
 class VirtualStructure(NamedTuple):
@@ -42,20 +41,28 @@ class VirtualStructure(NamedTuple):
 
 
 class TransferSystem(NamedTuple):
-    """Actuator and specimen over a tick with a held command; ``seen``: displacement and force from the ``state``."""
+    """Actuator and specimen over a tick with a held command; ``seen``: displacement and force from the ``state``.
+
+    ``commands``, ``displacements``, ``forces``: those that are still on their way, newest first, and the one that
+    arrives. ``most``: displacement, m, and force, N, beyond which the simulation has become unstable and ends.
+    """
 
     step: Matrix
     input: Floats
     seen: Matrix
     state: Floats
     spare: Floats
+    commands: Floats
+    displacements: Floats
+    forces: Floats
+    most: Floats
 
 
 class Trace(IntEnum):
     """The columns of the record of a run; after them come the positions of the structure."""
 
     MEASURED = 0
-    """Measured displacement, m."""
+    """Measured displacement, m, before its delay."""
     DISPLACEMENT = 1
     """True displacement, m."""
     FORCE = 2
@@ -99,20 +106,20 @@ def run_hybrid(
     acting = measured_force = 0.0
     for k in range(trace.shape[0]):
         x, f, position = _seen(actuator, 0), _seen(actuator, 1), structure.state[0]
-        if not abs(position) < LOST:
+        if not (abs(position) < actuator.most[0] and abs(x) < actuator.most[0] and abs(f) < actuator.most[1]):
             return
-        late_force, measured_force = measured_force, f + noise[k, 1]
-        measured = rounded_to(x + noise[k, 0], quantum)
+        late_force, measured_force = measured_force, later(actuator.forces, f + noise[k, 1])
+        seen = later(actuator.displacements, x + noise[k, 0])
         if law == Law.STATE_FEEDBACK:
             if predicted == 0:
                 acting = late_force
-            correct_actuator(bridge, memory, measured, measured_force)
+            correct_actuator(bridge, memory, rounded_to(seen, quantum), measured_force)
             command = displacement_command(bridge, memory, structure.state, ground[k], acting)
         elif law == Law.CLASSICAL:
-            command = pi_lead_command(controller, rounded_to(position, quantum), x + noise[k, 0], quantum)
+            command = pi_lead_command(controller, rounded_to(position, quantum), seen, quantum)
         else:
             command = position
-        command = rounded_to(command, quantum)
+        command = rounded_to(clip(command, -bridge.limit, bridge.limit), quantum)
         trace[k, Trace.MEASURED], trace[k, Trace.DISPLACEMENT] = x + noise[k, 0], x
         trace[k, Trace.FORCE], trace[k, Trace.COMMAND] = f, command
         for i in range(first, trace.shape[1]):
@@ -123,8 +130,9 @@ def run_hybrid(
         if law == Law.STATE_FEEDBACK:
             predict_actuator(bridge, memory, command)
         _moved(actuator.state, actuator.step, actuator.spare)
+        acting_command = later(actuator.commands, command)
         for i in range(actuator.state.shape[0]):
-            actuator.state[i] += actuator.input[i] * command
+            actuator.state[i] += actuator.input[i] * acting_command
         on_structure = late_force
         if predicted == 1:
             acting = seen_force(bridge, memory)
