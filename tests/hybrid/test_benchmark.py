@@ -129,10 +129,10 @@ def test_nothing_is_learned_at_rest(monkeypatch: pytest.MonkeyPatch, actuator: A
     assert np.abs(run.trace[:, Trace.PARAMETERS : LAST]).max() < 0.5
 
 
-def test_what_a_light_specimen_does_not_show_is_not_learned() -> None:
-    """The leakage over the piston hardly matters where the force is small: 4 standard deviations had been learned."""
+def test_of_a_light_specimen_less_leakage_is_learned_that_is_not_there() -> None:
+    """1.5 standard deviations; 2.5 with a model that misses 1 N in each tick, and learns from all motion."""
     run = simulate(CASES[0], Strategy.prediction, LIGHT, nominal=LIGHT)
-    assert run.trace[-1, Trace.PARAMETERS : LAST] == pytest.approx(np.zeros(len(TRACKED)), abs=1.5)
+    assert run.trace[-1, Trace.PARAMETERS : LAST] == pytest.approx(np.zeros(len(TRACKED)), abs=2.0)
 
 
 @pytest.mark.parametrize("ticks", [(8, 0, 0), (0, 0, 8), (0, 4, 0), (12, 4, 8)], ids=str)
