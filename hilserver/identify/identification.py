@@ -26,6 +26,11 @@ FIRST = ("piston_leakage", CASE_LEAKAGE, *OTHER_EDGES)
 """Influences of a motor that the first fit contains: a valve without them would leak at all openings, to make up for
 them, and the next fit would begin too far from the optimum.
 """
+NOT_FIRST = "gone_at"
+"""What the first fit leaves as it starts. A leakage at all openings, as far as the parameter may go, would make up for
+restrictions, air and leakage past the piston, which this fit does not contain. There, the valve's leakage has another
+minimum, from which the next fit would not come back.
+"""
 LARGEST_DAMPING = 3.0
 """Above it, a second-order spool counts as first-order."""
 USEFUL_FREQUENCY = 0.15
@@ -184,7 +189,8 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
     of_motor = experiment.of_motor
     search = ALONG_VALLEY if of_motor else USUAL
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
-    first = {name: p for name, p in wanted.items() if p.prior == inf or (of_motor and name in FIRST)}
+    of_valve = {name: p for name, p in wanted.items() if p.prior == inf and name != NOT_FIRST}
+    first = of_valve | {name: wanted[name] for name in FIRST if of_motor and name in wanted}
     values |= fit(first, signals, experiment.predict, values, with_same_lag, search).values
     found = fit(wanted, signals, experiment.predict, values, search=search)
     while True:

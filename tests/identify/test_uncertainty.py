@@ -16,7 +16,7 @@ from hilserver.fidelity.changes import si
 from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.fit import FINEST, SPECTRUM, FitResult, Signal, fit
-from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.identification import Identified, _reduced, identify_valve
 from hilserver.identify.influences import ACCURACY, sensor_influences, uniform, unseen_delay
 from hilserver.identify.machine import machine_findings
 from hilserver.identify.parameters import Parameter, Values
@@ -145,6 +145,36 @@ def test_noise_that_the_residuals_do_not_show_is_none() -> None:
     """Twice the true noise is stated (as pulsation that the model explains would): the gain is within 20 %."""
     found = of_change(0.4, 2.0)
     assert found.values["gain"] == pytest.approx(2.0, rel=0.2)
+
+
+@pytest.mark.parametrize("gone_at", [0.1, 0.3])
+def test_what_the_first_fit_lacks_is_not_taken_for_leakage_of_the_valve(
+    gone_at: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leakage past the piston looks like one of the valve at all openings, and the next fit ended beside that."""
+    monkeypatch.setattr("hilserver.identify.identification.curve_to_enter", lambda _: [])
+    random = np.random.default_rng(1)
+    steps, sizes = random.uniform(-0.6, 0.6, 1000), random.choice([0.1, 0.3, 1.0], 1000)
+    opening, drop = np.repeat(steps * sizes, 20), np.repeat(random.uniform(-1.0, 1.0, 400), 50)
+    parameters = {
+        "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05),
+        "leakage": Parameter(0.0, 0.0, 0.3, 0.01, 0.003),
+        "gone_at": Parameter(0.1, 0.02, 0.6, 0.1, 0.04),
+        "piston_leakage": Parameter(0.0, -1.0, 1.0, 0.01, 0.0, prior=0.02),
+    }
+
+    def predict(v: Values) -> list[Floats]:
+        left = v["leakage"] * np.maximum(1.0 - np.abs(opening) / v["gone_at"], 0.0)
+        return [v["C_PA"] * opening + (left + v.get("piston_leakage", 0.0)) * drop]
+
+    (exact,) = predict({"C_PA": 1.05, "leakage": 0.008, "gone_at": gone_at, "piston_leakage": 0.02})
+    measured = exact + 0.01 * random.standard_normal(len(exact))
+    signals = [Signal("volume", measured, np.full(len(exact), True), summed=False)]
+    experiment: Any = SimpleNamespace(parameters=lambda _: parameters, signals=signals, predict=predict, of_motor=False)
+    found = _reduced(experiment, True, {"leakage": 0.008, "gone_at": 0.1})
+    assert not found.left_out
+    for name, true in {"leakage": 0.008, "gone_at": gone_at}.items():
+        assert abs(found.values[name] - true) < 3.0 * found.fit.deviations[name], name
 
 
 def of_change(noise: float, stated: float) -> FitResult:
