@@ -14,6 +14,7 @@ from lift_bench import both, lift, of_valves, true_valves
 
 from hilserver.cli.identify import _refuse_nothing
 from hilserver.identify import identification, report
+from hilserver.identify.estimate import Estimate
 from hilserver.identify.evaluation import Evaluation
 from hilserver.identify.excitation import Extent
 from hilserver.identify.identification import Identified, curve_to_enter, identify_valve
@@ -98,6 +99,7 @@ def test_beside_a_spool_at_its_highest_speed_only_noise_and_zeros_are_merged(
     plain: Plain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording, found = plain
+    recording = replace(recording, noise={"p_A": Estimate(2e4, 1e3)})
     evaluation = Evaluation([spool(found, 20e-3, 20e-3)], recording)
     text = fragment(evaluation)
     tables = tomllib.loads(text)
