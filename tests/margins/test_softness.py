@@ -96,8 +96,9 @@ def with_more_oil(share: float, strategy: str = "feedback") -> Rig:
         for side, dead, area in (("A", 4e-4, area_A), ("B", 4e-4, area_B))
     }
     machine = {"components": {"cylinder": volumes}, "nodes": {"rod": {"position": "0.5 m"}}}
-    changes = both({"devices": {"rig": {"machine": machine}}}, of_valves(bridge={"strategy": strategy}))
-    return lift(changes)
+    channels = {"p_A": {"noise": "0.05 bar"}, "p_B": {"noise": "0.05 bar"}, "x": {"noise": "0.2 mm"}}
+    told = {"devices": {"rig": {"machine": machine}}, "rig": {"channels": channels}}  # the sensors have less noise
+    return lift(both(told, of_valves(bridge={"strategy": strategy})))
 
 
 def after_a_pulse(rig: Rig) -> Floats:
