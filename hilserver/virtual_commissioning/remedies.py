@@ -14,8 +14,8 @@ from hilserver.tick.bridge.strategies import Strategy
 from hilserver.units import shown_value
 from hilserver.virtual_commissioning.cases import MORE_FLOW
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
-from hilserver.virtual_commissioning.loads import times
 from hilserver.virtual_commissioning.subject import Subject
+from hilserver.virtual_commissioning.variations import times
 
 if TYPE_CHECKING:
     from hilserver.virtual_commissioning.trial import StrategyResult

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,16 @@ from hilserver.tick.codes import CommandKind
 from hilserver.virtual_commissioning.balance_of_load import LoadBalance
 from hilserver.virtual_commissioning.cases import LOADS, PULLING, Case
 from hilserver.virtual_commissioning.figures import Scales
-from hilserver.virtual_commissioning.loads import can_vary, scaled, with_valve_flow
 from hilserver.virtual_commissioning.real_rig import NAME, StandInRun
-from hilserver.virtual_commissioning.stand_in import StandIn, assumptions, stand_in, unrestricted, unstated_loads
+from hilserver.virtual_commissioning.stand_in import (
+    TRUE_FLOW,
+    StandIn,
+    assumptions,
+    stand_in,
+    unrestricted,
+    unstated_loads,
+)
+from hilserver.virtual_commissioning.variations import can_vary, scaled, with_valve_flow
 
 SETTLING = 1.5
 """s for which the directly connected circuit runs at rest, so that all runs of a case start from its pressures."""
@@ -65,7 +73,7 @@ class Subject:
 
     def of(self, case: Case) -> CaseRun:
         """The runs of a case. Raises ConfigurationError if rig and case do not fit."""
-        stated = self.rig.sources["rig"] if case.flow == 1.0 else with_valve_flow(self.rig, 1.0 / case.flow)
+        stated = self._stated(case.flow)
         sources = {**self.rig.sources, "rig": stated, "cycle": dict(case.cycle)}
         substitute = None
         if self.is_real:
@@ -81,6 +89,13 @@ class Subject:
             comparison = Comparison.of(assemble(sources, self.rig.file, self.rig.library), self.program)
         start = _start(comparison, case, is_held=self.is_real or case.load > 1.0)
         return CaseRun(case, comparison, {**_switched_on(comparison), **start}, substitute)
+
+    def _stated(self, flow: float) -> dict[str, Any]:
+        """The rig file for the bridge, whose real valves pass this multiple of the flow stated there."""
+        if flow == 1.0:
+            return dict(self.rig.sources["rig"])
+        true = TRUE_FLOW if self.is_real else 1.0
+        return with_valve_flow(self.rig, true / flow)
 
     def scales(self) -> Scales:
         """What the errors of this rig are divided by."""

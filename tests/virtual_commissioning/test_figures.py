@@ -21,7 +21,6 @@ from hilserver.tick.codes import Saturation
 from hilserver.virtual_commissioning.cases import IDENTIFIED_FLOW, MORE_FLOW, Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
-from hilserver.virtual_commissioning.loads import can_vary, scaled
 from hilserver.virtual_commissioning.remedies import remedies
 from hilserver.virtual_commissioning.report import (
     case_grid,
@@ -35,6 +34,7 @@ from hilserver.virtual_commissioning.report import figures as data
 from hilserver.virtual_commissioning.stand_in import FIRST_ORDER
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult, TrialResult
+from hilserver.virtual_commissioning.variations import can_vary, scaled
 
 CONFIG = Path(__file__).parents[2] / "config" / "rigs"
 DT = 1e-3

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from component_bench import program
 from held_chamber import held_rig
+from slow_lift import slow_lift
+from trial_bench import SUPPLY
 
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.rig import Rig
+from hilserver.units import to_si
 from hilserver.virtual_commissioning.cases import IDENTIFIED_FLOW, MORE_FLOW, Case, CaseKind, cases, more_flow
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.subject import Subject
@@ -62,6 +65,16 @@ def test_the_bridge_counts_on_less_than_the_valves_pass(to_tank: bool) -> None:
             assert MORE_FLOW * now.flow == pytest.approx(before.flow, rel=1e-12)
             assert (now.drop, now.per) == (before.drop, before.per)
     assert run.rig.sources["devices"] == rig.sources["devices"]
+
+
+def test_the_valves_of_a_stand_in_pass_as_much_more() -> None:
+    """Those of a real rig, which pass 2 % less than stated in the other cases."""
+    rig = slow_lift(1000.0, "feedback", SUPPLY)
+    case = next(case for case in steps(rig) if case.flow == MORE_FLOW)
+    run = Subject(rig, program()).of(case).comparison
+    for name, believed in run.rig.settings.valves.items():
+        really = to_si(run.drive["components"][f"valve_{name}"]["nominal_flow"]["flow"], "m^3/s")
+        assert really == pytest.approx(MORE_FLOW * believed.nominal_flow.flow, rel=1e-12)
 
 
 @pytest.mark.slow
