@@ -254,15 +254,15 @@ def about_the_delay(found: Identified) -> str:
         'tolerance beside a delay in the rig file (delay = "1 ms ± 0.2 ms") replaces the usual one.'
     )
     if found.lateness is None:
-        unseen = shown_value(unseen_delay(found.experiment.dt), "s", 2)
+        unseen = _in_ms(unseen_delay(found.experiment.dt))
         return (
             f"{unseen} of the delay's standard deviation is the delay that the sensors may have in addition to the "
             f"stated one: the recording cannot distinguish it from that of the valve. {advice}"
         )
-    sensors, valve = (shown_value(usual(here.dt), "s", 2) for usual in (common_delay, valve_delay))
+    sensors, valve = (_in_ms(usual(here.dt)) for usual in (common_delay, valve_delay))
     return (
         "The recording shows the delays of valve and sensors together. Of the excess over the stated ones, "
-        f"{shown_value(found.lateness.value, 's', 2)} is assigned to all sensors and the rest to the valve, as is most "
+        f"{_in_ms(found.lateness.value)} is assigned to all sensors and the rest to the valve, as is most "
         f"probable if sensors are later than stated by up to {sensors}, and valves by {valve} in the mean, unless the "
         f"rig file states their tolerances. {_as_phase(found, found.lateness)}{advice}"
     )
@@ -273,6 +273,10 @@ def _as_phase(found: Identified, lateness: Estimate) -> str:
     f45 = corner_frequency(found.experiment.settings)
     phase = 360.0 * f45 * lateness.deviation
     return (
-        f"Its standard deviation, {shown_value(lateness.deviation, 's', 2)}, is a phase of {phase:.2g}° at the stated "
+        f"Its standard deviation, {_in_ms(lateness.deviation)}, is a phase of {phase:.2g}° at the stated "
         f"-45° frequency of the valve. "
     )
+
+
+def _in_ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.2g} ms"

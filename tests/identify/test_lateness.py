@@ -23,6 +23,8 @@ from hilserver.identify.influences import common_delay, uniform, unseen_delay, v
 from hilserver.identify.lateness import with_lateness
 from hilserver.identify.report import fragment
 from hilserver.identify.simulated_excitation import recorded_excitation
+from hilserver.identify.suspicions import about_the_delay
+from hilserver.rig.valves import corner_frequency
 from hilserver.toml import parse_with_tolerances
 from hilserver.units import to_si
 
@@ -190,7 +192,11 @@ def test_valve_and_sensors_together_are_as_late_as_before() -> None:
     assert with_lateness([found]) == [found]  # valve B uses these sensors, too
     settings = rig.settings.model_copy(update={"valves": {"A": rig.settings.valves["A"]}})
     alone = replace(found, experiment=Experiment(replace(rig, settings=settings), recording, "A"))
-    before, after = (tomllib.loads(fragment(Evaluation(each, recording))) for each in ([alone], with_lateness([alone])))
+    (divided,) = with_lateness([alone])
+    assert divided.lateness is not None
+    phase = 360.0 * corner_frequency(alone.experiment.settings) * divided.lateness.deviation
+    assert f"is a phase of {phase:.2g}° at the stated -45° frequency" in about_the_delay(divided)
+    before, after = (tomllib.loads(fragment(Evaluation(each, recording))) for each in ([alone], [divided]))
     more = to_si(after["channels"]["x"]["delay"], "s") - rig.settings.channels["x"].delay
     assert more > 0.3e-3
     assert "x" in before["channels"]
