@@ -7,8 +7,8 @@ The regulator minimises
 for the virtual structure and the actuator together. y is the position at the interface, and tau is a lead: 0, or the
 delay of the measured force. Since the structure is part of the system, the regulator takes into account its motion
 during the lag of the actuator, and the force with which the specimen acts on it: with `prediction` the mean of the
-forces at the begin and at the end of a tick, otherwise the one at the begin of the last tick. The ground acceleration
-is assumed to remain constant.
+forces at the beginning and at the end of a tick, otherwise the one at the beginning of the last tick. The ground
+acceleration is assumed to remain constant.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def design_bridge(
     """The bridge of an actuator at nominal parameters; ``spread``: their standard deviations.
 
     A strategy that does not track parameters gets no ``spread``. Raises ConfigurationError for values that no rig has,
-    and where there is no stable regulator.
+    and HilserverError where there is no stable regulator, or where the force is too late for the strategy.
     """
     check_design(structure, actuator, spread, sensors, dt, strategy)
     spread = spread if strategy.tracks else {}

@@ -137,7 +137,7 @@ def test_of_a_light_specimen_less_leakage_is_learned_that_is_not_there() -> None
 
 @pytest.mark.parametrize("ticks", [(8, 0, 0), (0, 0, 8), (0, 4, 0), (12, 4, 8)], ids=str)
 def test_stated_delays_are_compensated(ticks: tuple[int, int, int]) -> None:
-    """Of command, displacement and force. Without a word, 8 ticks of command or force are unstable at rest."""
+    """Of command, displacement and force. Not stated, 8 ticks of command or force are unstable at rest."""
     command, displacement, force = ticks
     sensors = replace(SENSORS, displacement_delay=displacement * DT, force_delay=force * DT)
     actuator = replace(NOMINAL, delay=command * DT)

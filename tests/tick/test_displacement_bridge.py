@@ -158,7 +158,7 @@ def horizon_command(
     """The first command of those that minimise the regulator's sum over this many ticks: a plain least squares.
 
     ``past``: commands, newest first; ``predicted``: the structure receives the mean force of a tick, otherwise that at
-    the begin of the last one. Every response is simulated; nothing of the Riccati equation is used.
+    the beginning of the last one. Every response is simulated; nothing of the Riccati equation is used.
     """
     frame, drive = STRUCTURE.motion().held(DT), NOMINAL.motion().held(DT)
 
