@@ -9,7 +9,7 @@ import numpy as np
 
 from hilserver.circuit.library import RESISTING, SUMMED, WRITTEN, Contract, Library, Role, Term
 from hilserver.circuit.mechanisms import PlacedMechanism
-from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
+from hilserver.circuit.model import FORCE, RIG, Circuit, NodeStart, Placed
 from hilserver.circuit.motion import STRAIGHT, TURNING, Motion
 from hilserver.components.base import Table
 from hilserver.errors import ConfigurationError, Problem
@@ -30,11 +30,12 @@ class CircuitLayout:
         circuit: Circuit,
         library: Library,
         bindings: Mapping[str, int] | None,
-        ports: tuple[str, ...],
+        outside: tuple[tuple[str, ...], tuple[str, ...]],
         file: str,
         accounts: bool,
     ) -> None:
-        self.circuit, self.library, self.bindings, self.ports, self.file = circuit, library, bindings, ports, file
+        self.circuit, self.library, self.bindings, self.file = circuit, library, bindings, file
+        self.ports, self.actuators = outside
         self.accounts = accounts
         self.flows: list[tuple[str, str, str]] = []
         self.calls = [
@@ -84,11 +85,20 @@ class CircuitLayout:
         for node, start in self.circuit.starts.items():
             if not (self.bindings is None or not start.pressure_from or RIG + start.pressure_from in self.bindings):
                 self._problem(f'"{start.pressure_from}" is not a port of the rig.', f"nodes.{node}.pressure_from")
+        self._check_rig()
+
+    def _check_rig(self) -> None:
+        """The rig has every port and every actuator that the circuit names."""
         for port in self.circuit.rig_ports():
             if self.bindings is not None and RIG + port not in self.bindings:
-                known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
+                known = ", ".join(RIG + name for name in self.ports) or "none"
                 text = f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.'
                 self._problem(text, self.circuit.where(RIG + port))
+        for name in self.circuit.rig_actuators():
+            if self.bindings is not None and f"{RIG}{name}{FORCE}" not in self.bindings:
+                known = ", ".join(RIG + actuator for actuator in self.actuators) or "none"
+                text = f'"{RIG}{name}" is not an actuator of the rig. The rig\'s actuators: {known}.'
+                self._problem(text, self.circuit.where(RIG + name))
 
     def _check_starts(self, prescribed: Mapping[str, Placed]) -> None:
         """A node that a component prescribes has no initial values of its own."""
@@ -123,7 +133,7 @@ class CircuitLayout:
                 other, key = found.setdefault(node, placed), f"components.{placed.name}"
                 if role in WRITTEN and other is not placed:
                     self._problem(f'"{node}" is also prescribed by {other.name}.', key)
-                if role in WRITTEN and node.startswith(RIG):
+                if role is Role.PRESSURE and node.startswith(RIG):
                     text = "is measured at the machine: nothing else can prescribe it"
                     self._problem(f'"{node}" {text}; place an orifice or a line in between.', key)
         return found

@@ -21,7 +21,8 @@ from hilserver.toml import copied
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity, shown_value
 
 RIG = subcircuits.RIG
-
+FORCE = ".force"
+"""End of the name of the signal with the measured force at a node that an actuator of the rig follows."""
 
 MAX_SUBSTEPS = 1000
 
@@ -136,6 +137,10 @@ class Circuit:
     def rig_ports(self) -> list[str]:
         """The measured ports of the machine that the circuit connects to, without the prefix."""
         return [name.removeprefix(RIG) for name in self.hydraulic_nodes() if name.startswith(RIG)]
+
+    def rig_actuators(self) -> list[str]:
+        """The rig's actuators that follow a mechanical node of the circuit, without the prefix."""
+        return [name.removeprefix(RIG) for name in self.mechanical_nodes() if name.startswith(RIG)]
 
     def inputs(self) -> list[str]:
         """Signals that no component writes: they come from the operator or the work cycle."""

@@ -13,8 +13,9 @@ from hilserver.circuit.coupling import Call, Coupling, Moved, behind
 from hilserver.circuit.integrators import work_size
 from hilserver.circuit.layout import CircuitLayout
 from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role
-from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.circuit.model import FORCE, RIG, Circuit, Placed
 from hilserver.components.base import Parameters, Table
+from hilserver.components.force_source import ForceSource
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics import columns as m
 from hilserver.numerics.arrays import Floats, Indices, Integers
@@ -28,6 +29,7 @@ TABLE_WIDTHS = {
     e.FLOWS: 3,
     e.BOUND: 2,
     e.PORTS: 3,
+    e.FOLLOWED: 2,
     e.LIMITED: 1,
     e.PORT_CALLS: 4,
     e.MECHANISMS: 1,
@@ -45,7 +47,8 @@ CONSTANT = {Role.TABLE, Role.STEP}
 class Packing:
     """How a circuit was packed: into which cells of ``value`` the numbers of each component went.
 
-    ``contracts``: of its kernels, in the order of `numbers_of`. ``bindings``, ``ports``, ``accounts``: see `pack`.
+    ``contracts``: of its kernels, in the order of `numbers_of`. ``given``: bindings, ports, actuators, accounts, see
+    `pack`.
     """
 
     circuit: Circuit
@@ -53,9 +56,7 @@ class Packing:
     value: Floats
     contracts: Mapping[str, Sequence[Contract]]
     cells: Mapping[str, Integers]
-    bindings: Mapping[str, int] | None
-    ports: tuple[str, ...]
-    accounts: bool
+    given: object
 
 
 @dataclass(frozen=True)
@@ -116,30 +117,48 @@ def pack(
     file: str = "",
     accounts: bool = False,
     like: PackedCircuit | None = None,
+    actuators: tuple[str, ...] = (),
 ) -> PackedCircuit:
     """Pack a circuit.
 
     ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None
     binds nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are
-    looked up. With ``accounts`` the values include what has passed into every node since the start, integrated
-    with the states: volume (``<node>.passed_volume``, m³) and energy (``<node>.passed_energy``, J). Raises
-    ConfigurationError for nodes without a volume or mass, signal loops, and names that are not provided.
+    looked up, ``actuators`` the rig's actuators in the order in which the motion of their nodes is. With ``accounts``
+    the values include what has passed into every node since the start, integrated with the states: volume
+    (``<node>.passed_volume``, m³) and energy (``<node>.passed_energy``, J). Raises ConfigurationError for nodes without
+    a volume or mass, signal loops, and names that are not provided.
 
     ``like``: a packed circuit; if this one differs from it in numbers of components only, these are written into a
     copy, which gives the same arrays faster.
     """
-    if like is not None and (found := _packed_like(like, circuit, (bindings, ports, accounts))) is not None:
+    circuit, given = with_measured_forces(circuit), (bindings, ports, actuators, accounts)
+    if like is not None and (found := _packed_like(like, circuit, given)) is not None:
         return found
-    return _Packer(circuit, library, bindings, ports, file, accounts).packed()
+    return _Packer(circuit, library, bindings, (ports, actuators), file, accounts).packed()
+
+
+def with_measured_forces(circuit: Circuit) -> Circuit:
+    """The circuit with the measured force of the specimen at each node that an actuator of the rig follows.
+
+    The force (``rig.<actuator>.force``, N, in the direction of increasing position) is a signal that is set from
+    outside.
+    """
+    followed = circuit.rig_actuators()
+    if not followed:
+        return circuit
+    unit = ForceSource.model_validate({"force": "1 N"})
+    nodes = [f"{RIG}{name}" for name in followed]
+    forces = [Placed(node, unit, {"rod": node}, {"command": node + FORCE}) for node in nodes]
+    return replace(circuit, placed=(*circuit.placed, *forces))
 
 
 def _packed_like(like: PackedCircuit, circuit: Circuit, given: object) -> PackedCircuit | None:
     """The circuit packed like another one; None if more than numbers of components differs.
 
-    ``given``: the bindings, ports and accounts that are wanted.
+    ``given``: the bindings, ports, actuators and accounts that are wanted.
     """
     packing = like.packing
-    if packing is None or (packing.bindings, packing.ports, packing.accounts) != given:
+    if packing is None or packing.given != given:
         return None
     before = packing.circuit
     if len(before.placed) != len(circuit.placed) or _frame(before) != _frame(circuit):
@@ -306,7 +325,7 @@ class _Packer(CircuitLayout):
             times = self.place[factor] if factor else len(self.names)
             tables[e.FLOWS] += [self.place[name], self.n_states + self.sums[node], times]
         for name, column in (self.bindings or {}).items():
-            target = f"{name}.p" if name.startswith(RIG) else name
+            target = f"{name}.p" if name.startswith(RIG) and name not in self.place else name
             if target in self.place:
                 tables[e.BOUND] += [self.place[target], column]
         limits = [(lower, upper) for lower, upper, _ in self.limits]
@@ -316,6 +335,8 @@ class _Packer(CircuitLayout):
             connected = f"{name}.q" in self.place
             places = [self.place[f"{name}.{what}"] for what in "qp"] if connected else []
             tables[e.PORTS] += [places[0], self.n_states + self.sums[name], places[1]] if connected else nowhere
+        for node in (f"{RIG}{actuator}" for actuator in self.actuators):
+            tables[e.FOLLOWED] += [self.place.get(f"{node}.{what}", len(self.names)) for what in "xv"]
 
     def _assemble(
         self,
@@ -382,8 +403,8 @@ class _Packer(CircuitLayout):
                 found += [first + place for place in places]
             cells[placed.name] = np.array(found, dtype=np.int64)
         contracts = {name: [contract for contract, _ in calls] for name, calls in self._written.items()}
-        given = (self.bindings, self.ports, self.accounts)
-        return Packing(self.circuit, index.copy(), value.copy(), contracts, cells, *given)
+        given = (self.bindings, self.ports, self.actuators, self.accounts)
+        return Packing(self.circuit, index.copy(), value.copy(), contracts, cells, given)
 
     def _blocks(self, first: int) -> tuple[list[list[int]], list[float], int]:
         """The mechanisms' blocks of the index, their numbers (from ``first`` in val), and all their scratch space."""

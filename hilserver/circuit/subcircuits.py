@@ -20,7 +20,8 @@ from hilserver.parameters import Resolver, read_parameters, without_parameters
 from hilserver.toml import read_toml
 
 RIG = "rig."
-"""Prefix of nodes that are ports of the real machine: their pressure is measured (``rig.A``)."""
+"""Prefix of nodes that are ports of the real machine, where the pressure is measured (``rig.A``), and of those whose
+motion an actuator of the rig follows and where the force is measured (``rig.table``)."""
 SUBCIRCUIT = "subcircuit"
 """Type of a component that is a sub-circuit."""
 _KEYS = ("description", "parameters", "ports", "components", "nodes", "mechanisms", "drawing")

@@ -17,11 +17,13 @@ from math import sqrt
 import numpy as np
 
 from hilserver.compiler import standard_program
-from hilserver.hybrid.actuator import SEEN, Actuator
+from hilserver.displacement.actuator import SEEN, Actuator
+from hilserver.displacement.design import at_rest
+from hilserver.displacement.sensors import Sensors, in_ticks
+from hilserver.displacement.specimen import Specimen
 from hilserver.hybrid.criteria import Criteria, criteria
-from hilserver.hybrid.design import at_rest, design_bridge
-from hilserver.hybrid.sensors import Sensors, in_ticks
-from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, with_modal_damping
+from hilserver.hybrid.design import design_bridge
+from hilserver.hybrid.structure import PortalFrame, Structure, with_modal_damping
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementBridge, DisplacementStrategy, Law
 from hilserver.tick.hybrid.pi_lead import pi_lead

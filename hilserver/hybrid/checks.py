@@ -8,11 +8,12 @@ from math import isfinite, isnan
 
 import numpy as np
 
+from hilserver.displacement.actuator import OF_SPECIMEN, Actuator
+from hilserver.displacement.sensors import FORCE_DELAY, Sensors
+from hilserver.displacement.specimen import Specimen
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
-from hilserver.hybrid.actuator import OF_SPECIMEN, Actuator
 from hilserver.hybrid.critical_delay import critical_delay
-from hilserver.hybrid.sensors import FORCE_DELAY, Sensors
-from hilserver.hybrid.structure import Specimen, Structure
+from hilserver.hybrid.structure import Structure
 from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementStrategy, Law
 
 LONGEST_TICK = 0.05

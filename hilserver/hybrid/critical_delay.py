@@ -18,7 +18,8 @@ from math import inf, nan, pi
 import numpy as np
 
 from hilserver.circuit.analysis import LinearModel
-from hilserver.hybrid.structure import Specimen, Structure
+from hilserver.displacement.specimen import Specimen
+from hilserver.hybrid.structure import Structure
 from hilserver.margins.loop import DelayedLoop
 from hilserver.numerics.arrays import Floats, Matrix
 

@@ -15,21 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from hilserver.hybrid.linear import LinearMotion
+from hilserver.displacement.linear import LinearMotion
+from hilserver.displacement.specimen import Specimen
 from hilserver.numerics.arrays import Floats, Matrix
-
-
-@dataclass(frozen=True)
-class Specimen:
-    """The real part of a structure, at the interface: mass kg, damping N s/m, stiffness N/m."""
-
-    mass: float
-    damping: float
-    stiffness: float
-
-    def faster(self, ratio: float) -> Specimen:
-        """The one that moves alike, this many times as fast."""
-        return Specimen(self.mass / ratio**2, self.damping / ratio, self.stiffness)
 
 
 @dataclass(frozen=True)

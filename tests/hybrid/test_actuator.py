@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
 
-from hilserver.hybrid.actuator import SCALE, SEEN
+from hilserver.displacement.actuator import SCALE, SEEN
+from hilserver.displacement.linear import LinearMotion
 from hilserver.hybrid.benchmark import DT, NOMINAL, SPECIMEN
 from hilserver.hybrid.criteria import criteria, delay
-from hilserver.hybrid.linear import LinearMotion
 from hilserver.numerics.arrays import Floats
 from hilserver.tick.hybrid.pi_lead import pi_lead, pi_lead_command
 

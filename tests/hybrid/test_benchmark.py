@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from command_line import Command
 
+from hilserver.displacement.actuator import Actuator
 from hilserver.hybrid import benchmark
-from hilserver.hybrid.actuator import Actuator
 from hilserver.hybrid.benchmark import (
     CAPACITY,
     CASES,

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hilserver.displacement.actuator import Actuator
+from hilserver.displacement.sensors import Sensors
+from hilserver.displacement.specimen import Specimen
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.hybrid.actuator import Actuator
 from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, TRACKED
 from hilserver.hybrid.design import design_bridge
-from hilserver.hybrid.sensors import Sensors
-from hilserver.hybrid.structure import Specimen, Structure
+from hilserver.hybrid.structure import Structure
 from hilserver.tick.hybrid.displacement import DisplacementStrategy
 
 VIRTUAL = CASES[0].structure().without(SPECIMEN)

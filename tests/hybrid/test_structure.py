@@ -10,9 +10,10 @@ from numpy.polynomial import Polynomial
 from scipy.signal import lsim
 
 from hilserver.circuit.analysis import Complexes
+from hilserver.displacement.specimen import Specimen
 from hilserver.hybrid.benchmark import CASES, FRAME, SPECIMEN, BenchmarkCase
 from hilserver.hybrid.critical_delay import critical_delay
-from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, beam_stiffness, with_modal_damping
+from hilserver.hybrid.structure import PortalFrame, Structure, beam_stiffness, with_modal_damping
 from hilserver.numerics.arrays import Floats
 
 CRITICAL_MS = {"1": 14.64, "2": 12.22, "3": 9.92, "4": 8.73}

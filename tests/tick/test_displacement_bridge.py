@@ -8,10 +8,11 @@ from math import nan
 import numpy as np
 import pytest
 
-from hilserver.hybrid.actuator import SCALE, SEEN
+from hilserver.displacement.actuator import SCALE, SEEN
+from hilserver.displacement.design import Tuning, at_rest
+from hilserver.displacement.sensors import Sensors
 from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, SPREAD
-from hilserver.hybrid.design import Tuning, at_rest, design_bridge
-from hilserver.hybrid.sensors import Sensors
+from hilserver.hybrid.design import design_bridge
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
     MAX_DEVIATIONS,

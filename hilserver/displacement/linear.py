@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import expm
+from scipy.linalg import matrix_balance
 
+from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.numerics.riccati import spare_cells
+
+
+def exponential_of(matrix: Matrix) -> Matrix:
+    """The exponential of a matrix, in plain arithmetic: the same on all machines, to the last bit.
+
+    Its states are first scaled by powers of two such that its entries are of similar size: an exponential is squared as
+    often as it is large, each time with a rounding error.
+    """
+    n = len(matrix)
+    balanced, (scale, _) = matrix_balance(matrix, permute=False, separate=True)
+    found, nothing = np.zeros((n, n)), np.zeros((n, n))
+    motion = np.ascontiguousarray(balanced, dtype=float)
+    standard_program().discretise(motion, nothing, 1.0, found, np.zeros((n, n)), np.zeros(spare_cells(n)))
+    return found * scale[:, None] / scale
 
 
 class LinearMotion(NamedTuple):
@@ -23,7 +39,7 @@ class LinearMotion(NamedTuple):
     def held(self, dt: float) -> LinearMotion:
         """The transition over ``dt`` s, exact for an input that is held: z(k+1) = A z(k) + B u(k)."""
         n, inputs = self.B.shape
-        whole = expm(np.vstack([np.hstack([self.A, self.B]), np.zeros((inputs, n + inputs))]) * dt)
+        whole = exponential_of(np.vstack([np.hstack([self.A, self.B]), np.zeros((inputs, n + inputs))]) * dt)
         return LinearMotion(whole[:n, :n], whole[:n, n:])
 
     def ramped(self, dt: float) -> tuple[Matrix, Matrix, Matrix]:
@@ -32,6 +48,6 @@ class LinearMotion(NamedTuple):
         none = np.zeros((n, inputs))
         ramp = np.hstack([np.zeros((inputs, n)), np.zeros((inputs, inputs)), np.eye(inputs)])
         rows = [np.hstack([self.A * dt, self.B * dt, none]), ramp, np.zeros((inputs, n + 2 * inputs))]
-        whole = expm(np.vstack(rows))
+        whole = exponential_of(np.vstack(rows))
         end = whole[:n, n + inputs :]
         return whole[:n, :n], whole[:n, n : n + inputs] - end, end

@@ -15,17 +15,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Protocol
 
 import numpy as np
 
-from hilserver.hybrid.linear import LinearMotion
-from hilserver.hybrid.structure import Specimen
+from hilserver.displacement.linear import LinearMotion
+from hilserver.displacement.specimen import Specimen
 from hilserver.numerics.arrays import Floats, Matrix
 
 SCALE: Floats = np.array([1e-3, 0.1, 1e3, 1e5, 1e7])
 """Typical sizes of the states: displacement m, velocity m/s, force N, signal of the servo valve and its derivative."""
 SEEN: Matrix = np.array([[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]])
 """Displacement and force from the states."""
+
+
+class ActuatorModel(Protocol):
+    """What the design needs to know of an actuator: see `Actuator`."""
+
+    @property
+    def specimen(self) -> Specimen:
+        """What it moves."""
+
+    @property
+    def delay(self) -> float:
+        """From a command until it acts, s."""
+
+    @property
+    def limit(self) -> float:
+        """The largest command, m."""
+
+    def motion(self) -> LinearMotion:
+        """State: x, dx/dt, F, s, ds/dt. Input: command."""
+
+    def shifted(self, changes: Mapping[str, float]) -> ActuatorModel:
+        """The same with these changes of its parameters."""
+
 
 OF_SPECIMEN = ("stiffness", "damping")
 """Parameters that belong to the specimen."""

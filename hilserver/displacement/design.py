@@ -1,0 +1,193 @@
+r"""Design of a displacement bridge: all constants of :mod:`hilserver.tick.hybrid.displacement`.
+
+The regulator minimises
+
+.. math:: \sum_k (x_k - y_k - \tau\,\dot y_k)^2 / \varepsilon^2 + (u_k - u_{k-1})^2 / \nu^2
+
+for the actuator and what it follows together. y is the position that is followed, and tau is a lead: 0, or the delay of
+the measured force. If what is followed is a known structure, the regulator takes into account its motion during the lag
+of the actuator, and the force with which the specimen acts on it: with `prediction` the mean of the forces at the
+beginning and at the end of a tick, otherwise the one at the beginning of the last tick. Its acceleration by other
+causes, such as that of the ground, is assumed to remain constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hilserver.displacement.actuator import SCALE, SEEN, ActuatorModel
+from hilserver.displacement.linear import LinearMotion
+from hilserver.displacement.regulator import gains_of_regulator
+from hilserver.displacement.sensors import Sensors, in_ticks
+from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementBridge, DisplacementMemory
+
+FADING = 1e-5
+"""Fraction of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't control a state
+that it can't influence, and its Riccati equation has no solution for a disturbance that never ends."""
+FORCE_SHARE = 0.5
+"""Force that the model of the actuator may miss in a tick, as a share of what the better sensor sees of it."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Weights of regulator and filter; all in SI units, the drifts as standard deviations per tick.
+
+    ``error``, ``change``: the error of the position, and the change of the command in a tick, m, of equal weight: the
+    smaller their ratio, the more closely the actuator follows, and the more noise there is in the command.
+    ``force``: what the model of the actuator may miss, N; the larger, the more the filter believes the sensors and the
+    slower it learns parameters. None: `FORCE_SHARE` of the noise of the force sensor, or of the force that moves the
+    specimen by the noise of the displacement sensor if this is less. ``disturbance``: m of the command; ``parameter``:
+    shares of the spread of a parameter. ``start``: of the disturbance, m.
+    """
+
+    error: float = 1e-5
+    change: float = 3e-5
+    force: float | None = None
+    disturbance: float = 1e-7
+    parameter: float = 1e-4
+    start: float = 1e-6
+
+
+USUAL = Tuning()
+
+
+class Followed(NamedTuple):
+    """What an actuator follows.
+
+    ``motion``: its first state is the position, m, that at half of their number the velocity; inputs: an acceleration
+    that is assumed to remain constant, and the force of the specimen. ``lead``: s by which the actuator is to be ahead.
+    """
+
+    motion: LinearMotion
+    compensation: DelayCompensation = DelayCompensation.ACCEPTED
+    lead: float = 0.0
+
+
+def bridge_for(
+    followed: Followed,
+    actuator: ActuatorModel,
+    spread: Mapping[str, float],
+    sensors: Sensors,
+    dt: float,
+    tuning: Tuning = USUAL,
+) -> DisplacementBridge:
+    """The bridge of an actuator at nominal parameters; ``spread``: standard deviations of those that are tracked.
+
+    Raises HilserverError if there is no stable regulator.
+    """
+    names, states, tracked = list(spread), len(SCALE), len(spread)
+
+    def at(theta: Floats) -> ActuatorModel:
+        return actuator.shifted({name: spread[name] * float(t) for name, t in zip(names, theta, strict=True)})
+
+    def gains_at(theta: Floats) -> Floats:
+        return _gains(followed, at(theta), dt, tuning)
+
+    nominal, slopes = _transition(actuator, dt), []
+    for unit in np.eye(tracked):
+        up, down = _transition(at(0.5 * unit), dt), _transition(at(-0.5 * unit), dt)
+        slopes.append(LinearMotion(up.A - down.A, up.B - down.B))
+    gains, gain_slopes, gain_curves = _quadratic(gains_at, tracked)
+    return DisplacementBridge(
+        step=np.ascontiguousarray(nominal.A),
+        input=np.ascontiguousarray(nominal.B[:, 0]),
+        step_slopes=np.vstack([slope.A for slope in slopes]) if slopes else np.zeros((0, states)),
+        input_slopes=np.array([slope.B[:, 0] for slope in slopes]) if slopes else np.zeros((0, states)),
+        seen=SEEN * SCALE,
+        variance=np.array([sensors.displacement**2, sensors.force**2]),
+        drift=_drift(tuning, sensors, actuator, tracked),
+        gains=gains,
+        gain_slopes=gain_slopes,
+        gain_curves=gain_curves,
+        limit=float(actuator.limit),
+        command_late=in_ticks(actuator.delay, dt),
+        displacement_late=in_ticks(sensors.displacement_delay, dt),
+        force_late=in_ticks(sensors.force_delay, dt),
+    )
+
+
+def _drift(tuning: Tuning, sensors: Sensors, actuator: ActuatorModel, tracked: int) -> Floats:
+    """Variance that each entry of the estimate gains in a tick."""
+    force = tuning.force
+    if force is None:
+        force = FORCE_SHARE * min(sensors.force, actuator.specimen.stiffness * sensors.displacement)
+    drift = np.full(len(SCALE) + 1 + tracked, tuning.parameter**2)
+    drift[: len(SCALE)] = np.where(SEEN[1] > 0.0, (force / SCALE) ** 2, 0.0)
+    drift[len(SCALE)] = tuning.disturbance**2
+    return drift
+
+
+def at_rest(bridge: DisplacementBridge, tuning: Tuning = USUAL) -> DisplacementMemory:
+    """The memory of a bridge whose actuator is at rest, with parameters as uncertain as their spread."""
+    states, size = len(bridge.step), len(bridge.drift)
+    covariance = np.zeros((size, size))
+    covariance[states, states] = tuning.start**2
+    for i in range(states + 1, size):
+        covariance[i, i] = 1.0
+    age = max(bridge.displacement_late, bridge.force_late)
+    return DisplacementMemory(
+        estimate=np.zeros(size),
+        covariance=covariance,
+        now=np.zeros(states),
+        commands=np.zeros(1 + bridge.command_late + age),
+        displacements=np.zeros(1 + age - bridge.displacement_late),
+        forces=np.zeros(1 + age - bridge.force_late),
+        transition=np.eye(size),
+        turned=np.zeros((size, size)),
+        half=np.zeros((size, size)),
+        along=np.zeros(size),
+    )
+
+
+def _quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Floats, Matrix, Matrix]:
+    """A function of variables near 0: value, first derivatives, second derivatives; from differences over 1."""
+    unit, value = np.eye(variables), function(np.zeros(variables))
+    slopes, curves = np.zeros((variables, len(value))), np.zeros((variables, variables, len(value)))
+    for i in range(variables):
+        up, down = function(unit[i]), function(-unit[i])
+        slopes[i], curves[i, i] = 0.5 * (up - down), up - 2.0 * value + down
+        for j in range(i):
+            with_, against = unit[i] + unit[j], unit[i] - unit[j]
+            mixed = function(with_) + function(-with_) - function(against) - function(-against)
+            curves[i, j] = curves[j, i] = 0.25 * mixed
+    return value, slopes, curves.reshape(variables * variables, len(value))
+
+
+def _transition(actuator: ActuatorModel, dt: float) -> LinearMotion:
+    """Of the actuator's scaled state over a tick."""
+    return actuator.motion().scaled(SCALE).held(dt)
+
+
+def _gains(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tuning) -> Floats:
+    """Gains of the regulator, in the order of `DisplacementBridge.gains`."""
+    frame, drive = followed.motion.held(dt), _transition(actuator, dt)
+    size, states, late = len(frame.A), len(SCALE), in_ticks(actuator.delay, dt)
+    ground, force = size, size + 1
+    first = size + 2
+    disturbance = first + states
+    command = disturbance + 1
+    oldest = command + max(late - 1, 0)
+    A, B = np.zeros((oldest + 1, oldest + 1)), np.zeros((oldest + 1, 1))
+    A[:size, :size], A[:size, ground] = frame.A, frame.B[:, 0]
+    A[ground, ground] = A[disturbance, disturbance] = 1.0 - FADING
+    A[force, first:disturbance] = SEEN[1] * SCALE
+    A[first:disturbance, first:disturbance] = drive.A
+    A[first:disturbance, disturbance] = A[first:disturbance, oldest] = drive.B[:, 0]
+    A[command, command] = B[command, 0] = 1.0
+    A[command + 1 :, command:oldest] = np.eye(oldest - command)
+    if late == 0:
+        B[first:disturbance, 0] = drive.B[:, 0]
+    if followed.compensation is DelayCompensation.PREDICTED:
+        A[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] + A[force] @ A))
+        B[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] @ B))
+    else:
+        A[:size, force] = frame.B[:, 1]
+    error = np.zeros(oldest + 1)
+    error[first:disturbance] = SEEN[0] * SCALE
+    error[0], error[size // 2] = -1.0, -followed.lead
+    return gains_of_regulator(A, B, error / tuning.error, tuning.change)
