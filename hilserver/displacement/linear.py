@@ -23,7 +23,8 @@ def exponential_of(matrix: Matrix) -> Matrix:
     found, nothing = np.zeros((n, n)), np.zeros((n, n))
     motion = np.ascontiguousarray(balanced, dtype=float)
     standard_program().discretise(motion, nothing, 1.0, found, np.zeros((n, n)), np.zeros(spare_cells(n)))
-    return found * scale[:, None] / scale
+    whole: Matrix = found * scale[:, None] / scale
+    return whole
 
 
 class LinearMotion(NamedTuple):

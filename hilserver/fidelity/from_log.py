@@ -245,7 +245,7 @@ class _Evaluation:
     def _estimate_of(self, valve: str) -> str:
         """Column of a valve's estimated flow: of a cylinder or motor at its port, if it has one, without prediction."""
         port = self.settings.valves[valve].port
-        for name, actuator in self.settings.actuators().items():
+        for name, actuator in self.settings.hydraulic_actuators().items():
             for side in "AB":
                 column = f"{self._section(name)}.{name}.flow_{side}"
                 if port == getattr(actuator, f"port_{side}") and column in self.then.layout.names:
@@ -311,7 +311,7 @@ class _Evaluation:
         if len(devices) == 1:
             return machine_of_device(self.today, devices[0])
         if not set(circuit.rig_ports()) <= {
-            port for s in self.settings.actuators().values() for port in (s.port_A, s.port_B)
+            port for s in self.settings.hydraulic_actuators().values() for port in (s.port_A, s.port_B)
         }:
             return None
         at = {name: float(record.columns[f"cylinder.{name}.x"][rows.start - 1]) for name in self.settings.cylinders}

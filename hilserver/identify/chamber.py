@@ -96,7 +96,7 @@ class Chamber:
     def __init__(self, rig: Rig, valve: ValveSettings, port: str, turn: float, number: int, dt: float) -> None:
         self.port, self.turn, self.dt = port, turn, dt
         self._rig, self._valve, self.line = rig, valve, plain(rig.plan.cylinder[number])
-        self.actuator = list(rig.settings.actuators().values())[number]
+        self.actuator = list(rig.settings.hydraulic_actuators().values())[number]
         self.motion = str(self.actuator.motion)
         """The channel that shows the motion."""
         self.at_B = port == self.actuator.port_B

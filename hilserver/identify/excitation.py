@@ -147,7 +147,7 @@ def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
         if any(name in group.valves for group in found):
             continue
         port = rig.settings.valves[name].port
-        actuator = next((s for s in rig.settings.actuators().values() if port in (s.port_A, s.port_B)), None)
+        actuator = next((s for s in rig.settings.hydraulic_actuators().values() if port in (s.port_A, s.port_B)), None)
         if actuator is None:
             found.append(Group({name: 1.0}, None))
             continue

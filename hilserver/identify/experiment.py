@@ -131,7 +131,7 @@ class Experiment:
 
     def _chamber(self, port: str, turn: float) -> Chamber | None:
         """The chamber at a port; None without a cylinder or motor whose motion is measured."""
-        for number, actuator in enumerate(self.rig.settings.actuators().values()):
+        for number, actuator in enumerate(self.rig.settings.hydraulic_actuators().values()):
             if actuator.motion is not None and port in (actuator.port_A, actuator.port_B):
                 kind = Chamber if isinstance(actuator, CylinderSettings) else MotorChamber
                 return kind(self.rig, self.settings, port, turn, number, self.dt)

@@ -121,7 +121,7 @@ def _serve_others(results: Sequence[Identified]) -> bool:
 def _channels_of(settings: RigSettings, valve: ValveSettings) -> Iterator[str | None]:
     """Channels on which the identification of a valve depends; None for those that it does not have."""
     ports = {port for port in (valve.port, valve.other_port) if port is not None}
-    for actuator in settings.actuators().values():
+    for actuator in settings.hydraulic_actuators().values():
         if ports & {actuator.port_A, actuator.port_B}:
             ports |= {port for port in (actuator.port_A, actuator.port_B) if port is not None}
             yield actuator.motion

@@ -137,7 +137,7 @@ def _key(found: Identified, word: str, subject: str) -> str:
         return ""
     chamber = next(c for c in found.experiment.chambers if c.port == subject)
     settings, side = found.experiment.rig.settings, "B" if chamber.at_B else "A"
-    name = next(name for name, actuator in settings.actuators().items() if actuator is chamber.actuator)
+    name = next(name for name, actuator in settings.hydraulic_actuators().items() if actuator is chamber.actuator)
     if name in settings.motors:
         return f"motors.{name}.{KEYS_OF_MOTOR[word].format(side)}"
     return f"cylinders.{name}.{KEYS[word].format(side)}"

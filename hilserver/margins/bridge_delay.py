@@ -36,7 +36,7 @@ def bridge_delay(
     sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
     delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
     if predicts(strategy):
-        if any(v.port in (each.port_A, each.port_B) for each in settings.actuators().values()):
+        if any(v.port in (each.port_A, each.port_B) for each in settings.hydraulic_actuators().values()):
             return delay - known
         lead = planned + tick + time_constant(v)
         return delay - _lead(omega, lead, TREND_TIME)  # the pressure is extrapolated linearly

@@ -45,4 +45,4 @@ def possible(settings: RigSettings, names: Iterable[str] | None = None) -> list[
 
 def actuators_at(settings: RigSettings, valve: ValveSettings) -> list[CylinderSettings | MotorSettings]:
     """The cylinders and motors at a valve's port."""
-    return [s for s in settings.actuators().values() if valve.port in (s.port_A, s.port_B)]
+    return [s for s in settings.hydraulic_actuators().values() if valve.port in (s.port_A, s.port_B)]

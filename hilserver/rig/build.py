@@ -188,7 +188,8 @@ def assemble(
     if circuit is not None:
         with collected(problems):
             bindings, ports = (layout.bindings, layout.ports) if layout is not None else (None, ())
-            packed = pack(circuit, library, bindings, ports, circuit_file, accounts)
+            actuators = layout.actuators if layout is not None else ()
+            packed = pack(circuit, library, bindings, ports, circuit_file, accounts, actuators=actuators)
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
@@ -201,8 +202,9 @@ def assemble(
 def _longest_gap(settings: RigSettings, devices: Iterable[Device]) -> float:
     """Time without a tick after which the first valve has been closed by its device, s; infinite without a watchdog."""
     known = {device.name: device for device in devices}
-    valves = [v for v in settings.valves.values() if v.device in known]
-    times = (known[v.device].driver.safe_after(known[v.device].config, v.output) for v in valves)
+    driven = [(v.device, v.output) for v in settings.valves.values()]
+    driven += [(a.device, a.output) for a in settings.actuators.values()]
+    times = (known[name].driver.safe_after(known[name].config, output) for name, output in driven if name in known)
     return min(times, default=inf) + CLOSING
 
 
@@ -327,6 +329,7 @@ def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list
             c.source: f"channels.{n}.source" for n, c in settings.channels.items() if c.device == name and c.source
         }
         outputs = {v.output: f"valves.{n}.output" for n, v in settings.valves.items() if v.device == name}
+        outputs |= {a.output: f"actuators.{n}.output" for n, a in settings.actuators.items() if a.device == name}
         outputs |= {o.output: f"outputs.{n}.output" for n, o in settings.outputs.items() if o.device == name}
         for used, offered in zip((inputs, outputs), driver.channels(config), strict=True):
             known = {info.name for info in offered}

@@ -35,13 +35,13 @@ def past_lengths(settings: RigSettings, slow: SlowDevices) -> tuple[int, int]:
 def _sensors(settings: RigSettings) -> list[ChannelSettings]:
     """The channels with which the state of the cylinders is estimated."""
     names = {*settings.ports.values(), *(v.flow for v in settings.valves.values())}
-    names |= {actuator.motion for actuator in settings.actuators().values()}
+    names |= {actuator.motion for actuator in settings.hydraulic_actuators().values()}
     return [channel for name, channel in settings.channels.items() if name in names]
 
 
 def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:
     """A line per port: its channel, its cylinder and side, the valve that drives it, the one whose other edges do."""
-    channels, actuators = list(settings.channels), list(settings.actuators().values())
+    channels, actuators = list(settings.channels), list(settings.hydraulic_actuators().values())
     lines = []
     for port, channel in settings.ports.items():
         number = next((i for i, s in enumerate(actuators) if port in (s.port_A, s.port_B)), NONE)
@@ -65,7 +65,7 @@ def valve_at(settings: RigSettings, port: str | None, *, own: bool) -> int:
 def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> list[dict[str, Any]]:
     """A line per cylinder and motor: ports, sensors and their ages, geometry, oil, valves."""
     lines = []
-    for s in settings.actuators().values():
+    for s in settings.hydraulic_actuators().values():
         oil = fluid.parameters()
         if s.bulk_modulus is not None:
             oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}

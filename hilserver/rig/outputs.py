@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.settings import OutputSettings, RigSettings, ValveSettings
 from hilserver.tick.codes import Action
 
@@ -17,7 +18,7 @@ SUFFIX = ".unconfirmed"
 
 @dataclass(frozen=True)
 class DrivenOutput:
-    """An output in use; ``name`` is ``valve.<name>`` or ``output.<name>``."""
+    """An output in use; ``name`` is ``valve.<name>``, ``actuator.<name>`` or ``output.<name>``."""
 
     name: str
     device: str
@@ -29,7 +30,7 @@ class DrivenOutput:
     @property
     def column(self) -> str:
         """The column of the row with its raw value."""
-        return f"{self.name}.output" if self.name.startswith("valve.") else self.name
+        return self.name if self.name.startswith("output.") else f"{self.name}.output"
 
     @property
     def limit(self) -> str:
@@ -38,14 +39,16 @@ class DrivenOutput:
 
 
 def driven_outputs(settings: RigSettings, rates: Mapping[str, float | None]) -> Iterator[DrivenOutput]:
-    """All outputs in use: the devices in turn, the servo valves of each first.
+    """All outputs in use: the devices in turn, of each the servo valves and the actuators first.
 
     By default a confirmation may take as long as a sample of the same device may be old, and two periods.
 
     ``rates``: the devices outside of this program, with their rates (1/s) if they are slow; the outputs of others are
     only monitored where the rig file says so.
     """
-    users: dict[str, ValveSettings | OutputSettings] = {f"valve.{name}": v for name, v in settings.valves.items()}
+    users: dict[str, ValveSettings | ActuatorSettings | OutputSettings] = {}
+    users |= {f"valve.{name}": v for name, v in settings.valves.items()}
+    users |= {f"actuator.{name}": a for name, a in settings.actuators.items()}
     users |= {f"output.{name}": o for name, o in settings.outputs.items()}
     for device in settings.devices:
         usual = None

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.model import RIG
+from hilserver.circuit.model import FORCE, RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.rig.actuators import actuator_lines, designs, memory_length
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
@@ -34,7 +35,19 @@ from hilserver.tick.columns import SECTIONS, is_whole
 from hilserver.tick.outputs import raw_output
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan, make_plan, table_of
 from hilserver.tick.records import NONE, RecordTable, cells_of
-from hilserver.tick.row import PortState, RowHeader, as_whole, cylinder_state, header, past_of_valve, trend, valve_state
+from hilserver.tick.row import (
+    ACTUATOR_CELLS,
+    ActuatorState,
+    PortState,
+    RowHeader,
+    actuator_state,
+    as_whole,
+    cylinder_state,
+    header,
+    past_of_valve,
+    trend,
+    valve_state,
+)
 
 Line = dict[str, Any]
 """A record of the plan: the values of its fields by name."""
@@ -64,19 +77,21 @@ class RowLayout:
     limits: tuple[str, ...]
     valves: tuple[str, ...]
     ports: tuple[str, ...]
+    actuators: tuple[str, ...]
     bindings: Mapping[str, int]
     raw: tuple[str, ...]
     circuit_space: int
     starts: Mapping[str, int]
     """First column of each section, by the fields of `hilserver.tick.plan.Layout`; the circuit's values come last."""
-    lengths: tuple[int, int, int]
-    """Ticks that are stored: of each valve's command and each cylinder's state those past, of each input the next."""
+    lengths: tuple[int, int, int, int]
+    """Ticks that are stored: of each valve's command and each cylinder's state those past, of each input the next; and
+    the number of values that the bridge of each actuator remembers."""
     outputs: tuple[DrivenOutput, ...]
     """The outputs in use, in the order of the sections ``confirmed`` and ``confirmed_age``."""
 
     def places(self) -> Line:
         """The layout as the plan holds it."""
-        keys = ("valve_past_ticks", "cylinder_past_ticks", "input_ahead_ticks")
+        keys = ("valve_past_ticks", "cylinder_past_ticks", "input_ahead_ticks", "actuator_memory_cells")
         lengths = dict(zip(keys, self.lengths, strict=True))
         return {**self.starts, "circuit": len(self.names), "circuit_space": self.circuit_space, **lengths}
 
@@ -148,7 +163,7 @@ class RowLayout:
 
 def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
-    tables = (plan.layout, plan.input, plan.valve, plan.output, plan.cylinder)
+    tables = (plan.layout, plan.input, plan.valve, plan.actuator, plan.output, plan.cylinder)
     known, key = layout.first_rows, b"".join(np.asarray(table).tobytes() for table in tables)
     if (empty := known.get(key)) is None:
         if len(known) >= MOST_PLANS:
@@ -172,6 +187,12 @@ def _row_without_circuit(layout: RowLayout, plan: Plan) -> Floats:
         block.gain_PA = block.gain_AT = 1.0
         block.output = raw_output(safe, v)
         past_of_valve(at, row, number)[:] = safe
+    for number, a in enumerate(plan.actuator):
+        state = actuator_state(plan, row, number)
+        state.strategy = a.strategy_first
+        state.command = state.demand = state.position = state.estimate = a.safe_value
+        state.output = a.raw_offset + a.raw_gain * a.safe_value
+        state.approach = state.node_velocity = state.node_change = np.nan
     row[at.output : at.output + len(plan.output)] = plan.output["off"]
     for number in range(len(plan.cylinder)):
         cells_of(cylinder_state(plan, row, number))[:] = np.nan
@@ -195,19 +216,22 @@ def row_layout(
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
     latest = max((_ticks_of(s, settings) for s in settings.inputs.values()), default=0)
-    lengths = (*past_lengths(settings, slow), latest)
+    lengths = (*past_lengths(settings, slow), latest, memory_length(settings, slow))
     sections = _sections(settings, raw, limits, outputs, lengths)
     names, starts = list(RowHeader.names()), {}
     for section, columns in sections.items():
         starts[section] = len(names)
         names += columns
     bindings = {f"{RIG}{port}": starts["port"] + PortState.cells() * i for i, port in enumerate(settings.ports)}
+    force = starts["actuator"] + ActuatorState.names().index("force")
+    bindings |= {f"{RIG}{name}{FORCE}": force + ACTUATOR_CELLS * i for i, name in enumerate(settings.actuators)}
     bindings |= {name: starts["input"] + i for i, name in enumerate(settings.inputs)}
     return RowLayout(
         tuple(names),
         tuple(limits),
         tuple(settings.valves),
         tuple(settings.ports),
+        tuple(settings.actuators),
         bindings,
         raw,
         CIRCUIT_SPACE,
@@ -222,7 +246,7 @@ def _sections(
     raw: tuple[str, ...],
     limits: Iterable[str],
     outputs: tuple[DrivenOutput, ...],
-    lengths: tuple[int, int, int],
+    lengths: tuple[int, int, int, int],
 ) -> dict[str, list[str]]:
     """The names of the row's columns behind its header, by section."""
     names: dict[str, Iterable[str]] = {
@@ -233,6 +257,7 @@ def _sections(
         "inputs": settings.inputs,
         "limits": list(limits),
         "valves": settings.valves,
+        "actuators": settings.actuators,
         "outputs": settings.outputs,
         "ports": settings.ports,
         "cylinders": settings.cylinders,
@@ -240,8 +265,9 @@ def _sections(
         "reactions": [str(number) for number in range(settings.loop.reactions)],
         "playouts": [str(number) for number in range(settings.loop.playouts)],
     }
-    valve_past, cylinder_past, ahead = lengths
+    valve_past, cylinder_past, ahead, memory = lengths
     ticks = {
+        "actuator_memory": range(memory),
         "valve_past": range(1, valve_past + 1),
         "cylinder_past": range(cylinder_past),
         "motor_past": range(cylinder_past),
@@ -288,10 +314,12 @@ def build_plan(
         "valve": [valve_line(v, settings, slow, first) for v in settings.valves.values()],
         "output": _output_lines(settings, slow),
         "cylinder": cylinder_lines(settings, first, fluid),
+        "actuator": actuator_lines(settings, slow, layout.starts["interval"], first),
         "cycle": cycle_lines(cycle, inputs),
     }
-    plan = make_plan(lines, np.empty((0, 0)))
-    return make_plan(lines, kalman_table(settings, plan, slow)) if len(plan.cylinder) else plan
+    design = designs(settings, slow)
+    plan = make_plan(lines, np.empty((0, 0)), design)
+    return make_plan(lines, kalman_table(settings, plan, slow), design) if len(plan.cylinder) else plan
 
 
 def _loop_line(settings: RigSettings, cycle: CycleSettings | None, longest_gap: float) -> Line:
@@ -374,6 +402,10 @@ def _limit_lines(settings: RigSettings, channels: list[str], outputs: tuple[Driv
         if output.max_age is not None:
             bounds = _range(Watched.CONFIRMATION, -np.inf, output.max_age)
             found[output.limit] = {"channel": place, **bounds, "action": output.action}
+    for place, (name, actuator) in enumerate(settings.actuators.items()):
+        error = actuator.largest_error
+        bounds = _range(Watched.FOLLOWING, -error, error)
+        found[f"{name}.following"] = {"channel": place, **bounds, "action": LIMIT_ACTIONS[actuator.error_action]}
     for name, watch in watches(settings).items():
         bounds = _range(watch.watched, watch.lower, watch.upper)
         found[name] = {"channel": channels.index(watch.channel), **bounds, "action": LIMIT_ACTIONS[watch.action]}

@@ -93,7 +93,7 @@ def _different_oils(rig: Rig) -> Iterator[str]:
     Unless the cylinders and motors state it; their bulk modulus includes the air.
     """
     stated = {"bulk_modulus", "air_fraction"}
-    actuators = rig.settings.actuators().values()
+    actuators = rig.settings.hydraulic_actuators().values()
     for each in actuators:
         if each.bulk_modulus is None:
             stated -= {"bulk_modulus", *(["air_fraction"] if each.air_fraction is None else [])}

@@ -119,7 +119,8 @@ class Rig:
 
         Raises ConfigurationError, also if it is too large for the row.
         """
-        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts, like)
+        known = self.layout
+        packed = pack(circuit, self.library, known.bindings, known.ports, file, self.accounts, like, known.actuators)
         self.layout.check_space(packed, file)
         return packed
 

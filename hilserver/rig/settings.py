@@ -11,7 +11,9 @@ from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.components.shared.fitting import SignalPoint
 from hilserver.protocol.address import BrokerAddress
+from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSettings
+from hilserver.rig.confirmation import ConfirmationAge, UnconfirmedAction
 from hilserver.rig.cylinder_settings import CylinderSettings
 from hilserver.rig.flow_signal import FlowSignal, linear_valve
 from hilserver.rig.input_settings import InputSettings
@@ -38,23 +40,6 @@ from hilserver.units import (
     Time,
     shown_value,
 )
-
-ConfirmationAge = Annotated[
-    Time | None,
-    Field(
-        gt=0,
-        description="maximum time until the device confirms a command; default: the maximum age of a sample of the "
-        "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
-    ),
-]
-UnconfirmedAction = Annotated[
-    Literal["warn", "ramp", "trip"],
-    Field(
-        description="action if it takes longer: warn: report only; ramp: ramp to null and leave RUNNING; trip: FAULT, "
-        "latched",
-    ),
-]
-
 
 LOWEST_RATE, HIGHEST_RATE = 1.0, 20_000.0
 """Ticks per second of the clock at which the loop can run."""
@@ -410,11 +395,16 @@ class RigSettings(Datasheet):
         default_factory=dict, description="driver and its settings, by device name"
     )
     channels: dict[Name, ChannelSettings] = Field(description="measured and fixed quantities, by name")
-    ports: dict[Name, PressureChannel] = Field(description="port of the machine -> channel that measures its pressure")
+    ports: dict[Name, PressureChannel] = Field(
+        default_factory=dict, description="port of the machine -> channel that measures its pressure"
+    )
     inputs: dict[Name, InputSettings] = Field(default_factory=dict)
     limits: dict[Name, LimitSettings] = Field(default_factory=dict)
     enable: EnableSettings | None = Field(default=None, description="the local enable, where there is one")
     valves: dict[Name, ValveSettings] = Field(default_factory=dict)
+    actuators: dict[Name, ActuatorSettings] = Field(
+        default_factory=dict, description="actuators whose position is controlled, by name"
+    )
     outputs: dict[Name, OutputSettings] = Field(
         default_factory=dict, description="outputs other than those of the servo valves, by name"
     )
@@ -426,7 +416,13 @@ class RigSettings(Datasheet):
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
 
-    def actuators(self) -> dict[str, CylinderSettings | MotorSettings]:
+    @model_validator(mode="after")
+    def _something_to_bridge(self) -> Self:
+        if not self.ports and not self.actuators:
+            raise ValueError("ports: missing: give the ports of the machine, or actuators that follow the circuit")
+        return self
+
+    def hydraulic_actuators(self) -> dict[str, CylinderSettings | MotorSettings]:
         """Cylinders and motors by name, in the order in which the tick numbers them."""
         return {**self.cylinders, **self.motors}
 

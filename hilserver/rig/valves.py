@@ -42,7 +42,7 @@ def _connections(v: ValveSettings, settings: RigSettings, first_channel: int) ->
     def column(channel: str | None) -> int:
         return first_channel + channels.index(channel) if channel is not None else NONE
 
-    actuators = list(settings.actuators().values())
+    actuators = list(settings.hydraulic_actuators().values())
     cylinder = next((i for i, s in enumerate(actuators) if v.port in (s.port_A, s.port_B)), NONE)
     return {
         "port": ports.index(v.port),

@@ -151,7 +151,7 @@ def machine_of(rig: Rig) -> Machine | None:
     """The machine: from ``[cylinders]`` and ``[motors]``, otherwise that of the simulated device; None without both."""
     cylinders, motors = rig.settings.cylinders, rig.settings.motors
     if cylinders or motors:
-        fluid = _oil_of(rig.settings.actuators(), rig.circuit.source.get("fluid", {}))
+        fluid = _oil_of(rig.settings.hydraulic_actuators(), rig.circuit.source.get("fluid", {}))
         components = {**from_cylinders(cylinders), **from_motors(motors)}
         source = {"components": components, "fluid": fluid, "nodes": starts_of_ports(rig)}
         described = " and ".join(f"[{name}]" for name in ("cylinders", "motors") if getattr(rig.settings, name))
@@ -174,7 +174,7 @@ def starts_of_ports(rig: Rig) -> dict[str, Any]:
     The pressures at the two sides of an actuator balance each other; at a single one, a pressure would need a load.
     """
     starts: dict[str, Any] = {}
-    for s in rig.settings.actuators().values():
+    for s in rig.settings.hydraulic_actuators().values():
         if s.port_B is not None:
             area_A, area_B = s.areas()
             starts[s.port_A] = {"pressure": f"{USUAL_PRESSURE * area_B / area_A!r} Pa"}
@@ -204,7 +204,7 @@ def machine_of_actuators(
     These contain the friction, so the machine has none. ``fluid``: that of the circuit, as given; ``positions``: of the
     cylinders at the start, m, where a cylinder's own bulk modulus is matched.
     """
-    if not settings.actuators():
+    if not settings.hydraulic_actuators():
         return None
     motors, oil = settings.motors, Fluid.model_validate(fluid)
     components = {**from_cylinders(settings.cylinders), **from_motors(motors), **_torques(motors)}
@@ -222,7 +222,7 @@ def machine_of_actuators(
         f"the {' and '.join(kinds)} of the rig file, with the external {'forces' if settings.cylinders else 'torques'} "
         "(load and friction) estimated in the same run"
     )
-    return Machine.read(source, library, origin, loads=_loads(settings.actuators()))
+    return Machine.read(source, library, origin, loads=_loads(settings.hydraulic_actuators()))
 
 
 def _loads(actuators: Iterable[str]) -> dict[str, str]:

@@ -147,7 +147,7 @@ class PlayoutState(IntEnum):
 class Watched(IntEnum):
     """The quantity that a limit monitors: of a channel, or the age of the confirmed command of an output.
 
-    From JUMPS onwards: implausible readings of a channel.
+    JUMPS to SUPPLY: implausible readings of a channel. FOLLOWING: the error of an actuator.
     """
 
     VALUE = 0
@@ -159,6 +159,7 @@ class Watched(IntEnum):
     FROZEN = 6
     ESTIMATE = 7
     SUPPLY = 8
+    FOLLOWING = 9
 
 
 class When(IntEnum):

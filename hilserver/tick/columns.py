@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hilserver.tick.records import Field, Struct
 from hilserver.tick.row import (
     CYLINDER_PAST,
+    ActuatorState,
     CylinderState,
     InputTrend,
     LearningState,
@@ -59,6 +60,7 @@ def _past(fields: Mapping[str, Field], stored: Iterable[str]) -> dict[str, Field
 
 _AHEAD = {"ahead": Field("", "operator input in k ticks, where it is delayed")}
 _PAST = {"command": Field("", "command of k ticks ago")}
+_MEMORY = {"memory": Field("", "value k of its filter: state, disturbance, parameters, covariance, delayed values")}
 _OF_CONTACT = ("stiffness", "slow_x", "slow_F", "slow_pressed", "free_F", "moved", "together", "taken_up")
 _OF_MOTOR = {
     "p_A": ("p_A", Field("Pa", "pressure at A")),
@@ -93,6 +95,8 @@ SECTIONS = {
     "limit": _one("limits", "limit", "", "1 if the limit is violated"),
     "valve": _records("valves", "valve.*.<field>", ValveState),
     "learning": _records("valves", "valve.*.<field>", LearningState),
+    "actuator": _records("actuators", "actuator.*.<field>", ActuatorState),
+    "actuator_memory": Section("actuators", "actuator.*.<field>_<k>", _MEMORY),
     "output": _one("outputs", "output", "raw", "raw value of an output other than a valve"),
     "output_off": _one("outputs", "output_off", "s", "time since its mode has ended; infinite before the first time"),
     "port": _records("ports", "<field>.*", PortState),

@@ -7,6 +7,7 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
+from hilserver.tick.actuator import forget_motion, is_available
 from hilserver.tick.bridge.control_laws import set_jog
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, follows, needs_flow_sensor
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
@@ -16,7 +17,7 @@ from hilserver.tick.modes import arm, change_mode, reset, start, trip
 from hilserver.tick.plan import Plan
 from hilserver.tick.playout import end_playouts, forget_responses
 from hilserver.tick.reactions import command_reaction, end_ramps, forget_circuit
-from hilserver.tick.row import CommandRecord, command_in, header, valve_state
+from hilserver.tick.row import CommandRecord, actuator_state, command_in, header, valve_state
 
 
 @compilable
@@ -70,6 +71,7 @@ def note_switch(plan: Plan, row: Floats, version: float, stays: float) -> Result
     header(row).circuit_version = int(version)
     for i in range(plan.valve.shape[0]):
         valve_state(plan, row, i).lead = nan  # predicted with the old circuit
+    forget_motion(plan, row)
     if not stays > 0.0:
         forget_circuit(plan, row)
         forget_responses(plan, row)
@@ -112,7 +114,9 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> ResultCode:
 
 @compilable
 def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> ResultCode:
-    """Select another strategy for a valve, with a transition without a jump."""
+    """Select another strategy for a valve, with a transition without a jump; for an actuator, numbered behind them."""
+    if valve >= plan.valve.shape[0]:
+        return change_law(plan, row, valve - plan.valve.shape[0], wanted)
     if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(STRATEGY_NAMES) - 1):
         return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
@@ -120,6 +124,15 @@ def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> Res
         return ResultCode.BAD_VALUE
     b.strategy = int(wanted)
     take_over(b, v)
+    return ResultCode.DONE
+
+
+@compilable
+def change_law(plan: Plan, row: Floats, actuator: float, wanted: float) -> ResultCode:
+    """Select another strategy for an actuator."""
+    if not (actuator < plan.actuator.shape[0] and is_available(wanted)):
+        return ResultCode.BAD_VALUE
+    actuator_state(plan, row, int(actuator)).strategy = int(wanted)
     return ResultCode.DONE
 
 

@@ -9,7 +9,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.tick.codes import Action, Mode, Watched
 from hilserver.tick.plan import Plan
 from hilserver.tick.readings import watched_reading
-from hilserver.tick.row import header, reading_state
+from hilserver.tick.row import actuator_state, header, reading_state
 
 
 @compilable
@@ -24,13 +24,15 @@ def check_limits(plan: Plan, row: Floats) -> int:
         limit = plan.limit[i]
         if limit.watched == Watched.CONFIRMATION:
             value = age = row[layout.confirmed_age + limit.channel]
+        elif limit.watched == Watched.FOLLOWING:
+            value = age = actuator_state(plan, row, limit.channel).error
         else:
             value, age = row[layout.channel + limit.channel], row[layout.stale + limit.channel]
         if limit.watched == Watched.AGE:
             value = age
         elif limit.watched == Watched.RATE:
             value = row[layout.change + limit.channel]
-        elif limit.watched >= Watched.JUMPS:
+        elif Watched.JUMPS <= limit.watched <= Watched.SUPPLY:
             value, age = watched_reading(limit.watched, reading_state(plan, row, limit.channel)), 0.0
         violated = not (limit.lower <= value <= limit.upper and isfinite(age))
         row[layout.limit + i] = 1.0 if violated else 0.0

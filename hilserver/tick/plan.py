@@ -74,6 +74,8 @@ class Layout(Struct):
     limit: int = value("", "limits: 1 if violated")
     valve: int = value("", "valves: one record each")
     learning: int = value("", "what adaptive bridges have seen of their valves: one record each")
+    actuator: int = value("", "actuators: one record each")
+    actuator_memory: int = value("", "what their bridges remember of them")
     output: int = value("", "outputs other than valves")
     output_off: int = value("", "times since the modes in which these are on have ended")
     port: int = value("", "ports: one record each")
@@ -88,6 +90,7 @@ class Layout(Struct):
     valve_past_ticks: int = value("", "number of ticks for which a valve's commands are stored")
     cylinder_past_ticks: int = value("", "number of ticks for which a cylinder's states are stored")
     input_ahead_ticks: int = value("", "number of ticks for which an input's next values are stored")
+    actuator_memory_cells: int = value("", "number of values that the bridge of an actuator remembers")
 
 
 class ChannelRecord(Struct):
@@ -294,6 +297,34 @@ class CylinderRecord(Struct):
     turn_B: float = value("", "+1 if that valve drives the port, -1 if its other pair of edges serves it")
 
 
+class ActuatorRecord(Struct):
+    """The bridge's data of an actuator whose position is controlled."""
+
+    column_x: int = value("", "column of the measured displacement")
+    column_F: int = value("", "column of the measured force")
+    interval_x: int = value("", "column of the time since the previous sample of the displacement")
+    interval_F: int = value("", "column of the same of the force")
+    offset: float = value("m", "displacement at position 0 of the node that it follows")
+    lowest: float = value("m", "lowest command")
+    highest: float = value("m", "highest command")
+    slew_rate: float = value("m/s", "slew limit of the command")
+    return_rate: float = value("m/s", "velocity of the command on the way to the safe value")
+    safe_value: float = value("m", "safe command")
+    holds_at_trip: int = value("", "1 if it stays where it is in FAULT, 0 if it moves to the safe value")
+    approach: float = value("s", "time in which it moves to the virtual position at the start")
+    force_lag: float = value("s", "mean age of the force with which the circuit is calculated")
+    raw_gain: float = value("raw/m", "change of the raw value by the command")
+    raw_offset: float = value("raw", "raw value of command 0")
+    strategy_first: int = value("", "number of the strategy at the start")
+    learns: int = value("", "1 if its uncertain parameters are tracked")
+    tracked: int = value("", "number of uncertain parameters")
+    command_late: int = value("ticks", "delay of the command")
+    displacement_late: int = value("ticks", "age of the measured displacement")
+    force_late: int = value("ticks", "age of the measured force")
+    design: int = value("", "first cell of its design in plan.design")
+    disturbance_start: float = value("m", "standard deviation of the disturbance of the command at the start")
+
+
 class Plan(NamedTuple):
     """The tick's constants. All tables are views on ``block``, the one array that is passed to compiled code."""
 
@@ -309,9 +340,12 @@ class Plan(NamedTuple):
     valve: RecordTable[ValveRecord]
     output: RecordTable[OutputRecord]
     cylinder: RecordTable[CylinderRecord]
+    actuator: RecordTable[ActuatorRecord]
     cycle: RecordTable[CyclePoint]
     kalman: Matrix
     """LINES lines per cylinder (:mod:`hilserver.rig.kalman`)."""
+    design: Floats
+    """The constants of the actuators' bridges (`hilserver.tick.hybrid.memory.bridge_of`)."""
 
 
 TABLES: dict[str, type[Struct]] = {
@@ -326,15 +360,16 @@ TABLES: dict[str, type[Struct]] = {
     "valve": ValveRecord,
     "output": OutputRecord,
     "cylinder": CylinderRecord,
+    "actuator": ActuatorRecord,
     "cycle": CyclePoint,
 }
 """The record of each table, in the order of the block, which starts with the places of the tables."""
-_loop, _layout, _channel, _curve, _limit, _end, _input, _port, _valve, _output, _cylinder, _cycle = map(
-    records_in, TABLES.values()
-)
+(
+    _loop, _layout, _channel, _curve, _limit, _end, _input, _port, _valve, _output, _cylinder, _actuator, _cycle
+) = map(records_in, TABLES.values())  # fmt: skip
 CELLS_OF_CYLINDER = CylinderRecord.cells()
-PLACES = len(TABLES) + 2
-"""Number of places at the start of the block: of each table, of the Kalman gains and of the end."""
+PLACES = len(TABLES) + 3
+"""Number of places at the start of the block: of each table, of the Kalman gains, of the designs and of the end."""
 
 
 @gives_arrays
@@ -355,8 +390,10 @@ def plan_on(block: Floats) -> Plan:
         _valve(block, at[8], at[9]),
         _output(block, at[9], at[10]),
         _cylinder(block, at[10], at[11]),
-        _cycle(block, at[11], at[12]),
-        as_matrix(block[at[12] : at[13]], n),
+        _actuator(block, at[11], at[12]),
+        _cycle(block, at[12], at[13]),
+        as_matrix(block[at[13] : at[14]], n),
+        block[at[14] : at[15]],
     )
 
 
@@ -366,10 +403,10 @@ def is_gap(plan: Plan, elapsed: float) -> bool:
     return elapsed > max(plan.loop[0].longest_gap, 1.5 * plan.loop[0].dt)
 
 
-def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats) -> Plan:
+def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats, design: Floats) -> Plan:
     """Make a plan from the records of its tables, each given by the names of its fields."""
     tables = {name: table_of(record, lines[name]) for name, record in TABLES.items()}
-    parts = [np.asarray(table).view(np.float64) for table in tables.values()] + [kalman.ravel()]
+    parts = [np.asarray(table).view(np.float64) for table in tables.values()] + [kalman.ravel(), design]
     places = PLACES + np.cumsum([0, *map(len, parts)])
     return plan_on(np.concatenate([places.astype(np.int64).view(np.float64), *parts]))
 

@@ -15,6 +15,7 @@ from hilserver.numerics import record_filter, riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.tick import circuit, lockstep, plant, tick, timed
 from hilserver.tick.hybrid import step
+from hilserver.tick.hybrid.memory import scratch_cells
 from hilserver.tick.lockstep import WAITING_CELLS
 from hilserver.tick.look_ahead import look_ahead_size
 from hilserver.tick.plan import Plan
@@ -95,4 +96,5 @@ def command_record(kind: int, *arguments: float) -> Floats:
 def work_needed(index: Indices, plan: Plan) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
     own = MIN_WORK + int(plan.kalman.shape[1])
+    own = max([own, *(scratch_cells(int(a.tracked)) for a in plan.actuator)])
     return max(work_size(index), int(plan.layout[0].circuit_space), own) + look_ahead_size(plan)

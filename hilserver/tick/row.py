@@ -170,6 +170,32 @@ class LearningState(Struct):
     seen_5: float = value("s^3", "adaptive: unexplained volume times the effect of overlap")
 
 
+class ActuatorState(Struct):
+    """The memory of a bridge for its actuator: a block of the row. What its filter remembers follows further below."""
+
+    strategy: int = value("", "number of the bridge's strategy")
+    position: float = value("m", "displacement that it follows: that of its node, at the start on the way there")
+    velocity: float = value("m/s", "its velocity")
+    acceleration: float = value("m/s^2", "its acceleration")
+    measured: float = value("m", "measured displacement; NaN without a new sample")
+    force_measured: float = value("N", "measured force with which it pushes the specimen; NaN without a new sample")
+    estimate: float = value("m", "estimated displacement")
+    force_estimate: float = value("N", "estimated force with which it pushes the specimen")
+    force: float = value("N", "force of the specimen on the virtual circuit")
+    error: float = value("m", "estimated displacement minus the one that it follows; 0 unless RUNNING")
+    demand: float = value("m", "command that the strategy demands")
+    command: float = value("m", "command within all limits")
+    saturation: int = value("", "limits of the command: bits (hilserver.tick.codes.Saturation)")
+    output: float = value("raw", "raw value for the device")
+    known: int = value("", "1 once there were samples from which to start the filter")
+    disturbance: float = value("m", "tracked difference between the command and what acts")
+    node_velocity: float = value("m/s", "velocity of the node at the start of the tick")
+    node_change: float = value("m/s^2", "mean acceleration of the node before that")
+    elapsed: float = value("s", "time by which the circuit has moved since")
+    away: float = value("m", "distance from the virtual position at the start of the approach")
+    approach: float = value("s", "time since then; NaN: the approach has not begun")
+
+
 class CylinderState(Struct):
     """A cylinder's estimated state; the first fields are the states of its Kalman filter."""
 
@@ -275,6 +301,7 @@ REACTION_CELLS, PLAYOUT_CELLS = ReactionMemory.cells(), PlayoutMemory.cells()
 LEARNED = 5
 """Number of values that are learned of a valve: delay, gains, null, overlap."""
 LEARNING_CELLS, VALVE_CELLS, CYLINDER_CELLS = LearningState.cells(), ValveState.cells(), CylinderState.cells()
+ACTUATOR_CELLS = ActuatorState.cells()
 TREND_CELLS, PORT_CELLS, READING_CELLS = InputTrend.cells(), PortState.cells(), ReadingState.cells()
 CYLINDER_PAST = ("p_A", "p_B", "x", "flow_A", "flow_B")
 """The stored past states of a cylinder."""
@@ -320,6 +347,12 @@ def valve_state(plan: Plan, row: Floats, i: int) -> int:
 def learning_state(plan: Plan, row: Floats, i: int) -> int:
     """What the bridge of valve ``i`` has seen of it."""
     return plan.layout[0].learning + i * LEARNING_CELLS
+
+
+@record_at(ActuatorState)
+def actuator_state(plan: Plan, row: Floats, i: int) -> int:
+    """The block of the row of an actuator whose position is controlled."""
+    return plan.layout[0].actuator + i * ACTUATOR_CELLS
 
 
 @record_at(CylinderState)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
+from hilserver.tick.actuator import drive_actuators
 from hilserver.tick.channels import scale_channels
 from hilserver.tick.circuit import run_circuit, watch_circuit
 from hilserver.tick.commands import take_command
@@ -41,6 +42,7 @@ def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, com
     action = react(plan, row, elapsed, action)
     set_inputs(plan, row, elapsed)
     follow_machine(plan, row, work, elapsed)
+    drive_actuators(plan, ix, row, work, elapsed, action)
     run_circuit(plan, ix, val, row, work, elapsed)
     watch_circuit(plan, ix, val, row)
     drive_valves(plan, ix, row, work, elapsed, dt, action)

@@ -100,7 +100,7 @@ def _missing(rig: Rig) -> Iterator[Problem]:
     file, settings = str(rig.file), rig.settings
     if not settings.valves:
         yield Problem("missing: virtual commissioning needs a valve.", "valves", file)
-    if not settings.actuators():
+    if not settings.hydraulic_actuators():
         text = (
             "missing: describe the cylinders ([cylinders]) or motors ([motors]) that the valves drive, so that the "
             "machine can be simulated."

@@ -128,6 +128,10 @@ class DisplacementStrategy(IntEnum):
     )
 
 
+AVAILABLE_IN_RIGS = tuple(each.name for each in DisplacementStrategy if each.law is not Law.CLASSICAL)
+"""Names of the strategies that an actuator of a rig can have."""
+
+
 class DisplacementBridge(NamedTuple):
     """The constants of the bridge. The actuator's states are in units of the design; displacements m, forces N.
 
@@ -260,6 +264,15 @@ def _gain(bridge: DisplacementBridge, theta: Floats, j: int) -> float:
             slope += 0.5 * theta[other] * bridge.gain_curves[p * tracked + other, j]
         gain += theta[p] * slope
     return gain
+
+
+@compilable
+def seen_displacement(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
+    """The displacement now, m, according to the estimate."""
+    displacement = 0.0
+    for j in range(bridge.step.shape[0]):
+        displacement += bridge.seen[0, j] * memory.now[j]
+    return displacement
 
 
 @compilable

@@ -1,0 +1,125 @@
+"""The plan's table of the actuators whose position is controlled, and the designs of their bridges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hilserver.displacement.design import USUAL, Followed, bridge_for
+from hilserver.displacement.linear import LinearMotion
+from hilserver.displacement.sensors import Sensors, in_ticks
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.actuator_settings import ActuatorSettings
+from hilserver.rig.sampling_lag import SlowDevices
+from hilserver.rig.settings import RigSettings
+from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementStrategy
+from hilserver.tick.hybrid.memory import design_cells, memory_cells
+
+FADING = 0.1
+"""1/s, with which position and velocity are assumed to decay in the design: for a motion that goes on without end, the
+regulator would have no finite cost."""
+
+
+def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, channel: int) -> list[dict[str, Any]]:
+    """A line per actuator; ``interval``, ``channel``: columns at which these sections of the row begin."""
+    lines, channels, design = [], list(settings.channels), 0
+    for a in settings.actuators.values():
+        x, force = channels.index(a.position), channels.index(a.force)
+        low, high = a.range
+        gain = (a.raw[1] - a.raw[0]) / (high - low)
+        late = _ticks_late(a, settings, slow)
+        lines.append(
+            {
+                "column_x": channel + x,
+                "column_F": channel + force,
+                "interval_x": interval + x,
+                "interval_F": interval + force,
+                "offset": a.offset,
+                "lowest": low,
+                "highest": high,
+                "slew_rate": a.slew,
+                "return_rate": min(a.return_speed, a.slew),
+                "safe_value": a.safe,
+                "holds_at_trip": a.at_trip == "hold",
+                "approach": a.bridge.approach,
+                "force_lag": force_lag(a, settings, slow),
+                "raw_gain": gain,
+                "raw_offset": a.raw[0] - gain * low,
+                "strategy_first": DisplacementStrategy[a.bridge.strategy],
+                "learns": a.bridge.learn,
+                "tracked": len(a.uncertainty),
+                "design": design,
+                "disturbance_start": USUAL.start,
+                **late,
+            }
+        )
+        design += design_cells(len(a.uncertainty), late["command_late"])
+    return lines
+
+
+def memory_length(settings: RigSettings, slow: SlowDevices) -> int:
+    """Number of values that are stored per actuator: as many as the one with most needs."""
+    of_each = (memory_cells(len(a.uncertainty), **_ticks_late(a, settings, slow)) for a in settings.actuators.values())
+    return max(of_each, default=0)
+
+
+def force_lag(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> float:
+    """Mean age of a measured force while the circuit is calculated with it, s: half a tick and the sensor's lag."""
+    channel = settings.channels[a.force]
+    return 0.5 / settings.loop.rate + channel.lag + slow.lag(channel.device).mean
+
+
+def _ticks_late(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> dict[str, int]:
+    """Delays of command and measurements in ticks."""
+    dt = 1.0 / settings.loop.rate
+    position, force = settings.channels[a.position], settings.channels[a.force]
+    return {
+        "command_late": in_ticks(a.delay + slow.lag(a.device).mean, dt),
+        "displacement_late": in_ticks(position.lag, dt),
+        "force_late": in_ticks(force.lag, dt),
+    }
+
+
+def designs(settings: RigSettings, slow: SlowDevices) -> Floats:
+    """The designs of all actuators, one behind the other. Raises HilserverError where there is no regulator."""
+    parts = [cells_of_design(designed(a, settings, slow)) for a in settings.actuators.values()]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def designed(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> DisplacementBridge:
+    """The bridge of an actuator that follows any motion, at nominal parameters."""
+    dt = 1.0 / settings.loop.rate
+    late = _ticks_late(a, settings, slow)
+    noise = [max(settings.channels[name].deviation(), LEAST_NOISE[k]) for k, name in enumerate((a.position, a.force))]
+    sensors = Sensors(noise[0], noise[1], late["displacement_late"] * dt, late["force_late"] * dt)
+    model = replace(a.model(), delay=late["command_late"] * dt)
+    return bridge_for(Followed(_any_motion()), model, a.spread(), sensors, dt)
+
+
+LEAST_NOISE = (1e-8, 1e-3)
+"""m and N: that of sensors without noise."""
+
+
+def _any_motion() -> LinearMotion:
+    """A motion whose acceleration is assumed to remain constant, independent of any force."""
+    return LinearMotion(np.array([[-FADING, 1.0], [0.0, -FADING]]), np.array([[0.0, 0.0], [1.0, 0.0]]))
+
+
+def cells_of_design(bridge: DisplacementBridge) -> Floats:
+    """The arrays of a design as `hilserver.tick.hybrid.memory.bridge_of` reads them."""
+    arrays = [
+        bridge.step,
+        bridge.input,
+        bridge.step_slopes,
+        bridge.input_slopes,
+        bridge.seen,
+        bridge.variance,
+        bridge.drift,
+        bridge.gains,
+        bridge.gain_slopes,
+        bridge.gain_curves,
+    ]
+    assert len(bridge.seen) == SENSORS
+    return np.concatenate([np.ravel(array) for array in arrays])

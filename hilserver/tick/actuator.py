@@ -1,0 +1,281 @@
+r"""Part of the tick: actuators whose position is controlled, and the force of what they move on the virtual circuit.
+
+An actuator follows a mechanical node of the circuit. The bridge does not know the circuit: it takes the acceleration of
+the node to be constant while the actuator lags behind its command. The measured force of the specimen acts on the node
+in the tick that begins now; with `prediction` it is the mean of the forces that the filter estimates at the beginning
+and at the end of this tick. See :mod:`hilserver.tick.hybrid.displacement`.
+
+This stage comes before that of the circuit, which needs the force: the motion of the node at the beginning of the tick
+is known from the last one.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, nan
+
+from hilserver.circuit.engine import FOLLOWED, N_VALUES
+from hilserver.numerics.arrays import Floats, Indices, signed
+from hilserver.numerics.compilable import compilable
+from hilserver.numerics.shape import clip
+from hilserver.tick.codes import Action, FaultCode, Mode, Saturation
+from hilserver.tick.hybrid.displacement import (
+    AVAILABLE_IN_RIGS,
+    DelayCompensation,
+    DisplacementBridge,
+    DisplacementMemory,
+    DisplacementStrategy,
+    Law,
+    correct_actuator,
+    displacement_command,
+    predict_actuator,
+    seen_displacement,
+    seen_force,
+)
+from hilserver.tick.hybrid.memory import STATES, bridge_of, memory_of, scratch_cells
+from hilserver.tick.modes import trip
+from hilserver.tick.plan import ActuatorRecord, Plan
+from hilserver.tick.row import ActuatorState, actuator_state, header
+
+_AVAILABLE = tuple(each.name in AVAILABLE_IN_RIGS for each in DisplacementStrategy)
+_FILTERS = tuple(each.law is Law.STATE_FEEDBACK for each in DisplacementStrategy)
+_TRACKS = tuple(each.tracks for each in DisplacementStrategy)
+_LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
+_PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
+
+
+@compilable
+def drive_actuators(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: float, action: int) -> None:
+    """For each actuator: measurements -> estimate -> command within range and slew -> force on the circuit."""
+    for i in range(plan.actuator.shape[0]):
+        a, b = plan.actuator[i], actuator_state(plan, row, i)
+        bridge, memory = bridge_of(plan, i), memory_of(plan, row, work, i)
+        dt = plan.loop[0].dt
+        _begin(memory)
+        for _ in range(int(elapsed / dt + 0.5) - 1):  # in missed ticks, the last command was held
+            predict_actuator(bridge, memory, b.command)
+        _measure(a, b, row)
+        _know(a, b, bridge, memory)
+        correct_actuator(bridge, memory, b.measured, b.force_measured)
+        b.estimate = seen_displacement(bridge, memory)
+        before = seen_force(bridge, memory)
+        follows = header(row).mode == Mode.RUNNING and action != Action.HOLD
+        if _follow_node(plan, ix, row, i, elapsed - dt):
+            _approach(a, b, follows, elapsed)
+        else:
+            _stay(b, follows)
+        _demand(row, a, b, bridge, memory, work, action)
+        _limit(row, a, b, dt, action)
+        predict_actuator(bridge, memory, b.command)
+        b.force_estimate = before
+        b.disturbance = memory.estimate[STATES]
+        _react(row, a, b, before, seen_force(bridge, memory))
+        b.elapsed = elapsed
+
+
+@compilable
+def _begin(memory: DisplacementMemory) -> None:
+    """The scratch space as the filter expects it: parameters and disturbance stay as they are."""
+    F = memory.transition
+    for i in range(F.shape[0]):
+        for j in range(F.shape[0]):
+            F[i, j] = 1.0 if i == j else 0.0
+
+
+@compilable
+def _measure(a: ActuatorRecord, b: ActuatorState, row: Floats) -> None:
+    """New samples only: a filter that gets the same one twice believes it too much."""
+    b.measured = row[a.column_x] if row[a.interval_x] > 0.0 else nan
+    b.force_measured = row[a.column_F] if row[a.interval_F] > 0.0 else nan
+
+
+@compilable
+def _know(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
+    """Begin with the filter at the first samples, at rest; and anew if it is no longer finite.
+
+    A strategy that does not track parameters holds them at their nominal values.
+    """
+    h, P = memory.estimate, memory.covariance
+    total = 0.0
+    for k in range(h.shape[0]):
+        total += h[k] + P[k, k]
+    if not isfinite(total):
+        b.known = 0
+    if b.known == 0 and isfinite(b.measured) and isfinite(b.force_measured):
+        b.known = 1
+        _rest(a, b, bridge, memory)
+    tracks = a.learns > 0 and _tracks(b.strategy)
+    for k in range(STATES + 1, h.shape[0]):
+        if tracks and P[k, k] == 0.0:
+            P[k, k] = 1.0
+        elif not tracks and P[k, k] > 0.0:
+            h[k] = 0.0
+            for other in range(h.shape[0]):
+                P[k, other] = P[other, k] = 0.0
+
+
+@compilable
+def _rest(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
+    """The filter at rest, at the measured displacement and force, with the command as the cause."""
+    h, P = memory.estimate, memory.covariance
+    for k in range(h.shape[0]):
+        h[k] = 0.0
+        for other in range(h.shape[0]):
+            P[k, other] = 0.0
+    h[0], h[2] = b.measured / bridge.seen[0, 0], b.force_measured / bridge.seen[1, 2]
+    h[STATES] = b.measured - b.command
+    P[STATES, STATES] = a.disturbance_start * a.disturbance_start + h[STATES] * h[STATES]
+    for k in range(memory.commands.shape[0]):
+        memory.commands[k] = b.command
+    for k in range(memory.displacements.shape[0]):
+        memory.displacements[k] = b.measured
+    for k in range(memory.forces.shape[0]):
+        memory.forces[k] = b.force_measured
+    for k in range(STATES):
+        memory.now[k] = h[k]
+
+
+@compilable
+def _follow_node(plan: Plan, ix: Indices, row: Floats, i: int, late: float) -> bool:
+    """Position, velocity and acceleration of the node now; the circuit has not moved on over missed ticks (``late``).
+
+    The acceleration is extrapolated from the changes of the velocity in the last two ticks. False if the circuit has no
+    such node.
+    """
+    a, b = plan.actuator[i], actuator_state(plan, row, i)
+    first, place = plan.layout[0].circuit, signed(ix, FOLLOWED) + 2 * i
+    x_at, v_at, count = signed(ix, place), signed(ix, place + 1), signed(ix, N_VALUES)
+    if x_at >= count or v_at >= count:
+        b.node_velocity = b.node_change = nan
+        return False
+    v = row[first + v_at]
+    change = (v - b.node_velocity) / b.elapsed if b.elapsed > 0.0 else nan
+    acceleration = change + 0.5 * (change - b.node_change)
+    if not isfinite(acceleration):
+        acceleration = change if isfinite(change) else 0.0
+    b.node_velocity, b.node_change = v, change
+    b.acceleration = acceleration
+    b.velocity = v + late * acceleration
+    b.position = row[first + x_at] + a.offset + late * (v + 0.5 * late * acceleration)
+    return True
+
+
+@compilable
+def _stay(b: ActuatorState, follows: bool) -> None:
+    """Without a node in the circuit, the actuator stays where it is when RUNNING begins."""
+    b.velocity = b.acceleration = 0.0
+    if not (follows and isfinite(b.approach)):
+        b.position = b.estimate
+    b.approach = 0.0 if follows else nan
+
+
+@compilable
+def _approach(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float) -> None:
+    """At the start, move smoothly to the virtual position: by a polynomial of fifth degree, at rest at both ends."""
+    if not follows:
+        b.approach = nan
+        return
+    if not isfinite(b.approach):
+        b.approach, b.away = 0.0, b.position - b.estimate
+    if b.approach >= a.approach:
+        return
+    s = b.approach / a.approach
+    rest = 1.0 - s * s * s * (10.0 - 15.0 * s + 6.0 * s * s)
+    slope = -30.0 * s * s * (1.0 - s) * (1.0 - s) / a.approach
+    bend = -60.0 * s * (1.0 - s) * (1.0 - 2.0 * s) / (a.approach * a.approach)
+    b.position -= b.away * rest
+    b.velocity -= b.away * slope
+    b.acceleration -= b.away * bend
+    b.approach += elapsed
+
+
+@compilable
+def _demand(
+    row: Floats, a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory,
+    work: Floats, action: int,
+) -> None:  # fmt: skip
+    """The command that the strategy demands; a command that is not finite causes a trip."""
+    head = header(row)
+    b.error = 0.0
+    b.demand = b.command
+    if head.mode != Mode.RUNNING or action == Action.HOLD:
+        return
+    b.error = b.estimate - b.position
+    lead = a.force_lag if _leads(b.strategy) else 0.0
+    position = b.position + lead * (b.velocity + 0.5 * lead * b.acceleration)
+    demand = position
+    if _filters(b.strategy):
+        first = scratch_cells(a.tracked)
+        followed = work[first : first + 2]
+        followed[0], followed[1] = position, b.velocity + lead * b.acceleration
+        demand = displacement_command(bridge, memory, followed, b.acceleration, 0.0)
+    if isfinite(demand):
+        b.demand = demand
+    else:
+        trip(row, FaultCode.BRIDGE)
+
+
+@compilable
+def _limit(row: Floats, a: ActuatorRecord, b: ActuatorState, dt: float, action: int) -> None:
+    """The command within range and slew; unless RUNNING it moves to the safe displacement, or stays after a trip."""
+    head = header(row)
+    last, target, rate = b.command, a.safe_value, a.return_rate
+    b.saturation = 0
+    if head.mode == Mode.RUNNING:
+        target, rate = b.demand, a.slew_rate
+        if action == Action.HOLD:
+            target = last
+    elif head.mode == Mode.FAULT and a.holds_at_trip > 0:
+        target = last
+    inside = clip(target, a.lowest, a.highest)
+    b.command = clip(inside, last - rate * dt, last + rate * dt)
+    if head.mode == Mode.RUNNING:
+        if inside != target:
+            b.saturation = b.saturation | Saturation.RANGE.value
+        if b.command != inside:
+            b.saturation = b.saturation | Saturation.SLEW.value
+    b.output = a.raw_offset + a.raw_gain * b.command
+
+
+@compilable
+def _react(row: Floats, a: ActuatorRecord, b: ActuatorState, before: float, after: float) -> None:
+    """The force of the specimen on the circuit, mean over the tick that begins now."""
+    if _predicts(b.strategy):
+        b.force = -0.5 * (before + after)
+    elif isfinite(b.force_measured):
+        b.force = -b.force_measured
+    if not isfinite(b.force):
+        b.force = 0.0
+
+
+@compilable
+def forget_motion(plan: Plan, row: Floats) -> None:
+    """Another circuit runs from now on: its nodes may be elsewhere, to which the actuators move smoothly."""
+    for i in range(plan.actuator.shape[0]):
+        b = actuator_state(plan, row, i)
+        b.node_velocity = b.node_change = b.approach = nan
+
+
+@compilable
+def is_available(strategy: float) -> bool:
+    """Whether this is the number of a strategy that an actuator of a rig can have."""
+    return 0.0 <= strategy < len(_AVAILABLE) and _AVAILABLE[int(strategy)]
+
+
+@compilable
+def _filters(strategy: int) -> bool:
+    return 0 <= strategy < len(_FILTERS) and _FILTERS[strategy]
+
+
+@compilable
+def _tracks(strategy: int) -> bool:
+    return 0 <= strategy < len(_TRACKS) and _TRACKS[strategy]
+
+
+@compilable
+def _leads(strategy: int) -> bool:
+    return 0 <= strategy < len(_LEADS) and _LEADS[strategy]
+
+
+@compilable
+def _predicts(strategy: int) -> bool:
+    return 0 <= strategy < len(_PREDICTS) and _PREDICTS[strategy]

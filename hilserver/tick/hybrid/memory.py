@@ -1,0 +1,106 @@
+"""The bridge of an actuator in the tick: its constants in the plan, its memory in the row."""
+
+from __future__ import annotations
+
+from math import inf
+
+from hilserver.numerics.arrays import Floats, as_matrix
+from hilserver.numerics.compilable import compilable, gives_arrays
+from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementMemory
+from hilserver.tick.plan import Plan
+
+STATES = 5
+"""States of an actuator with its specimen (`hilserver.displacement.actuator`)."""
+FOLLOWED = 4
+"""Gains for what it follows: position, velocity, acceleration, and a force that has no effect on these."""
+
+
+@compilable
+def entries(tracked: int) -> int:
+    """Number of values that its filter estimates: states, disturbance, parameters."""
+    return STATES + 1 + tracked
+
+
+@compilable
+def gains_of(command_late: int) -> int:
+    """Number of gains."""
+    return FOLLOWED + STATES + 1 + max(command_late, 1)
+
+
+@compilable
+def design_cells(tracked: int, command_late: int) -> int:
+    """Length of a design in the plan: the arrays of `DisplacementBridge`, in their order."""
+    motion = (1 + tracked) * (STATES + 1) * STATES
+    sensors = SENSORS * (STATES + 1)
+    return motion + sensors + entries(tracked) + (1 + tracked + tracked * tracked) * gains_of(command_late)
+
+
+@compilable
+def memory_cells(tracked: int, command_late: int, displacement_late: int, force_late: int) -> int:
+    """Length of a memory in the row: the arrays of `DisplacementMemory` but for the scratch space, in their order."""
+    size, age = entries(tracked), max(displacement_late, force_late)
+    return size + size * size + STATES + 3 + command_late + 3 * age - displacement_late - force_late
+
+
+@compilable
+def scratch_cells(tracked: int) -> int:
+    """Length of the scratch space."""
+    size = entries(tracked)
+    return 3 * size * size + size + FOLLOWED
+
+
+@gives_arrays
+def bridge_of(plan: Plan, i: int) -> DisplacementBridge:
+    """The constants of the bridge of actuator ``i``."""
+    a = plan.actuator[i]
+    n, gains = a.tracked, gains_of(a.command_late)
+    input_at = a.design + STATES * STATES
+    slopes = input_at + STATES
+    input_slopes = slopes + n * STATES * STATES
+    seen = input_slopes + n * STATES
+    variance = seen + SENSORS * STATES
+    drift = variance + SENSORS
+    first = drift + entries(n)
+    curves = first + (1 + n) * gains
+    d = plan.design
+    return DisplacementBridge(
+        as_matrix(d[a.design : input_at], STATES),
+        d[input_at:slopes],
+        as_matrix(d[slopes:input_slopes], n * STATES),
+        as_matrix(d[input_slopes:seen], n),
+        as_matrix(d[seen:variance], SENSORS),
+        d[variance:drift],
+        d[drift:first],
+        d[first : first + gains],
+        as_matrix(d[first + gains : curves], n),
+        as_matrix(d[curves : curves + n * n * gains], n * n),
+        inf,  # the limits of the command come after it
+        a.command_late,
+        a.displacement_late,
+        a.force_late,
+    )
+
+
+@gives_arrays
+def memory_of(plan: Plan, row: Floats, work: Floats, i: int) -> DisplacementMemory:
+    """The memory of the bridge of actuator ``i``, with scratch space at the beginning of ``work``."""
+    a, layout = plan.actuator[i], plan.layout[0]
+    size, age = entries(a.tracked), max(a.displacement_late, a.force_late)
+    first = layout.actuator_memory + i * layout.actuator_memory_cells
+    now = first + size + size * size
+    commands = now + STATES
+    displacements = commands + 1 + a.command_late + age
+    forces = displacements + 1 + age - a.displacement_late
+    square = size * size
+    return DisplacementMemory(
+        row[first : first + size],
+        as_matrix(row[first + size : now], size),
+        row[now:commands],
+        row[commands:displacements],
+        row[displacements:forces],
+        row[forces : forces + 1 + age - a.force_late],
+        as_matrix(work[:square], size),
+        as_matrix(work[square : 2 * square], size),
+        as_matrix(work[2 * square : 3 * square], size),
+        work[3 * square : 3 * square + size],
+    )
