@@ -102,7 +102,7 @@ def _gas(p: Parameters, values: Values, placed: Placed) -> float:
 
 
 def _spring(p: Parameters, values: Values, placed: Placed) -> float:
-    stretched = values[f"{placed.ports['rod']}.x"] - values[f"{placed.ports['base']}.x"] - p["x_0"]
+    stretched = values[f"{placed.ports['rod']}.x"] - values[f"{placed.ports['base']}.x"] - p.get("x_0", 0.0)
     return float(0.5 * p["K"] * stretched**2)
 
 
@@ -119,7 +119,7 @@ def _crane(p: Parameters, values: Values, placed: Placed) -> float:
 
 STORES: Mapping[str, Callable[[Parameters, Values, Placed], float]] = {
     "accumulator": _gas,
-    "spring": _spring,
+    **dict.fromkeys(("spring", "elastic_coupling"), _spring),
     "single_acting_cylinder": _return_spring,
     "load_mass": lambda p, values, placed: float(p["F_g"] * values[f"{placed.ports['rod']}.x"]),
     "crane_arm": _crane,

@@ -33,7 +33,7 @@ SEEDS = st.integers(0, 999)
 
 ACTIVE = {
     *("flow_source", "pressure_source", "force_source", "torque_source"),
-    *("position_source", "velocity_source", "speed_source"),
+    *("position_source", "position_actuator", "velocity_source", "speed_source"),
     *("fixed_pump", "pressure_compensated_pump", "load_sensing_pump", "power_limited_pump"),
     "tank",  # the one of the example is preloaded; the one that every circuit has is at 0 bar gauge
 }
@@ -151,7 +151,8 @@ def _crane_inertia_power(done: Run, placed: Placed) -> Floats:
 
 def _spring_power(done: Run, placed: Placed) -> Floats:
     rod, base, p = placed.ports["rod"], placed.ports["base"], parameters(done, placed)
-    power: Floats = p["K"] * (done[f"{rod}.x"] - done[f"{base}.x"] - p["x_0"]) * (done[f"{rod}.v"] - done[f"{base}.v"])
+    stretched: Floats = done[f"{rod}.x"] - done[f"{base}.x"] - p.get("x_0", 0.0)
+    power: Floats = p["K"] * stretched * (done[f"{rod}.v"] - done[f"{base}.v"])
     return power
 
 
@@ -189,7 +190,7 @@ STORED_POWER: dict[str, Callable[[Run, Placed], Floats]] = {
     "accumulator": _accumulator_power,
     "load_mass": _lifting_power,
     "crane_arm": _crane_weight_power,
-    "spring": _spring_power,
+    **dict.fromkeys(("spring", "elastic_coupling"), _spring_power),
     "end_stop": _end_stop_power,
     "friction": _bristle_power,
     **dict.fromkeys(("cylinder", "single_acting_cylinder", "double_rod_cylinder"), _cylinder_power),
@@ -339,7 +340,7 @@ REVERSED = {
 """Types that do the opposite under the opposite command."""
 UNTURNED = {
     *("cylinder", "single_acting_cylinder", "end_stop", "crane_arm"),
-    *("velocity_source", "position_source", "speed_source"),
+    *("velocity_source", "position_source", "position_actuator", "speed_source"),
 }
 TWO_SIDED = [kind for kind in ALL if kind not in UNTURNED and not LIBRARY.types[kind].outputs]
 
