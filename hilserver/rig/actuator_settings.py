@@ -62,7 +62,10 @@ class DisplacementBridgeSettings(Datasheet):
     )
 
 
-Share = Annotated[Number, Field(gt=0, lt=1)]
+Share = Annotated[Number, Field(gt=0, le=1)]
+MOST_UNCERTAIN = 0.5
+"""Largest uncertainty of a parameter that must not become 0; damping and decay may."""
+MAY_VANISH = ("force_decay", "specimen_damping")
 
 
 class ActuatorSettings(Datasheet):
@@ -127,7 +130,9 @@ class ActuatorSettings(Datasheet):
         if self.raw[0] == self.raw[1]:
             raise ValueError("raw: the outputs at both ends of the range must differ")
         model = self.model()
-        for name in self.uncertainty:
+        for name, share in self.uncertainty.items():
+            if share > MOST_UNCERTAIN and name not in MAY_VANISH:
+                raise ValueError(f"uncertainty.{name}: {share:g} is too much to control it; at most {MOST_UNCERTAIN:g}")
             if spread_of(model, name) == 0.0:
                 raise ValueError(f"uncertainty.{name}: a fraction of 0 is no uncertainty; give the value itself first")
         return self
