@@ -11,9 +11,9 @@ from component_bench import program
 from hilserver.circuit.analysis import Analysis, LinearModel
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.hybrid.actuator import SCALE
+from hilserver.displacement.actuator import SCALE
+from hilserver.displacement.linear import LinearMotion
 from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SPECIMEN, el_centro, reference
-from hilserver.hybrid.linear import LinearMotion
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.circuit_run import read_cycle
