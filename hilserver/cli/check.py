@@ -163,8 +163,13 @@ def _commission(
     from hilserver.virtual_commissioning import report
     from hilserver.virtual_commissioning.trial import commission
 
+    rig = load_rig(file)
+    if rig.settings.actuators:
+        _commission_actuators(console, rig, strategies, strict, as_json=out is None)
+        if not rig.settings.valves:
+            return
     with progress_bar() as tell:
-        result = commission(load_rig(file), strategies, seconds=seconds, progress=tell)
+        result = commission(rig, strategies, seconds=seconds, progress=tell)
     if out is None:
         print(json_text(report.figures(result)))
     else:
@@ -174,6 +179,29 @@ def _commission(
             say(line, console)
     if refused := report.refusals(result, strict=strict):
         raise HilserverError("\n".join(f"{file}: {text}" for text in refused))
+
+
+def _commission_actuators(
+    console: Console, rig: Rig, strategies: list[str] | None, strict: bool, as_json: bool
+) -> None:
+    """The same of the actuators of a rig."""
+    from hilserver.cli.progress import progress_bar
+    from hilserver.errors import HilserverError
+    from hilserver.report.figures import json_text
+    from hilserver.virtual_commissioning import actuators
+
+    with progress_bar() as tell:
+        found = actuators.commission_actuators(rig, strategies, tell)
+    configured = {name: a.bridge.strategy for name, a in rig.settings.actuators.items()}
+    if as_json:
+        print(json_text({"actuators": actuators.figures(found)}))
+    else:
+        title = f"{rig.settings.name}: virtual commissioning of the actuators"
+        console.print(_compact(actuators.overview(found, configured), title))
+        for each in found:
+            say(actuators.sentence(each), console)
+    if refused := actuators.refusals(found, configured, strict):
+        raise HilserverError("\n".join(f"{rig.file}: {text}" for text in refused))
 
 
 def _compact(grid: Grid, title: str) -> TerminalTable:
@@ -209,7 +237,7 @@ def _tables(rig: Rig, found: RigMargins) -> Iterator[TerminalTable]:
     """Channels, limits, circuit, nodes, valves with their margins, rates and solver, one table each."""
     from hilserver.cli import circuit_tables as circuit
     from hilserver.cli import rig_tables as tables
-    from hilserver.cli.margin_tables import margin_tables
+    from hilserver.cli.margin_tables import actuator_margin_table, margin_tables
 
     yield tables.channel_table(rig)
     yield tables.watch_table(rig)
@@ -220,6 +248,9 @@ def _tables(rig: Rig, found: RigMargins) -> Iterator[TerminalTable]:
     if rig.settings.valves:
         yield tables.valve_table(rig)
         yield from margin_tables(found)
+    if rig.settings.actuators:
+        yield tables.actuator_table(rig)
+        yield actuator_margin_table(found.actuators)
     yield tables.rate_table(rig)
     yield circuit.solver_table(rig)
 

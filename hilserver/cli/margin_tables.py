@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isinf, sqrt
+from math import isfinite, isinf, sqrt
 
 from hilserver.cli.rig_tables import new_table
 from hilserver.cli.tables import TerminalTable
+from hilserver.margins.actuators import MIN_MARGIN as LEAST_MARGIN
+from hilserver.margins.actuators import ActuatorMargin
 from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
 from hilserver.margins.delay import MIN_MARGIN, PARAMETER_ERROR, DelayResult
 from hilserver.margins.flow_servo import (
@@ -17,6 +19,7 @@ from hilserver.margins.flow_servo import (
     margins_in_words,
 )
 from hilserver.margins.margins import RigMargins
+from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS
 from hilserver.units import shown_value
 
 DROP = 35e5
@@ -30,6 +33,36 @@ def margin_tables(found: RigMargins) -> Iterator[TerminalTable]:
     yield _frequency_table(found.capacity)
     yield _delay_table(found.delay)
     yield from map(_servo_table, found.servos)
+
+
+def actuator_margin_table(found: tuple[ActuatorMargin, ...]) -> TerminalTable:
+    """Critical delay of each actuator's node, and the delays that its strategies leave."""
+    table = new_table("Delay of actuators", "actuator", "critical delay", "strategy", "remaining delay", "margin")
+    for each in found:
+        for number, strategy in enumerate(AVAILABLE_IN_RIGS):
+            margin, left = each.margin(strategy), each.remaining(strategy)
+            table.add_row(
+                each.name if number == 0 else "",
+                _critical(each) if number == 0 else "",
+                f"{strategy} (configured)" if strategy == each.strategy else strategy,
+                f"{1e3 * left:.3g} ms" if left > 0.0 else "compensated",
+                f"{margin:.3g}" if isfinite(margin) else "–",
+            )
+    table.caption = (
+        "Critical delay: of the specimen's force, at which the node begins to oscillate. Remaining: what the strategy "
+        "does not compensate of the actuator's lag, with direct, and of the age of the measured force. Delays that the "
+        "rig file does not state add to it. Margin: critical delay divided by the remaining one; at least "
+        f"{LEAST_MARGIN:g} is recommended, above 1 required."
+    )
+    return table
+
+
+def _critical(each: ActuatorMargin) -> str:
+    if each.critical is None:
+        return "none: the force does not move the node"
+    if isinf(each.critical):
+        return "none"
+    return f"{1e3 * each.critical:.4g} ms at {each.frequency:.3g} Hz"
 
 
 def _capacity_table(found: CapacityResult) -> TerminalTable:

@@ -9,6 +9,7 @@ import numpy as np
 from hilserver.circuit.model import RIG
 from hilserver.cli.tables import TerminalTable
 from hilserver.record.forecast import forecast, free_space, log_folder
+from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
@@ -112,6 +113,9 @@ def _roles(rig: Rig) -> dict[str, list[str]]:
         for word in ("supply", "tank", "flow"):
             if channel_name := getattr(valve, word):
                 roles.setdefault(channel_name, []).append(f"{word} of valve {name}")
+    for name, actuator in rig.settings.actuators.items():
+        roles.setdefault(actuator.position, []).append(f"position of actuator {name}")
+        roles.setdefault(actuator.force, []).append(f"force of actuator {name}")
     return roles
 
 
@@ -165,6 +169,35 @@ def _properties(valve: ValveSettings) -> Iterator[tuple[str, str]]:
         "command",
         f"{valve.range[0]:g} … {valve.range[1]:g}, at most {valve.slew:g} full scales per second, safe {valve.safe:g}",
     )
+
+
+def actuator_table(rig: Rig) -> TerminalTable:
+    """The actuators whose position is controlled, one per column."""
+    actuators = rig.settings.actuators
+    table = new_table("Actuators", "", *actuators)
+    rows: dict[str, list[str]] = {}
+    for actuator in actuators.values():
+        for key, value in _properties_of_actuator(actuator):
+            rows.setdefault(key, []).append(value)
+    for key, values in rows.items():
+        table.add_row(key, *values)
+    return table
+
+
+def _properties_of_actuator(a: ActuatorSettings) -> Iterator[tuple[str, str]]:
+    servo, part = a.servo, a.specimen
+    yield "displacement, force", f"{a.position}, {a.force}"
+    yield "gain of the position loop", f"{servo.velocity_gain:.4g} 1/s"
+    yield "servo valve", f"-90° at {servo.f90:.4g} Hz, damping {servo.damping:.3g}"
+    yield "stiffness of the oil", f"{1e-6 * servo.oil_stiffness:.4g} kN/mm"
+    yield "specimen", f"{part.mass:.4g} kg, {part.damping:.4g} N·s/m, {1e-6 * part.stiffness:.4g} kN/mm"
+    yield "uncertain", ", ".join(f"{name} ± {share:.2%}" for name, share in a.uncertainty.items()) or "nothing"
+    yield "delay of the command", f"{a.delay * 1e3:g} ms"
+    yield "strategy", a.bridge.strategy
+    low, high = (shown_value(end, "m") for end in a.range)
+    yield "output", f"{a.device}.{a.output}, raw {a.raw[0]:g} … {a.raw[1]:g} for {low} … {high}"
+    yield "command", f"at most {shown_value(a.slew, 'm/s')}, safe {shown_value(a.safe, 'm')}, after a trip: {a.at_trip}"
+    yield "largest error", f"{shown_value(a.largest_error, 'm')}: {a.error_action}"
 
 
 def rate_table(rig: Rig) -> TerminalTable:

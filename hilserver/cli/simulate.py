@@ -11,6 +11,7 @@ import typer
 from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
+    from hilserver.rig.rig import Rig
     from hilserver.simulation.circuit_run import RunSettings
 
 Tick = Annotated[
@@ -118,14 +119,48 @@ def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path,
 
     check_tolerance(TOLERANCE if tolerance is None else tolerance)
     console = new_console()
+    rig = load_rig(file)
+    if rig.settings.actuators:
+        refuse_options_of_valves(rig, {"--speed": speed, "--tolerance": tolerance})
+        actuators(rig, strategy, out)
+        if not rig.settings.valves:
+            return
     with watched_rig(console, speed) as watch:
-        result = run(rig := load_rig(file), strategy, speed, watch)
+        result = run(rig, strategy, speed, watch)
     result = with_step_error(rig, result, at_step(rig), TOLERANCE if tolerance is None else tolerance)
     for table in tables(result):
         console.print(table)
     balances = [f"{name}: {text}." for name, text in result.balances()]
     said = [*sentences(result), *result.notes, *balances, *step_lines(result)]
     for line in [*said, *(f"Written: {path}" for path in write_simulation(result, out))]:
+        say(line, console)
+
+
+def refuse_options_of_valves(rig: Rig, options: Mapping[str, object]) -> None:
+    """Raises HilserverError if an option is given that means nothing for actuators."""
+    from hilserver.errors import HilserverError
+
+    if given := [name for name, value in options.items() if value is not None]:
+        raise HilserverError(f"{rig.file}: {given[0]} does not apply to a rig with actuators.")
+
+
+def actuators(rig: Rig, strategies: list[str] | None, out: Path) -> None:
+    """Run the work cycle of a rig with actuators under each strategy, and report."""
+    from hilserver.cli.fidelity import grid_table
+    from hilserver.cli.progress import progress_bar
+    from hilserver.cli.tables import new_console
+    from hilserver.hybrid import rig_report
+    from hilserver.hybrid.rig_runs import simulate
+
+    with progress_bar() as tell:
+        result = simulate(rig, strategies, tell)
+    console = new_console()
+    title = f"{result.rig}: work cycle under every strategy"
+    console.print(grid_table(rig_report.actuator_grid(result), title, compact=True))
+    if (grid := rig_report.position_grid(result)) is not None:
+        console.print(grid_table(grid, "", compact=True))
+    written = [f"Written: {path}" for path in rig_report.write_report(result, out)]
+    for line in [*rig_report.sentences(result), *written]:
         say(line, console)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from hilserver.circuit.program import Program
-from hilserver.margins import capacity, delay, flow_servo, supply_flow
+from hilserver.margins import actuators, capacity, delay, flow_servo, supply_flow
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.rig import Rig
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
@@ -28,6 +28,7 @@ class RigMargins:
     """Valves whose supply pressure is below that of their tank."""
     pumps: tuple[str, ...] = ()
     """Pumps of simulated drives that are too small, in words."""
+    actuators: tuple[actuators.ActuatorMargin, ...] = ()
 
     def warnings(self, strategies: Collection[str]) -> Iterator[str]:
         """Insufficient margins, in words; delay margins, and those of the flow servo, with these strategies."""
@@ -38,10 +39,12 @@ class RigMargins:
         yield from delay.warnings(self.delay, strategies)
         if any(Strategy[strategy].kind is FLOW_SERVO for strategy in strategies):
             yield from flow_servo.warnings(self.servos)
+        yield from actuators.warnings(self.actuators)
 
     def refusals(self, rig: Rig, strategies: Collection[str]) -> Iterator[str]:
         """Why the rig must not be armed with these strategies, in words."""
         yield from delay.refusals(rig, self.delay, strategies)
+        yield from actuators.refusals(self.actuators)
 
 
 def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> RigMargins:
@@ -58,4 +61,4 @@ def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause 
     pressures = {name: pair for name, pair in real_pressures(rig, row).items() if pair is not None}
     swapped = tuple(name for name, (p_S, p_T) in pressures.items() if p_S < p_T - SENSOR_ERROR)
     pumps = tuple(supply_flow.too_small_pumps(rig, capacities.capacities))
-    return RigMargins(capacities, delays, servos, swapped, pumps)
+    return RigMargins(capacities, delays, servos, swapped, pumps, actuators.actuator_margins(rig, program))

@@ -17,10 +17,11 @@ from hilserver.errors import HilserverError
 from hilserver.realtime.reports import send_report
 from hilserver.rig.rig import Rig
 from hilserver.tick.bridge.strategies import BRIDGING
+from hilserver.virtual_commissioning.actuators import examined_actuators
 from hilserver.virtual_commissioning.cases import short_cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
 from hilserver.virtual_commissioning.report import sentence
-from hilserver.virtual_commissioning.request import Findings, Request
+from hilserver.virtual_commissioning.request import COMPARE, REMEDY, Findings, Request
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
@@ -28,11 +29,6 @@ SHORT = 2.0
 """s of rest, and at least of the work cycle."""
 LOW_PRIORITY = 5
 """Behind everything else, but not last: somebody waits for it to arm, even if the computer is fully loaded."""
-COMPARE = "The rig can be armed; hilserver check --run compares the strategies."
-REMEDY = (
-    "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "
-    "arming.virtual_commissioning = false in the rig file."
-)
 
 
 def examined(rig: Rig, strategies: Collection[str]) -> Findings:
@@ -72,7 +68,10 @@ def answer(file: Path) -> None:
     """Answer the request in a file: ``ready`` with the findings."""
     request = Request.read(file)
     try:
-        found = examined(request.rig(), request.strategies)
+        rig = request.rig()
+        found = examined(rig, request.strategies)
+        if request.actuators:
+            found = found.and_also(examined_actuators(rig, request.actuators))
     except HilserverError as error:
         found = Findings(unexamined="; ".join(str(error).splitlines()).removesuffix("."))
     send_report(ready=True, **asdict(found))

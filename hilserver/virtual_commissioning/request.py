@@ -11,18 +11,26 @@ from typing import Any
 from hilserver.rig.build import assemble, library_in
 from hilserver.rig.rig import Rig
 
+COMPARE = "The rig can be armed; hilserver check --run compares the strategies."
+REMEDY = (
+    "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "
+    "arming.virtual_commissioning = false in the rig file."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What is to be examined: a rig's file and sources, with the running circuit among them, and the strategies.
 
-    ``supply``: measured real supply pressure, Pa, for a rig with real devices.
+    ``strategies``: of its valves. ``supply``: measured real supply pressure, Pa, for a rig with real devices.
+    ``actuators``: their strategies, by name.
     """
 
     file: str
     sources: Mapping[str, Any]
     strategies: tuple[str, ...]
     supply: float | None = None
+    actuators: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def write(self, file: Path) -> None:
         """Write the request for the process that answers it."""
@@ -54,3 +62,8 @@ class Findings:
     refusals: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     unexamined: str = ""
+
+    def and_also(self, other: Findings) -> Findings:
+        """Both together."""
+        unexamined = "; ".join(text for text in (self.unexamined, other.unexamined) if text)
+        return Findings(self.refusals + other.refusals, self.doubts + other.doubts, unexamined)
