@@ -10,7 +10,7 @@ from hilserver.components.base import Datasheet
 from hilserver.displacement.servo import UNCERTAIN, ServoActuator
 from hilserver.displacement.specimen import Specimen
 from hilserver.rig.confirmation import ConfirmationAge, UnconfirmedAction
-from hilserver.rig.references import DeviceName, ForceChannel, PositionChannel, Text
+from hilserver.rig.references import DeviceName, ForceSensor, PositionSensor, Text
 from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS
 from hilserver.units import Damping, Frequency, Length, Mass, Number, Rate, Stiffness, Time, Velocity, shown_value
 
@@ -72,8 +72,8 @@ class ActuatorSettings(Datasheet):
     """An actuator that follows the mechanical node ``rig.<name>`` of the circuit and moves the real specimen."""
 
     description: str = Field(default="", description="free text")
-    position: PositionChannel = Field(description="channel of the measured displacement")
-    force: ForceChannel = Field(
+    position: PositionSensor = Field(description="channel of the measured displacement")
+    force: ForceSensor = Field(
         description="channel of the measured force with which the actuator pushes the specimen towards larger "
         "displacements"
     )

@@ -10,6 +10,7 @@ import numpy as np
 from hilserver.displacement.design import USUAL, Followed, bridge_for
 from hilserver.displacement.linear import LinearMotion
 from hilserver.displacement.sensors import Sensors, in_ticks
+from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.sampling_lag import SlowDevices
@@ -83,9 +84,17 @@ def _ticks_late(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -
 
 
 def designs(settings: RigSettings, slow: SlowDevices) -> Floats:
-    """The designs of all actuators, one behind the other. Raises HilserverError where there is no regulator."""
-    parts = [cells_of_design(designed(a, settings, slow)) for a in settings.actuators.values()]
-    return np.concatenate(parts) if parts else np.zeros(0)
+    """The designs of all actuators, one behind the other. Raises ConfigurationError where there is no regulator."""
+    parts, problems = [np.zeros(0)], []
+    for name, actuator in settings.actuators.items():
+        try:
+            parts.append(cells_of_design(designed(actuator, settings, slow)))
+        except HilserverError as error:
+            text = f"no regulator can be designed for this actuator ({error}) Check servo, specimen and uncertainty."
+            problems.append(Problem(text, f"actuators.{name}"))
+    if problems:
+        raise ConfigurationError(problems)
+    return np.concatenate(parts)
 
 
 def designed(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> DisplacementBridge:

@@ -194,7 +194,10 @@ def assemble(
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
-    plan = build_plan(settings, cycle, slots, layout, slow, circuit.fluid, _longest_gap(settings, devices))
+    try:
+        plan = build_plan(settings, cycle, slots, layout, slow, circuit.fluid, _longest_gap(settings, devices))
+    except ConfigurationError as error:
+        raise ConfigurationError(replace(problem, file=name) for problem in error.problems) from None
     parts = (tuple(devices), library, layout, plan, packed, sources, arrays, circuits, calibrations)
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from hilserver.circuit.library import Library
 from hilserver.errors import Problem, did_you_mean, shown
+from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.available_strategies import cannot
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
@@ -44,7 +45,7 @@ def unresolved_in_rig(source: Mapping[str, Any], file: str) -> Iterator[Problem]
 
 def disagreements(settings: RigSettings, file: str) -> Iterator[Problem]:
     """Settings that are valid separately, but not together. For references to missing entries see references.py."""
-    for check in (_limits, _valves, _outputs, _cylinders, _triggers):
+    for check in (_limits, _valves, _actuators, _outputs, _cylinders, _triggers):
         for problem in check(settings):
             yield replace(problem, file=file)
 
@@ -92,8 +93,34 @@ def _valves(settings: RigSettings) -> Iterator[Problem]:
         ports.setdefault(valve.port, name)
 
 
+def _actuators(settings: RigSettings) -> Iterator[Problem]:
+    """Actuators share the names of nodes with ports, those of commands with valves, and the outputs with both."""
+    outputs = {(v.device, v.output): f'valve "{name}"' for name, v in settings.valves.items()}
+    for name, a in settings.actuators.items():
+        key = f"actuators.{name}"
+        for kind, names in (("port", settings.ports), ("valve", settings.valves)):
+            if name in names:
+                yield Problem(f"is the name of a {kind}, too: give the actuator a name of its own.", key)
+        if user := outputs.get((a.device, a.output)):
+            yield Problem(f"{user} is driven by this output too.", f"{key}.output")
+        outputs.setdefault((a.device, a.output), f'actuator "{name}"')
+        if a.position == a.force:
+            yield Problem("is the channel of the displacement, too.", f"{key}.force")
+        yield from _beyond_its_sensor(settings, name, a)
+
+
+def _beyond_its_sensor(settings: RigSettings, name: str, a: ActuatorSettings) -> Iterator[Problem]:
+    """A range that the sensor of the displacement does not measure."""
+    channel = settings.channels.get(a.position)
+    known = channel.measuring_range() if channel is not None and channel.unit == "m" else None
+    if channel is not None and known is not None and not known[0] <= a.range[0] < a.range[1] <= known[1]:
+        text = f'goes beyond what channel "{a.position}" measures, {channel.shown(*known)}.'
+        yield Problem(text, f"actuators.{name}.range")
+
+
 def _outputs(settings: RigSettings) -> Iterator[Problem]:
     driven = {(v.device, v.output): f'valve "{name}"' for name, v in settings.valves.items()}
+    driven |= {(a.device, a.output): f'actuator "{name}"' for name, a in settings.actuators.items()}
     for name, output in settings.outputs.items():
         place = (output.device, output.output)
         if user := driven.get(place):

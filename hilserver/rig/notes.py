@@ -92,10 +92,14 @@ def _unused(rig: Rig) -> Iterator[str]:
 
 
 def unconnected_ports(rig: Rig, circuit: Circuit) -> Iterator[str]:
-    """The ports of a rig to which a circuit does not connect, in words."""
+    """The ports and actuators of a rig to which a circuit does not connect, in words."""
     for port in rig.settings.ports:
         if port not in circuit.rig_ports():
             yield f"ports.{port}: no component of the circuit connects to {RIG}{port}: its virtual flow is 0."
+    for name in rig.settings.actuators:
+        if name not in circuit.rig_actuators():
+            node = f"{RIG}{name}"
+            yield f"actuators.{name}: no component of the circuit connects to {node}: the actuator stays where it is."
 
 
 def _unmatched_signals(rig: Rig) -> Iterator[str]:
