@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from hilserver.cli.tables import TerminalTable
     from hilserver.client import Session, Status
     from hilserver.protocol.address import BrokerAddress
+    from hilserver.protocol.driven import ActuatorStatus, LearnedValue
     from hilserver.protocol.published import (
         Description,
         DeviceStatus,
-        LearnedValue,
         LoopStatus,
         MarginStatus,
         PlayoutStatus,
@@ -184,6 +184,10 @@ def picture(
         parts += [Text(f"- {text}", style="yellow") for text in margins.warnings]
     if state.learned:
         parts.append(learned_table(state.learned))
+    if state.actuators:
+        parts.append(actuator_table(state.actuators))
+        if tracked := {name: a.learned for name, a in state.actuators.items() if a.learned}:
+            parts.append(learned_table(tracked, "an actuator"))
     if state.loop is not None:
         parts += [timing_table(state.loop), timing_summary(state.loop, state.missed_ticks)]
     parts.append("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
@@ -210,13 +214,29 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> TerminalTabl
     return table
 
 
-def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]]) -> TerminalTable:
-    """What adaptive bridges have learned about the real valves, and whether it is tracked at present."""
+def actuator_table(actuators: Mapping[str, ActuatorStatus]) -> TerminalTable:
+    """How the actuators follow the virtual circuit, and the forces."""
+    from hilserver.cli.tables import TerminalTable
+
+    head = ("strategy", "error", "measured", "force", "force on the circuit", "at a limit")
+    table = TerminalTable("actuator", *head, box=None)
+    for name, a in actuators.items():
+        values = ((a.error, "m"), (a.measured, "m"), (a.force, "N"), (a.reaction, "N"))
+        shown = [
+            "-" if value is None else f"{value * 1e3:.3f} mm" if unit == "m" else f"{value:.0f} N"
+            for value, unit in values
+        ]
+        table.add_row(name, a.strategy, *shown, "; ".join(a.saturation) or "no")
+    return table
+
+
+def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]], what: str = "a valve") -> TerminalTable:
+    """What bridges have learned about the ``what`` that they drive, and whether it is tracked at present."""
     from hilserver.cli.tables import TerminalTable
     from hilserver.web.display import in_practice
 
     head = ("key", "rig file", "learned", "range", "")
-    table = TerminalTable("learned about a valve", *head, box=None)
+    table = TerminalTable(f"learned about {what}", *head, box=None)
     for valve, values in learned.items():
         for key, v in values.items():
             ends = f"{in_practice(v.minimum, v.unit)} to {in_practice(v.maximum, v.unit)}"

@@ -242,6 +242,10 @@ class Client:
         """Select the strategy that turns the virtual flow into the command of a real valve."""
         return self.do(commands.SelectStrategy(valve=valve, strategy=strategy))
 
+    def actuator_strategy(self, actuator: str, strategy: str) -> Answer:
+        """Select the strategy by which an actuator whose position is controlled follows the virtual circuit."""
+        return self.do(commands.SelectStrategy(actuator=actuator, strategy=strategy))
+
     def jog(self, valve: str, command: float) -> Answer:
         """Move a real valve manually, -1 … 1; requires the strategy ``manual``."""
         return self.do(commands.Jog(valve=valve, command=float(command)))

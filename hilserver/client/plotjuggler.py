@@ -61,7 +61,7 @@ def layout(units: Mapping[str, str], channels: Iterable[str]) -> str:
                 plots["virtual circuit"].setdefault("pressure", []).append(name)
         elif name.startswith("loop.") or name == "mode":
             plots["loop"].setdefault(name, []).append(name)
-        elif name.endswith((".command", ".demand")) or name.startswith("input."):
+        elif (name.endswith((".command", ".demand")) and not units.get(name)) or name.startswith("input."):
             plots["rig"].setdefault("command", []).append(name)
         elif (quantity := QUANTITIES.get(units.get(name, ""))) is not None:
             plots["rig"].setdefault(quantity, []).append(name)

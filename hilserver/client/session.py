@@ -16,6 +16,7 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress, LoginError
 from hilserver.protocol.commands import Arm, Command, Start
 from hilserver.protocol.connection import connection, new_client
+from hilserver.protocol.message import Published
 from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
@@ -23,7 +24,6 @@ from hilserver.protocol.published import (
     Event,
     MarginStatus,
     OperatorDescription,
-    Published,
     ServerState,
     Telemetry,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hilserver.errors import HilserverError
-from hilserver.protocol.published import LearnedValue
+from hilserver.protocol.driven import LearnedValue
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import assemble

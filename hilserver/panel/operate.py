@@ -13,16 +13,17 @@ from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.schematic import SchematicView
 from hilserver.panel.view import HOLD_OFF, Page
-from hilserver.protocol import commands, published
+from hilserver.protocol import commands
+from hilserver.protocol.driven import LearnedValue, ValveDescription
 from hilserver.web.display import in_practice, percent
 from hilserver.web.style import heading
 
 
-def learned_text(learned: Mapping[str, published.LearnedValue]) -> str:
+def learned_text(learned: Mapping[str, LearnedValue]) -> str:
     """What an adaptive bridge has learned about a valve, where it differs from the rig file; empty if nothing does.
 
     >>> at = {"value": 0.0125, "configured": 0.0, "minimum": -0.05, "maximum": 0.05}
-    >>> value = published.LearnedValue(**at, unit="", known=True, at_bound=False, state="tracked")
+    >>> value = LearnedValue(**at, unit="", known=True, at_bound=False, state="tracked")
     >>> learned_text({"null": value, "overlap": value.model_copy(update={"value": 0.0})})
     'learned: null 0.0125 (tracked)'
     """
@@ -64,7 +65,7 @@ class ValvesView:
         state = self.page.connection.state
         return None if state is None else state.strategies.get(valve)
 
-    def _build(self, name: str, info: published.ValveDescription) -> None:
+    def _build(self, name: str, info: ValveDescription) -> None:
         with ui.column().classes("card w-full gap-2"):
             with ui.row().classes("w-full items-center no-wrap"):
                 heading(f"Real valve {name}").tooltip(info.description or name)

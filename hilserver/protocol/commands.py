@@ -213,11 +213,18 @@ class SwitchCircuit(_OfCircuit):
 
 
 class SelectStrategy(Command):
-    """Select the strategy that turns the virtual flow into the command of a real valve."""
+    """Select the strategy that turns the virtual flow or position into the command of a real valve or actuator."""
 
     name = "strategy"
-    valve: Name = Field(description="name of the real valve")
-    strategy: Name = Field(description="one of the valve's strategies (see the description topic)")
+    valve: Name | None = Field(default=None, description="name of the real valve")
+    actuator: Name | None = Field(default=None, description="or of the actuator whose position is controlled")
+    strategy: Name = Field(description="one of its strategies (see the description topic)")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "SelectStrategy":
+        if (self.valve is None) == (self.actuator is None):
+            raise ValueError("give either valve or actuator: the name of what the strategy drives.")
+        return self
 
 
 class Jog(Command):

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from hilserver.protocol.commands import COMMANDS
+from hilserver.protocol.driven import ActuatorDescription, ValveDescription
 from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import (
     PUBLISHED,
@@ -15,7 +16,6 @@ from hilserver.protocol.published import (
     InputDescription,
     OperatorDescription,
     TopicDescription,
-    ValveDescription,
 )
 from hilserver.protocol.topics import HEARTBEAT, TOPICS, Topics
 
@@ -27,6 +27,7 @@ def describe(
     channels: dict[str, ChannelDescription],
     inputs: dict[str, InputDescription],
     valves: dict[str, ValveDescription],
+    actuators: dict[str, ActuatorDescription] | None = None,
     command_lifetime: float | None = None,
     operator: OperatorDescription | None = None,
     reactions: int = 0,
@@ -42,6 +43,7 @@ def describe(
         channels=channels,
         inputs=inputs,
         valves=valves,
+        actuators=actuators or {},
         reactions=reactions,
         playouts=playouts,
         commands={

@@ -3,24 +3,20 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, computed_field
+from pydantic import AliasChoices, Field, JsonValue, computed_field
 from pydantic.config import JsonDict
+
+from hilserver.protocol.driven import (
+    ActuatorDescription,
+    ActuatorStatus,
+    LearnedValue,
+    Utilisation,
+    ValveDescription,
+)
+from hilserver.protocol.message import Published
 
 DEPRECATED: JsonDict = {"deprecated": True}
 """In the schema of a key that has been renamed: published under both names, for clients that know only the old one."""
-
-
-class Published(BaseModel):
-    """A message of the server. Numbers that are not finite are written as null, since JSON can't represent them.
-
-    Readers ignore unknown keys, so that an older client understands a newer server.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="null", defer_build=True)
-
-    def payload(self) -> bytes:
-        """The message as JSON in UTF-8."""
-        return self.model_dump_json().encode()
 
 
 class Answer(Published):
@@ -81,14 +77,6 @@ class OperatorDescription(Published):
     action: Literal["ramp", "trip"] = Field(default="ramp", description="what the server does then")
 
 
-class ValveDescription(Published):
-    """A real valve and the strategies that can drive it."""
-
-    strategies: tuple[str, ...] = Field(description="strategies that the command `strategy` may select")
-    jog_limit: float = Field(default=0.0, description="largest command of jog, fraction of full scale")
-    description: str = Field(default="", description="description of the valve")
-
-
 class CommandDescription(Published):
     """A command: its topic, its purpose, the JSON Schema of its payload."""
 
@@ -117,6 +105,9 @@ class Description(Published):
     channels: dict[str, ChannelDescription] = Field(description="every channel in telemetry and state")
     inputs: dict[str, InputDescription] = Field(description="operator inputs, for set_input")
     valves: dict[str, ValveDescription] = Field(description="real valves, for strategy and jog")
+    actuators: dict[str, ActuatorDescription] = Field(
+        default={}, description="actuators whose position is controlled, for strategy"
+    )
     reactions: int = Field(default=0, description="number of reactions that can be armed at a time, for react")
     playouts: int = Field(default=0, description="number of playouts that can run at a time, for play")
     commands: dict[str, CommandDescription]
@@ -221,36 +212,6 @@ class TriggerStatus(Published):
     trouble: str | None = Field(default=None, description="why no more windows are recorded, such as a full disk")
 
 
-class Utilisation(Published):
-    """Utilisation of a real valve by the virtual circuit: the maximum since the last state, as fractions of its
-    capacity."""
-
-    flow_to_port: float | None = Field(
-        default=0.0,
-        description="flow into the port, as a fraction of the flow at full command; null: not possible, for lack of "
-        "a pressure drop",
-    )
-    flow_to_tank: float | None = Field(default=0.0, description="the same for the flow from the port to the tank")
-    speed_to_port: float = Field(
-        default=0.0,
-        description="speed of opening from P to the port, as a fraction of the speed that spool and slew limit allow",
-    )
-    speed_to_tank: float = Field(default=0.0, description="the same from the port to the tank")
-
-
-class LearnedValue(Published):
-    """A value of a real valve that an adaptive bridge tracks, in the SI unit ``unit``."""
-
-    value: float = Field(description="the learned value")
-    configured: float = Field(description="the value in the rig file")
-    minimum: float = Field(description="smallest value that is accepted")
-    maximum: float = Field(description="largest value that is accepted")
-    unit: str = Field(description='its unit, "" for a plain number')
-    known: bool = Field(description="whether the movements of the valve have determined it")
-    at_bound: bool = Field(description="whether it is the smallest or largest value that is accepted")
-    state: str = Field(description="tracked, not excited yet, at a bound, or why it is held or off")
-
-
 class ServerState(Published):
     """State of the server. Retained, published when it changes and at a slow rate."""
 
@@ -293,6 +254,9 @@ class ServerState(Published):
     )
     learned: dict[str, dict[str, LearnedValue]] = Field(
         default={}, description="what adaptive bridges have learned, by valve and key of the rig file"
+    )
+    actuators: dict[str, ActuatorStatus] = Field(
+        default={}, description="the actuators whose position is controlled, by name"
     )
     target: dict[str, float] = Field(default={}, description="setpoints of the server, by channel")
     actual: dict[str, float | None] = Field(default={}, description="measured values, by channel; null: invalid")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.published import LearnedValue
+from hilserver.protocol.driven import LearnedValue
 from hilserver.rig.rig import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.tick.bridge.learning import DELAY_RANGE, GAIN_RANGE, NOISE, NULL_RANGE, OVERLAP_RANGE, RIGHT, SEEN

@@ -35,7 +35,7 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
     began = time.perf_counter()
     _check(sequence, session)
     assert session.state is not None
-    circuit, strategies = session.circuit, session.state.strategies
+    circuit, strategies = session.circuit, _strategies(session.state)
     log = session.state.recording.file if session.state.recording else None
     recorder = TelemetryRecorder((), {})
     session.listeners.append(recorder.take)
@@ -61,7 +61,8 @@ class _Run:
 
     ``speed``: seconds of the rig per second of the clock; ``period``: of a tick, s of the rig; ``start``: time 0 on the
     clock.
-    ``changed``: whether the virtual circuit may have changed; ``selected``: valves whose strategy may have changed;
+    ``changed``: whether the virtual circuit may have changed; ``selected``: valves and actuators whose
+    strategy may have changed, each as "valve" or "actuator" and its name;
     ``held``: the present values of hold-to-run inputs.
     """
 
@@ -73,7 +74,7 @@ class _Run:
         self.period = loop.period * loop.speed if loop is not None else math.nan
         self.tick: float | None = None
         self.changed = False
-        self.selected: set[str] = set()
+        self.selected: set[tuple[str, str]] = set()
         self.held: dict[str, float] = {}
         self.start = time.monotonic()
         self._heard: list[published.Event] = []
@@ -113,7 +114,7 @@ class _Run:
             self.changed = self.changed or isinstance(
                 action.command, commands.CircuitCommand
             )  # even if the answer is lost
-            self.selected |= {action.command.valve} if isinstance(action.command, commands.SelectStrategy) else set()
+            self.selected |= {_driven(action.command)} if isinstance(action.command, commands.SelectStrategy) else set()
             if isinstance(action.command, commands.SetInput):
                 self.held[action.command.input] = action.command.value
             answer = await self.session.request(action.command)
@@ -205,19 +206,34 @@ def _check(sequence: Sequence, session: Session) -> None:
 
 
 async def _leave_as_found(
-    session: Session, circuit: published.CircuitStatus | None, strategies: Mapping[str, str], selected: set[str]
+    session: Session,
+    circuit: published.CircuitStatus | None,
+    strategies: Mapping[tuple[str, str], str],
+    selected: set[tuple[str, str]],
 ) -> list[str]:
     """Disarm the rig and restore what was changed; returns what could not be restored. A FAULT is kept for inspection.
 
-    ``circuit``: to restore, None: unchanged; ``strategies``: by valve; those of the ``selected`` valves are restored.
+    ``circuit``: to restore, None: unchanged; ``strategies``: by valve or actuator; those ``selected`` are restored.
     Operator inputs, work cycle and jog end automatically when RUNNING ends.
     """
     await session.request(commands.Disarm())  # refused in SAFE and FAULT, where it is not needed
     wanted: list[tuple[str, commands.Command]] = []
     if circuit is not None:
         wanted.append(("its circuit", commands.SwitchCircuit(circuit=dict(circuit.written or circuit.source))))
-    for valve in sorted(selected & strategies.keys()):
-        name = strategies[valve]
-        wanted.append((f"the strategy {name} of {valve}", commands.SelectStrategy(valve=valve, strategy=name)))
+    for kind, name in sorted(selected & strategies.keys()):
+        valve, actuator = (name, None) if kind == "valve" else (None, name)
+        selection = commands.SelectStrategy(valve=valve, actuator=actuator, strategy=strategies[kind, name])
+        wanted.append((f"the strategy {selection.strategy} of {name}", selection))
     answers = [(what, await session.request(command)) for what, command in wanted]
     return [f"{what} could not be restored: {answer.reason}" for what, answer in answers if not answer.ok]
+
+
+def _strategies(state: published.ServerState) -> dict[tuple[str, str], str]:
+    """The present strategies, by "valve" or "actuator" and its name."""
+    found = {("valve", name): strategy for name, strategy in state.strategies.items()}
+    return found | {("actuator", name): status.strategy for name, status in state.actuators.items()}
+
+
+def _driven(command: commands.SelectStrategy) -> tuple[str, str]:
+    """What the command is for: "valve" or "actuator", and its name."""
+    return ("valve", command.valve) if command.valve is not None else ("actuator", command.actuator or "")

@@ -19,7 +19,7 @@ from hilserver.sequences import check
 from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Action, Fault, InputValue, Step
 from hilserver.sequences.model import Sequence as TestSequence
-from hilserver.service.telemetry_samples import VALVE_CHANNELS, channel_columns
+from hilserver.service.telemetry_samples import ACTUATOR_CHANNELS, VALVE_CHANNELS, channel_columns
 from hilserver.tick.codes import Mode, PlayoutState
 from hilserver.tick.columns import is_whole
 from hilserver.tick.row import as_whole, header
@@ -119,6 +119,8 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
     units = {name: settings.unit for name, settings in rig.settings.channels.items()}
     units |= {f"input.{name}": "" for name in rig.settings.inputs}
     units |= {f"valve.{v}.{name}": f.unit for v in rig.settings.valves for name, f in VALVE_CHANNELS.items()}
+    actuators = rig.settings.actuators
+    units |= {f"actuator.{a}.{name}": f.unit for a in actuators for name, f in ACTUATOR_CHANNELS.items()}
     return {**units, "mode": "", **circuit_units(circuit)}
 
 

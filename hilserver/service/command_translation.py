@@ -19,6 +19,7 @@ from hilserver.service.refusals import invalid, number_of
 from hilserver.service.strategies import offered_strategies
 from hilserver.tick.bridge.strategies import Strategy
 from hilserver.tick.codes import CommandKind
+from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS, DisplacementStrategy
 
 RowCommand = commands.React | commands.Release | commands.BeginPlayout | commands.EndPlayout
 """The commands that need the present row: they can't be carried out before there is one."""
@@ -68,14 +69,9 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
                 raise invalid("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
             return LoopCommand(CommandKind.SET_INPUT, number, command.value)
         case commands.SelectStrategy():
-            number = number_of(command.valve, settings.valves, "valve")
-            offered = offered_strategies(rig, command.valve)
-            if command.strategy not in offered:
-                hint = did_you_mean(command.strategy, offered)
-                raise invalid("strategy", f'"{command.strategy}" is not offered by this valve.{hint}')
-            return LoopCommand(CommandKind.STRATEGY, number, float(Strategy[command.strategy]))
+            return _selection(rig, command)
         case commands.Jog():
-            number = number_of(command.valve, settings.valves, "valve")
+            number = valve_number(rig, command.valve, "it follows the virtual circuit and can't be moved by hand")
             limit = settings.valves[command.valve].bridge.jog_limit
             if abs(command.command) > limit:
                 raise invalid("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
@@ -87,3 +83,29 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
         case commands.ArmTrigger() | commands.EndTrigger():
             raise invalid("trigger", "needs the recorder of a running server: a run without one has no triggers.")
     return LoopCommand(_PLAIN[type(command)])
+
+
+def _selection(rig: Rig, command: commands.SelectStrategy) -> LoopCommand:
+    """The selection of a strategy: the actuators are numbered behind the valves."""
+    settings = rig.settings
+    if command.actuator is not None:
+        what, name, offered = "actuator", command.actuator, AVAILABLE_IN_RIGS
+        if name in settings.valves and name not in settings.actuators:
+            raise invalid(what, f'the rig has no actuator "{name}", but a valve: write valve instead of actuator.')
+        number = len(settings.valves) + number_of(name, settings.actuators, what)
+    else:
+        what, name = "valve", command.valve or ""
+        number = valve_number(rig, name, "write actuator instead of valve")
+        offered = offered_strategies(rig, name)
+    if command.strategy not in offered:
+        hint = did_you_mean(command.strategy, offered)
+        raise invalid("strategy", f'"{command.strategy}" is not offered by this {what}.{hint}')
+    strategies = DisplacementStrategy if command.actuator is not None else Strategy
+    return LoopCommand(CommandKind.STRATEGY, number, float(strategies[command.strategy]))
+
+
+def valve_number(rig: Rig, name: str, advice: str) -> float:
+    """The number of a valve. Raises ConfigurationError, with ``advice`` where the name is that of an actuator."""
+    if name in rig.settings.actuators and name not in rig.settings.valves:
+        raise invalid("valve", f'the rig has no valve "{name}", but an actuator: {advice}.')
+    return number_of(name, rig.settings.valves, "valve")

@@ -1,11 +1,14 @@
-"""The descriptions of a rig's channels, inputs and valves that the server publishes."""
+"""The descriptions of a rig's channels, inputs, valves and actuators that the server publishes."""
 
 from __future__ import annotations
 
-from hilserver.protocol.published import ChannelDescription, InputDescription, ValveDescription
+from hilserver.protocol.driven import ActuatorDescription, ValveDescription
+from hilserver.protocol.published import ChannelDescription, InputDescription
 from hilserver.rig.rig import Rig
+from hilserver.service.actuator_status import parameter_columns
 from hilserver.service.strategies import offered_strategies
-from hilserver.service.telemetry_samples import LOOP_CHANNELS, VALVE_CHANNELS
+from hilserver.service.telemetry_samples import ACTUATOR_CHANNELS, LOOP_CHANNELS, VALVE_CHANNELS
+from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS
 from hilserver.tick.row import RowHeader
 
 
@@ -22,6 +25,7 @@ def channel_descriptions(rig: Rig) -> dict[str, ChannelDescription]:
             f"valve.{valve}.{name}": ChannelDescription(unit=field.unit, kind="bridge", description=field.description)
             for name, field in VALVE_CHANNELS.items()
         }
+    found |= _actuator_channels(rig)
     found |= {
         f"device.{name}.errors": ChannelDescription(
             unit="", kind="state", description="failures counted since the start"
@@ -35,6 +39,18 @@ def channel_descriptions(rig: Rig) -> dict[str, ChannelDescription]:
     found["mode"] = ChannelDescription(unit="", kind="state", description=RowHeader.fields()["mode"].description)
     found["tick"] = ChannelDescription(unit="", kind="state", description="tick of the sample")
     return found
+
+
+def _actuator_channels(rig: Rig) -> dict[str, ChannelDescription]:
+    """The values of actuators whose position is controlled, and the parameters that their bridges track."""
+    found = {
+        f"actuator.{actuator}.{name}": ChannelDescription(unit=field.unit, kind="bridge", description=field.description)
+        for actuator in rig.settings.actuators
+        for name, field in ACTUATOR_CHANNELS.items()
+    }
+    text = "tracked deviation from the stated value, in standard deviations of its uncertainty"
+    tracked = parameter_columns(rig)
+    return found | {name: ChannelDescription(unit="", kind="bridge", description=text) for name in tracked}
 
 
 def input_descriptions(rig: Rig) -> dict[str, InputDescription]:
@@ -59,4 +75,12 @@ def valve_descriptions(rig: Rig) -> dict[str, ValveDescription]:
             strategies=offered_strategies(rig, name), jog_limit=s.bridge.jog_limit, description=s.description
         )
         for name, s in rig.settings.valves.items()
+    }
+
+
+def actuator_descriptions(rig: Rig) -> dict[str, ActuatorDescription]:
+    """Actuators whose position is controlled, and the strategies that can drive them."""
+    return {
+        name: ActuatorDescription(strategies=AVAILABLE_IN_RIGS, description=s.description)
+        for name, s in rig.settings.actuators.items()
     }

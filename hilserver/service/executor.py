@@ -241,11 +241,18 @@ class Executor:
         return RunningCircuit(new.circuit, new.packed, running.version + 1, file), payload
 
     def _effect(self, rows: Floats, tick: int) -> dict[str, Any]:
-        """How far each valve's command moved at most since the row before ``tick``, in % of its range; ticks missed."""
+        """How far each valve's or actuator's command moved at most since the row before ``tick``, in % of its range.
+
+        And the number of missed ticks.
+        """
         after = headers(rows)["tick"] >= tick
         before = rows[~after][-1] if not after.all() else rows[0]
         columns = {valve: self._rig.layout.column(f"valve.{valve}.command") for valve in self._rig.layout.valves}
+        spans = {name: 0.01 * (a.range[1] - a.range[0]) for name, a in self._rig.settings.actuators.items()}
         moved = {valve: 50.0 * float(np.abs(rows[after, k] - before[k]).max()) for valve, k in columns.items()}
+        for name, span in spans.items():
+            column = self._rig.layout.column(f"actuator.{name}.command")
+            moved[name] = float(np.abs(rows[after, column] - before[column]).max()) / span
         return {"command_moved_percent": moved, "missed_ticks": int(headers(rows)["missed"][after].sum())}
 
     def _try(self, packed: PackedCircuit, carried: Integers) -> None:

@@ -12,7 +12,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.published import CircuitStatus, Event
 from hilserver.service.executor import Executor
 from hilserver.service.mqtt import MqttService
-from hilserver.service.strategies import present_strategies
+from hilserver.service.strategies import present_laws, present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -88,7 +88,8 @@ class Publisher:
         self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
 
     def _publish_state(self, row: Floats) -> None:
-        strategies = present_strategies(self._telemetry.rig, row)
+        rig = self._telemetry.rig
+        strategies = present_strategies(rig, row), present_laws(rig, row)
         triggers = [(name, trigger.state, trigger.count) for name, trigger in self._telemetry.triggers().items()]
         shown = (header(row).mode, header(row).fault, strategies, tuple(self._telemetry.troubles), triggers)
         if shown != self._shown or time.monotonic() >= self._due:

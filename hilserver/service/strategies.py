@@ -1,4 +1,4 @@
-"""Bridge strategies of the real valves: those that a valve offers, and those that drive them now."""
+"""Bridge strategies of valves and actuators: those that are offered, and those that drive them now."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.available_strategies import cannot
 from hilserver.rig.rig import Rig
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, Strategy
+from hilserver.tick.hybrid.displacement import DisplacementStrategy
 
 
 def offered_strategies(rig: Rig, valve: str) -> tuple[str, ...]:
@@ -17,3 +18,9 @@ def present_strategies(rig: Rig, row: Floats) -> dict[str, str]:
     """The strategy that drives each valve in this row."""
     numbers = {name: int(rig.layout.values(row, f"valve.{name}.strategy")) for name in rig.settings.valves}
     return {name: Strategy(number).name for name, number in numbers.items()}
+
+
+def present_laws(rig: Rig, row: Floats) -> dict[str, str]:
+    """The strategy that drives each actuator in this row."""
+    numbers = {name: int(rig.layout.values(row, f"actuator.{name}.strategy")) for name in rig.settings.actuators}
+    return {name: DisplacementStrategy(number).name for name, number in numbers.items()}

@@ -33,7 +33,12 @@ from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.compiled_circuit import CompiledCircuit, may_take_over
-from hilserver.service.descriptions import channel_descriptions, input_descriptions, valve_descriptions
+from hilserver.service.descriptions import (
+    actuator_descriptions,
+    channel_descriptions,
+    input_descriptions,
+    valve_descriptions,
+)
 from hilserver.service.executor import Executor
 from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
@@ -311,6 +316,7 @@ class Supervisor:
             channels=channel_descriptions(self.rig),
             inputs=input_descriptions(self.rig),
             valves=valve_descriptions(self.rig),
+            actuators=actuator_descriptions(self.rig),
             command_lifetime=settings.mqtt.command_lifetime,
             operator=OperatorDescription(**settings.operator.model_dump()),
             reactions=settings.loop.reactions,

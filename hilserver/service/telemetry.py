@@ -29,6 +29,7 @@ from hilserver.rig.end_of_running import cause_of_end, columns_of, has_ended
 from hilserver.rig.invalid_samples import invalid_samples, without_sample
 from hilserver.rig.learned import learned_values
 from hilserver.rig.rig import Rig
+from hilserver.service.actuator_status import actuator_statuses
 from hilserver.service.device_reports import DeviceReports
 from hilserver.service.playouts import PlayoutTable
 from hilserver.service.reactions import ReactionTable
@@ -121,6 +122,12 @@ class TelemetryReader:
             actual[f"valve.{valve}.command"] = float(row[block["command"]])
             for word in ("volume_error", "volume_lost"):
                 actual[f"valve.{valve}.{word}"] = _number(row[block[word]])
+        actuators = actuator_statuses(self.rig, row)
+        for name, actuator in actuators.items():
+            target[f"actuator.{name}.position"] = actuator.position
+            actual[f"actuator.{name}.position"] = actuator.estimate
+            target[f"actuator.{name}.command"] = float(layout.values(row, f"actuator.{name}.demand"))
+            actual[f"actuator.{name}.command"] = actuator.command
         return ServerState(
             mode=Mode(int(header(row).mode)).name,
             fault=self.fault(row) or None,
@@ -143,6 +150,7 @@ class TelemetryReader:
             strategies=present_strategies(self.rig, row),
             utilisation=self._demands.take(),
             learned=learned_values(self.rig, row),
+            actuators=actuators,
             target=target,
             actual=actual,
         )
@@ -160,7 +168,7 @@ class TelemetryReader:
         return fault_reason(self.rig, code)
 
     def warnings(self, row: Floats) -> Iterator[str]:
-        """Outputs that are not confirmed, violated limits, saturated valves and other problems, as sentences."""
+        """Outputs that are not confirmed, violated limits, saturated commands and other problems, as sentences."""
         yield from self.unconfirmed(row)
         yield from self.troubles.values()
         for name in self.reactions.ended(row):
@@ -172,11 +180,12 @@ class TelemetryReader:
         yield from invalid_samples(self.rig, row)
         if not is_enabled(self.rig.plan, row):
             yield "the local enable is off: the rig can't be armed or started"
-        for valve in layout.valves:
-            flags = int(layout.values(row, f"valve.{valve}.saturation"))
-            for flag in Saturation:
-                if flags & flag and flag != Saturation.SLEW:
-                    yield f"valve {valve}: {flag.text}"
+        for kind, names in (("valve", layout.valves), ("actuator", layout.actuators)):
+            for name in names:
+                flags = int(layout.values(row, f"{kind}.{name}.saturation"))
+                for flag in Saturation:
+                    if flags & flag and flag != Saturation.SLEW:
+                        yield f"{kind} {name}: {flag.text}"
 
     def unconfirmed(self, row: Floats) -> Iterator[str]:
         """Monitored outputs whose devices do not confirm their commands, with what a person must do."""

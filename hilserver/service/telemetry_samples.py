@@ -9,7 +9,8 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.published import Telemetry
 from hilserver.realtime.timing import wake_up_delay, work_before
 from hilserver.rig.rig import Rig
-from hilserver.tick.row import ValveState, header, headers
+from hilserver.service.actuator_status import parameter_columns
+from hilserver.tick.row import ActuatorState, ValveState, header, headers
 
 _OF_A_VALVE = (
     *("flow_virtual", "flow_measured", "demand", "command", "saturation", "volume_error", "volume_lost"),
@@ -17,6 +18,12 @@ _OF_A_VALVE = (
 )
 VALVE_CHANNELS = {name: ValveState.fields()[name] for name in _OF_A_VALVE}
 """The values of a valve's block of the row that are in the telemetry, with their units and descriptions."""
+_OF_AN_ACTUATOR = (
+    *("position", "estimate", "error", "demand", "command", "saturation"),
+    *("force", "force_estimate", "disturbance"),
+)
+ACTUATOR_CHANNELS = {name: ActuatorState.fields()[name] for name in _OF_AN_ACTUATOR}
+"""The same of the block of an actuator whose position is controlled."""
 LOOP_CHANNELS = {
     "loop.wake_up": ("s", "from a tick's deadline to its start; maximum since the last sample"),
     "loop.work": ("s", "computing time of a tick; maximum since the last sample"),
@@ -98,7 +105,9 @@ def channel_columns(rig: Rig) -> dict[str, str]:
     columns = {name: f"channel.{name}" for name in rig.settings.channels}
     same = [f"input.{name}" for name in rig.layout.section("input")]
     same += [f"valve.{valve}.{word}" for valve in rig.layout.valves for word in VALVE_CHANNELS]
+    same += [f"actuator.{actuator}.{word}" for actuator in rig.layout.actuators for word in ACTUATOR_CHANNELS]
     columns |= {name: name for name in same}
+    columns |= {name: column for name, (column, _) in parameter_columns(rig).items()}
     columns |= {f"device.{name}.errors": f"errors.{name}" for name in rig.layout.section("errors")}
     return {"tick": "tick", "mode": "mode", **columns}
 

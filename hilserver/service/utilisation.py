@@ -9,7 +9,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.protocol.published import Utilisation
+from hilserver.protocol.driven import Utilisation
 from hilserver.rig.rig import Rig
 from hilserver.rig.valves import NO_FLOW, spool_speed
 from hilserver.tick.bridge.strategies import Strategy

@@ -17,7 +17,7 @@ from rich.console import Console
 from hilserver.cli.status import learned_table
 from hilserver.commissioning.learned_settings import check_origin, in_file, learned_fragment, learned_of_log, left_out
 from hilserver.errors import HilserverError
-from hilserver.protocol.published import LearnedValue
+from hilserver.protocol.driven import LearnedValue
 from hilserver.rig.build import load_rig
 from hilserver.rig.learned import are_known
 from hilserver.simulation.lockstep import LockstepRun

@@ -14,6 +14,8 @@ from message_schemas import SCHEMAS, flaws
 
 from hilserver.protocol.commands import COMMANDS, Command, Jog, Switch
 from hilserver.protocol.description import describe, schema_files, schemas
+from hilserver.protocol.driven import Utilisation, ValveDescription
+from hilserver.protocol.message import Published
 from hilserver.protocol.parsing import PayloadError, leading_id, read_command
 from hilserver.protocol.published import (
     Answer,
@@ -21,12 +23,9 @@ from hilserver.protocol.published import (
     DelayMargin,
     InputDescription,
     MarginStatus,
-    Published,
     ServerState,
     SpeedMargin,
     Telemetry,
-    Utilisation,
-    ValveDescription,
     refusal,
 )
 from hilserver.protocol.topics import TOPICS, Topics

@@ -19,6 +19,7 @@ from slow_lift import slow_lift
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
+from hilserver.protocol.driven import Utilisation
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.plan import first_row
 from hilserver.rig.rig import Rig
@@ -62,7 +63,7 @@ def test_flow_utilisation_is_the_largest_share_by_direction_since_the_last_state
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
     found = demands.take()["A"]
     assert (found.flow_to_port, found.flow_to_tank) == pytest.approx((0.3, 1.2))
-    assert demands.take() == {"A": published.Utilisation(), "B": published.Utilisation()}
+    assert demands.take() == {"A": Utilisation(), "B": Utilisation()}
 
 
 def test_speed_utilisation_is_the_share_of_what_spool_and_slew_allow(rig: Rig) -> None:
@@ -96,7 +97,7 @@ def test_no_utilisation_outside_running_and_with_manual(rig: Rig, other: Mapping
         rig.layout.values(rows, name)[:] = value
     demands = UtilisationMeter(rig)
     demands.add(rows)
-    assert demands.take()["A"] == published.Utilisation()
+    assert demands.take()["A"] == Utilisation()
 
 
 # --- monitor ---------------------------------------------------------------------------------------------------------
