@@ -249,6 +249,12 @@ def report(log: Path, folder: Path, rig: Path) -> None:
                 f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min"
             )
         typer.echo(f"valve {valve.valve}: {deviation}; saturated {100 * valve.saturated:.1f} % of the time")
+    for name, actuator in summary.actuators.items():
+        typer.echo(
+            f"actuator {name}: measured minus virtual displacement {1e3 * actuator.rms:.3f} mm RMS, at most "
+            f"{1e3 * actuator.largest:.3f} mm of {1e3 * actuator.span:.1f} mm; at a limit "
+            f"{100 * actuator.share_limited:.1f} % of the time"
+        )
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
         f"wake-up delay {summary.wake_median * 1e6:.1f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %)"

@@ -184,10 +184,7 @@ def picture(
         parts += [Text(f"- {text}", style="yellow") for text in margins.warnings]
     if state.learned:
         parts.append(learned_table(state.learned))
-    if state.actuators:
-        parts.append(actuator_table(state.actuators))
-        if tracked := {name: a.learned for name, a in state.actuators.items() if a.learned}:
-            parts.append(learned_table(tracked, "an actuator"))
+    parts += actuator_tables(state.actuators)
     if state.loop is not None:
         parts += [timing_table(state.loop), timing_summary(state.loop, state.missed_ticks)]
     parts.append("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
@@ -214,10 +211,12 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> TerminalTabl
     return table
 
 
-def actuator_table(actuators: Mapping[str, ActuatorStatus]) -> TerminalTable:
-    """How the actuators follow the virtual circuit, and the forces."""
+def actuator_tables(actuators: Mapping[str, ActuatorStatus]) -> list[TerminalTable]:
+    """How the actuators follow the virtual circuit, with the forces; and what their bridges have learned."""
     from hilserver.cli.tables import TerminalTable
 
+    if not actuators:
+        return []
     head = ("strategy", "error", "measured", "force", "force on the circuit", "at a limit")
     table = TerminalTable("actuator", *head, box=None)
     for name, a in actuators.items():
@@ -227,7 +226,8 @@ def actuator_table(actuators: Mapping[str, ActuatorStatus]) -> TerminalTable:
             for value, unit in values
         ]
         table.add_row(name, a.strategy, *shown, "; ".join(a.saturation) or "no")
-    return table
+    learned = {name: a.learned for name, a in actuators.items() if a.learned}
+    return [table, *([learned_table(learned, "an actuator")] if learned else [])]
 
 
 def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]], what: str = "a valve") -> TerminalTable:

@@ -26,6 +26,7 @@ from hilserver.compiler import program_for
 from hilserver.compiler.circuit_code import address
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
+from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock, RehearsingClock
 from hilserver.realtime.devices import ADVICE, DeviceSetup
 from hilserver.realtime.queues import Bytes, Mailbox
@@ -39,7 +40,7 @@ from hilserver.realtime.worker import RemoteDevice
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.plan import Plan
 from hilserver.tick.program import no_command, work_needed
-from hilserver.tick.row import command_in, valve_columns
+from hilserver.tick.row import ACTUATOR_CELLS, ActuatorState, command_in, valve_columns
 
 ORPHAN_LINGER = 2.0
 """Seconds beyond the heartbeat's timeout after which a loop without a supervisor terminates."""
@@ -63,8 +64,7 @@ class Loop:
         self._work = np.zeros(work_needed(self.index, self.plan))
         self._command = no_command()
         self._nothing = no_command()
-        self._commands = valve_columns(self.plan, "command")
-        self._outputs = slice(first := int(self.plan.layout[0].output), first + len(self.plan.output))
+        self._commands, self._at_rest = commands_at_rest(self.plan)
         self._heartbeat_limit = float(self.plan.loop[0].heartbeat_timeout) + ORPHAN_LINGER
         self._last_tick: int | None = None
         self._abandoned = False
@@ -139,15 +139,13 @@ class Loop:
         return self._memory.supervisor_heartbeat.age()
 
     def _is_over(self) -> bool:
-        """Whether the loop may terminate: the valves have reached their safe commands or a timeout has passed."""
+        """Whether the loop may terminate: all commands have reached their safe values or a timeout has passed."""
         if self.row[HEARTBEAT_AGE] <= self._heartbeat_limit:
             self._last_tick = None
             return False
         if self._last_tick is None:
             self._last_tick = self.clock.tick + round(ramp_time(self.plan) / float(self.plan.loop[0].dt))
-        at_rest = np.array_equal(self.row[self._commands], self.plan.valve["safe_value"])
-        at_rest &= np.array_equal(self.row[self._outputs], self.plan.output["off"])
-        return bool(at_rest) or self.clock.tick > self._last_tick
+        return np.array_equal(self.row[self._commands], self._at_rest) or self.clock.tick > self._last_tick
 
     def _tick(self) -> None:
         """One tick, with at most one command from the mailbox."""
@@ -213,12 +211,22 @@ class Loop:
             self.index[CODE] = address(self.index, self._program, file)
 
 
+def commands_at_rest(plan: Plan) -> tuple[list[int], Floats]:
+    """Columns of the commands of valves and actuators and of the other outputs, and their values at rest."""
+    layout, place = plan.layout[0], ActuatorState.names().index("command")
+    moved = [int(layout.actuator) + i * ACTUATOR_CELLS + place for i in range(len(plan.actuator))]
+    others = range(int(layout.output), int(layout.output) + len(plan.output))
+    values = np.concatenate([plan.valve["safe_value"], plan.actuator["safe_value"], plan.output["off"]])
+    return [*valve_columns(plan, "command"), *moved, *others], np.asarray(values, dtype=np.float64)
+
+
 def ramp_time(plan: Plan) -> float:
-    """Seconds within which every valve reaches its safe command, and every other output is off."""
-    v = plan.valve
+    """Seconds within which every valve and actuator reaches its safe command, and every other output is off."""
+    v, a = plan.valve, plan.actuator
     ways = np.maximum(v["u_max"] - v["safe_value"], v["safe_value"] - v["u_min"])
-    ramps, delays = ways / v["stop_rate"], plan.output["off_delay"]
-    return float(max(ramps.max(initial=0.0), delays.max(initial=0.0))) + RAMP_MARGIN
+    moves = np.maximum(a["highest"] - a["safe_value"], a["safe_value"] - a["lowest"])
+    durations = (ways / v["stop_rate"], moves / a["return_rate"], plan.output["off_delay"])
+    return float(max(each.max(initial=0.0) for each in durations)) + RAMP_MARGIN
 
 
 class _LoopHost:

@@ -1,13 +1,15 @@
-"""Summary of a log: how accurately the real valves followed the virtual flow, and the timing of the loop."""
+"""Summary of a log: how accurately valves and actuators followed the virtual circuit, and the timing of the loop."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
+from hilserver.record.actuator_sums import ActuatorSums, actuators_in
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.tick.codes import Mode, Saturation
 from hilserver.tick.row import TIMES
@@ -50,6 +52,7 @@ class RunSummary:
     wake_median: float
     wake_p99: float
     valves: tuple[ValveSummary, ...]
+    actuators: Mapping[str, ActuatorSums] = field(default_factory=dict)
 
 
 def summarise(path: Path) -> RunSummary:
@@ -65,6 +68,9 @@ def _summary(path: Path, table: LogTable) -> RunSummary:
     first = f".{COMPARED[0]}"
     valves = [name.removeprefix("valve.").removesuffix(first) for name in columns if name.endswith(first)]
     names = [name for name in valves if all(f"valve.{name}.{word}" in columns for word in COMPARED)]
+    actuators = {name: ActuatorSums() for name in actuators_in(columns)}
+    for name, sums in actuators.items():
+        sums.add(name, columns, running)
     return RunSummary(
         log=path,
         duration=float(columns["time"][-1] - columns["time"][0]) if len(work) else 0.0,
@@ -77,6 +83,7 @@ def _summary(path: Path, table: LogTable) -> RunSummary:
         wake_median=_at(late, 50),
         wake_p99=_at(late, 99),
         valves=tuple(_valve(name, columns, running) for name in names),
+        actuators=actuators,
     )
 
 

@@ -1,4 +1,4 @@
-"""The report on a run, from its log: plots, accuracy of the valves, timing, events, circuit and configuration."""
+"""The report on a run, from its log: plots, accuracy of valves and actuators, timing, events, circuit, settings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.event_text import number_of_ticks
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
+from hilserver.record.actuator_sums import ActuatorSums, actuators_in
+from hilserver.record.command_text import command_text
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.notes import read_notes
 from hilserver.record.reader import Batch, LogReader
 from hilserver.record.row_events import DISARMED, PLAYOUT, ROW_EVENTS, row_event_text
-from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.record.summary import COMPARED
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
@@ -28,7 +29,7 @@ from hilserver.report.envelope import Envelope
 from hilserver.report.event_list import EventList, Kind, Listed
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.tick.codes import Mode, ResultCode, Saturation, fault_text
-from hilserver.tick.row import HEADER_CELLS, RowHeader, command_in, headers
+from hilserver.tick.row import HEADER_CELLS, RowHeader, headers
 from hilserver.units import shown_unit
 
 FAULTS = (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED)
@@ -59,6 +60,8 @@ def run_report(path: Path) -> Document:
     blocks += [Heading("Signals"), Picture("signals", _plot(run), _plot_caption(run))]
     if run.valves:
         blocks += [Heading("Valves"), _valve_table(run)]
+    if run.actuators:
+        blocks += [Heading("Actuators"), _actuator_table(run)]
     blocks += [Heading("Timing"), *_timing(run)]
     blocks += [Heading("Events"), _event_table(run)]
     if notes := read_notes(path):
@@ -112,6 +115,7 @@ class _Run:
     last: float = 0.0
     envelope: Envelope = field(default_factory=Envelope)
     valves: dict[str, _Valve] = field(default_factory=dict)
+    actuators: dict[str, ActuatorSums] = field(default_factory=dict)
     events: EventList = field(default_factory=EventList)
     circuits: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
     playouts: dict[int, str] = field(default_factory=dict)
@@ -127,7 +131,9 @@ class _Run:
         valve = [name for name in columns if name.startswith("valve.") and name.endswith(ends)]
         channels = [name for name in columns if name.startswith("channel.")]
         inputs = [name for name in columns if name.startswith("input.")]
-        self.shown = ["time", *channels, *inputs, *valve, "mode"]
+        self.actuators = {name: ActuatorSums() for name in actuators_in(columns)}
+        actuator = [f"actuator.{name}.{word}" for name in self.actuators for word in ("position", "error")]
+        self.shown = ["time", *channels, *inputs, *valve, *[name for name in actuator if name in columns], "mode"]
         named = (name.removesuffix(".flow_virtual")[6:] for name in valve if name.endswith(".flow_virtual"))
         self.valves = {name: _Valve() for name in named if all(f"valve.{name}.{word}" in columns for word in COMPARED)}
         self._limits = [name.removeprefix("limit.") for name in columns if name.startswith("limit.")]
@@ -154,6 +160,8 @@ class _Run:
                 lost = column.get(f"valve.{name}.volume_lost")  # logs of early versions have none
                 virtual, measured, flags = (column[f"valve.{name}.{word}"][running] for word in COMPARED)
                 valve.add(virtual, measured, flags, lost[running] if lost is not None else None)
+            for name, actuator in self.actuators.items():
+                actuator.add(name, column, running)
         for number, event in batch.events:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
@@ -202,10 +210,9 @@ class _Run:
         elif event.get("kind") == "command":
             if (playout := event.get(PLAYOUT)) is not None:
                 self.playouts[int(playout["number"])] = f"{playout['name']} ({playout['text']})"
-            kind = int(command_in(recorded_command(event, self.header)).kind)
-            if kind in COMMAND_NAMES:
+            if text := command_text(event, self.header):
                 refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
-                self.events.add(Listed(time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
+                self.events.add(Listed(time, tick, f"command {text}{refused}"))
         elif event.get("kind") in ROW_EVENTS:
             level = ("warning",) if event["kind"] == DISARMED else ()
             self.events.add(Listed(time, tick, row_event_text(event), *level))
@@ -257,9 +264,14 @@ def _plot(run: _Run) -> Figure:
             flows[name] = values[name]
     others = {name: unit for name, unit in units.items() if unit != "m^3/s"}
     panels: list[Panel] = []
+    errors = {name: values[f"actuator.{name}.error"] for name in run.actuators if f"actuator.{name}.error" in values}
     for unit in dict.fromkeys(others.values()):
         lines = {_short(name): values[name] for name, own in others.items() if own == unit}
+        if unit == "m":
+            lines |= {f"{name}, to follow": values[f"actuator.{name}.position"] for name in run.actuators}
         panels.append((QUANTITIES.get(unit, "measured"), unit, lines))
+        if unit == "m":
+            panels.append(("error", unit, errors))
     commands = {_short(name): v for name, v in values.items() if name.endswith(".command")}
     commands |= {_short(name): v for name, v in values.items() if name.startswith("input.")}
     panels.insert(1, ("flow", "m^3/s", {_short(name): v for name, v in flows.items()}))
@@ -325,6 +337,40 @@ def _valve_cells(valve: _Valve, period: float) -> tuple[str, ...]:
         *deviations,
         f"{100 * valve.saturated / valve.rows:.2g} %",
         lost,
+    )
+
+
+def _actuator_table(run: _Run) -> Grid:
+    period = run.header.period_s
+    return Grid(
+        (
+            "actuator",
+            "RUNNING, s",
+            "to follow,\nrange, mm",
+            "RMS error,\nmm",
+            "share of\nrange",
+            "maximum\nerror, mm",
+            "largest\nforce, N",
+            "at limits",
+        ),
+        tuple((name, *_actuator_cells(actuator, period)) for name, actuator in run.actuators.items()),
+        "Error: measured displacement minus the one to follow in mode RUNNING, the approach at the start included. At "
+        "limits: share of the time with the command at the end of its range or at its slew limit.",
+    )
+
+
+def _actuator_cells(actuator: ActuatorSums, period: float) -> tuple[str, ...]:
+    if actuator.rows == 0 or actuator.known == 0:
+        return f"{actuator.rows * period:.4g}", *("–" for _ in range(6))
+    share = f"{100 * actuator.rms / actuator.span:.2g} %" if actuator.span > 0.0 else "–"
+    return (
+        f"{actuator.rows * period:.4g}",
+        f"{1e3 * actuator.span:.3g}",
+        f"{1e3 * actuator.rms:.3g}",
+        share,
+        f"{1e3 * actuator.largest:.3g}",
+        f"{actuator.force:.4g}",
+        f"{100 * actuator.share_limited:.2g} %",
     )
 
 

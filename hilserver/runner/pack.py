@@ -18,7 +18,7 @@ from hilserver.compiler.loading import runner_files
 from hilserver.compiler.sources import fingerprint
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.realtime.devices import DeviceSetup
-from hilserver.realtime.process import ramp_time
+from hilserver.realtime.process import commands_at_rest, ramp_time
 from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import encode
 from hilserver.record.run import run_header
@@ -30,7 +30,7 @@ from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, FaultCode, Mode
 from hilserver.tick.lockstep import Attached, run_bridged
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import work_needed
-from hilserver.tick.row import COLUMN, input_columns, valve_columns
+from hilserver.tick.row import COLUMN, input_columns
 
 MAGIC = b"HILPACK1"
 PACK = "rig.pack"
@@ -86,11 +86,10 @@ def packed_bytes(rig: Rig, *, with_devices: bool = True) -> bytes:
     simulated, workers = _devices(rig) if with_devices else ([], [])
     for attached in simulated:  # these have every command at once
         row[attached.confirmed - layout.confirmed + layout.confirmed_age] = 0.0
-    outputs = range(layout.output, layout.output + len(plan.output))
     devices = parameters_of(run_bridged)["devices"]
     assert isinstance(devices, Record)
     programs = [zlib.crc32(path.read_bytes()) for name, path in runner_files().items() if name.endswith(".so")]
-    safe = np.concatenate([plan.valve["safe_value"], plan.output["off"]])
+    resting, safe = commands_at_rest(plan)
     parts = [
         image.add(np.array(programs, dtype=np.int64)),
         image.add(plan.block),
@@ -98,8 +97,8 @@ def packed_bytes(rig: Rig, *, with_devices: bool = True) -> bytes:
         image.add(rig.packed.value),
         image.add(row),
         image.add(input_columns(plan)),
-        image.add(np.array([*valve_columns(plan, "command"), *outputs], dtype=np.int64)),
-        image.add(np.asarray(safe, dtype=np.float64)),
+        image.add(np.array(resting, dtype=np.int64)),
+        image.add(safe),
         image.add_frames(devices.one(), simulated),
         image.add(np.array(dimensions_of(devices.one()), dtype=np.int64)),
         image.add(np.array([_worker(image, setup) for setup in workers], dtype=np.int64)),

@@ -98,8 +98,8 @@ def _selection(rig: Rig, command: commands.SelectStrategy) -> LoopCommand:
         number = valve_number(rig, name, "write actuator instead of valve")
         offered = offered_strategies(rig, name)
     if command.strategy not in offered:
-        hint = did_you_mean(command.strategy, offered)
-        raise invalid("strategy", f'"{command.strategy}" is not offered by this {what}.{hint}')
+        listed = f" Allowed: {', '.join(offered)}." if what == "actuator" else did_you_mean(command.strategy, offered)
+        raise invalid("strategy", f'"{command.strategy}" is not offered by this {what}.{listed}')
     strategies = DisplacementStrategy if command.actuator is not None else Strategy
     return LoopCommand(CommandKind.STRATEGY, number, float(strategies[command.strategy]))
 

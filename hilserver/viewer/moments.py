@@ -11,12 +11,11 @@ from pydantic import ValidationError
 
 from hilserver.circuit.change import change_text
 from hilserver.numerics.arrays import Floats
+from hilserver.record.command_text import command_text
 from hilserver.record.format import Event, LogHeader, is_circuit
 from hilserver.record.notes import LogNote
 from hilserver.record.row_events import ROW_EVENTS, row_event_text
-from hilserver.record.run import COMMAND_NAMES, recorded_command
 from hilserver.tick.codes import Mode, fault_text
-from hilserver.tick.row import command_in
 from hilserver.viewer.measurement import Moment
 
 _FAULTS = (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED)
@@ -63,9 +62,8 @@ class MomentList:
                     note = LogNote.model_validate({key: value for key, value in event.items() if key != "kind"})
                     self.found.append(Moment(note.time, "note", f"note: {note.line}"))
             elif kind == "command":
-                command = int(command_in(recorded_command(event, self._header)).kind)
-                if command in COMMAND_NAMES:
-                    self.found.append(Moment(time, "command", f"command {COMMAND_NAMES[command]}"))
+                if text := command_text(event, self._header):
+                    self.found.append(Moment(time, "command", f"command {text}"))
 
     def in_order(self) -> tuple[Moment, ...]:
         """All of them in the order of time."""

@@ -106,13 +106,16 @@ def label(channel: str) -> str:
 
     >>> label("circuit.supply.p"), label("valve.main.flow_virtual"), label("p_A")
     ('supply p (virtual)', 'main virtual flow', 'p_A')
+    >>> label("actuator.table.position"), label("actuator.table.specimen_mass")
+    ('table displacement to follow', 'table specimen mass')
     """
     first, _, rest = channel.partition(".")
     if first == "circuit" and rest:
         return f"{rest.removeprefix('rig.').replace('.', ' ')} (virtual)"
-    if first == "valve" and rest:
-        valve, _, word = rest.rpartition(".")
-        return f"{valve} {_WORDS.get(word, word)}"
+    if first in ("valve", "actuator") and rest:
+        driven, _, word = rest.rpartition(".")
+        shown = _WORDS.get(word, word) if first == "valve" else _OF_AN_ACTUATOR.get(word, word.replace("_", " "))
+        return f"{driven} {shown}"
     return f"{first} {rest.replace('.', ' ')}".strip()
 
 
@@ -124,9 +127,23 @@ _WORDS = {
     "saturation": "saturation",
 }
 
+_OF_AN_ACTUATOR = {
+    "position": "displacement to follow",
+    "velocity": "velocity to follow",
+    "acceleration": "acceleration to follow",
+    "measured": "measured displacement",
+    "estimate": "estimated displacement",
+    "error": "error",
+    "demand": "demanded command",
+    "force": "force on the virtual circuit",
+    "force_measured": "measured force",
+    "force_estimate": "estimated force",
+    "disturbance": "offset of the command",
+}
+
 
 def in_practice(value: float, unit: str) -> str:
-    """A property of a valve in the units of its datasheet.
+    """A property of a valve or actuator in the units of its datasheet.
 
     >>> in_practice(1e-3, "m^3/s"), in_practice(0.00123, "s"), in_practice(-0.0123, "")
     ('60 l/min', '1.23 ms', '-0.0123')
