@@ -100,9 +100,10 @@ class ActuatorSettings(Datasheet):
     slew: Velocity = Field(gt=0, examples=["0.5 m/s"], description="fastest change of the command")
     safe: Length = Field(default="0 m", description="displacement at which it stays unless RUNNING")
     return_speed: Velocity = Field(default="20 mm/s", gt=0, description="velocity with which it moves there")
-    at_trip: Literal["hold", "return"] = Field(
-        default="hold",
-        description="hold: it stays where it is until the fault is reset; return: it moves to the safe displacement",
+    at_trip: Literal["return", "hold"] = Field(
+        default="return",
+        description="return: it moves to the safe displacement; hold: it stays where it is until the fault is reset, "
+        "which is refused as long as a limit that trips is violated there",
     )
     max_error: Length | None = Field(
         default=None,

@@ -33,7 +33,7 @@ from hilserver.tick.program import ENTRY_POINTS
 from hilserver.toml import read_toml
 
 CONFIG = Path(__file__).parents[2] / "config"
-RIGS = ("boom", "demo", "lift")
+RIGS = ("boom", "demo", "frame", "lift")
 """Rigs with simulated devices: each runs a virtual circuit, and those of its machine and drive."""
 CIRCUITS = {file.stem for file in (CONFIG / "circuits").glob("*.toml")}
 ON_RIGS = {

@@ -128,8 +128,6 @@ def test_an_actuator_that_does_not_follow_causes_a_trip() -> None:
     with started(rig) as run:
         driven(rig, run, 3.0, 0.5, 1.0)
         assert (run.mode, run.fault) == ("FAULT", "limit table.following")
-        before = column(rig, run.row, "command")
-        assert float(column(rig, run.run(200)[-1], "command")) == pytest.approx(float(before))
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
