@@ -112,7 +112,9 @@ def _say_what_runs(run: ServerRun) -> None:
     )
     why_not = "the disk is nearly full" if settings.recording.enabled else "recording.enabled = false"
     typer.echo(f"Log: {log}" if log else f"Not recorded ({why_not}).")
-    typer.echo("Ctrl-C ends it with the valves at null.")
+    what = {"valves at null": settings.valves, "actuators at their safe displacements": settings.actuators}
+    ends = " and the ".join(text for text, driven in what.items() if driven) or "outputs at their safe values"
+    typer.echo(f"Ctrl-C ends it with the {ends}.")
 
 
 def _report(log: Path | None, folder: Path) -> None:

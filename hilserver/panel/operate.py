@@ -1,35 +1,23 @@
-"""The first tab: the schematic of the virtual circuit; next to it inputs, valves and measured values."""
+"""The first tab: the schematic of the virtual circuit; next to it inputs, valves, actuators, measured values."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from nicegui import ui
 
+from hilserver.panel.actuators import ActuatorsView
 from hilserver.panel.automation import AutomationView
 from hilserver.panel.inputs import FreeSlider, InputsView
+from hilserver.panel.learned import learned_text
 from hilserver.panel.pieces import piece
-from hilserver.panel.plots import FLOWS, Plot, flow_channels
+from hilserver.panel.plots import DISPLACEMENT, FLOW, FLOWS, Plot, displacement_channels, flow_channels
 from hilserver.panel.schematic import SchematicView
 from hilserver.panel.view import HOLD_OFF, Page
 from hilserver.protocol import commands
-from hilserver.protocol.driven import LearnedValue, ValveDescription
-from hilserver.web.display import in_practice, percent
+from hilserver.protocol.driven import ValveDescription
+from hilserver.web.display import percent
 from hilserver.web.style import heading
-
-
-def learned_text(learned: Mapping[str, LearnedValue]) -> str:
-    """What an adaptive bridge has learned about a valve, where it differs from the rig file; empty if nothing does.
-
-    >>> at = {"value": 0.0125, "configured": 0.0, "minimum": -0.05, "maximum": 0.05}
-    >>> value = LearnedValue(**at, unit="", known=True, at_bound=False, state="tracked")
-    >>> learned_text({"null": value, "overlap": value.model_copy(update={"value": 0.0})})
-    'learned: null 0.0125 (tracked)'
-    """
-    changed = {key: v for key, v in learned.items() if v.value != v.configured}
-    texts = [f"{key.replace('_', ' ')} {in_practice(v.value, v.unit)} ({v.state})" for key, v in changed.items()]
-    return f"learned: {'; '.join(texts)}" if texts else ""
 
 
 class ValvesView:
@@ -177,19 +165,23 @@ class OperateView:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self._plot: Plot | None = None
+        self._plots: dict[str, Plot] = {}
         with ui.element("div").classes("grid grid-cols-1 lg:grid-cols-3 gap-3 w-full"):
             with ui.column().classes("lg:col-span-2 gap-3 w-full"):
                 SchematicView(page)
-                self._flow = ui.column().classes("w-full")
+                self._followed = ui.column().classes("w-full")
             with ui.column().classes("gap-3 w-full"):
                 InputsView(page)
                 ValvesView(page)
+                ActuatorsView(page)
                 AutomationView(page)
                 MeasuredView(page)
         page.each_round(self._start, "Operate")
 
     def _start(self) -> None:
-        if self._plot is None and (channels := flow_channels(self.page)):
-            with self._flow:
-                self._plot = Plot(self.page, "Operate", "Virtual and real flow", channels, seconds=20)
+        """A plot of what the valves and actuators follow, as soon as there are samples."""
+        shown = {FLOW: flow_channels(self.page), DISPLACEMENT: displacement_channels(self.page)}
+        for title, channels in shown.items():
+            if channels and title not in self._plots:
+                with self._followed:
+                    self._plots[title] = Plot(self.page, "Operate", title, channels, seconds=20)

@@ -25,6 +25,8 @@ COLOURS = (
 MIN_SPANS = {"": 0.02, "Pa": 5.0 * BAR, "m^3/s": 2.0 * L_MIN, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
 """Smallest range of an axis, in SI units, so that noise at standstill looks like noise."""
 FLOWS = ("flow_virtual", "flow_measured")
+DISPLACEMENTS = ("position", "measured")
+FLOW, DISPLACEMENT = "Virtual and real flow", "Displacement to follow and measured"
 MAX_POINTS = 3000
 """Largest number of samples of a channel in one message."""
 
@@ -245,21 +247,32 @@ def flow_channels(page: Page) -> list[str]:
     return [channel for channel in channels if now.get(channel) is not None]
 
 
+def displacement_channels(page: Page) -> list[str]:
+    """For each actuator, the displacement that it follows and the measured one."""
+    description, now = page.connection.description, page.connection.history.latest()
+    names = description.actuators if description else ()
+    channels = [f"actuator.{name}.{word}" for name in names for word in DISPLACEMENTS]
+    return [channel for channel in channels if now.get(channel) is not None]
+
+
 def default_plots(page: Page) -> dict[str, list[str]]:
-    """Titles and channels of the initial plots: pressures, flows, commands, positions, inputs."""
+    """Titles and channels of the initial plots: pressures, flows, commands, positions, errors, forces, inputs."""
     description = page.connection.description
     if description is None:
         return {}
     measured = {
         name: info.unit for name, info in description.channels.items() if info.kind in ("measured", "configured")
     }
-    valves = list(description.valves)
+    valves, actuators = list(description.valves), list(description.actuators)
     virtual = [c for c in page.connection.history.channels() if c.startswith("circuit.") and c.endswith(".p")]
     supply = [c for c in virtual if not c.startswith("circuit.rig.") and c != "circuit.tank.p"][:2]
     plots = {
         "Pressures": [*(c for c, unit in measured.items() if unit == "Pa"), *supply][:6],
-        "Virtual and real flow": flow_channels(page),
+        FLOW: flow_channels(page),
         "Command and saturation": [f"valve.{v}.{w}" for v in valves for w in ("command", "saturation")],
+        DISPLACEMENT: displacement_channels(page),
+        "Error of the displacement": [f"actuator.{a}.error" for a in actuators],
+        "Forces": [f"actuator.{a}.{w}" for a in actuators for w in ("force_measured", "force")],
         "Position": [c for c, unit in measured.items() if unit == "m"],
         "Operator inputs": [f"input.{name}" for name in description.inputs],
     }

@@ -28,10 +28,10 @@ def actuator_statuses(rig: Rig, row: Floats) -> dict[str, ActuatorStatus]:
     return {name: _status(rig, row, i, name) for i, name in enumerate(rig.settings.actuators)}
 
 
-def parameter_columns(rig: Rig) -> dict[str, tuple[str, str]]:
-    """The tracked parameters of all actuators: telemetry channel -> column of the row, and name of the parameter."""
+def parameter_columns(rig: Rig) -> dict[str, str]:
+    """The tracked parameters of all actuators: channel of the telemetry -> column of the row."""
     return {
-        f"actuator.{name}.{parameter}": (f"actuator.{name}.memory_{STATES + 1 + k}", parameter)
+        f"actuator.{name}.{parameter}": f"actuator.{name}.memory_{STATES + 1 + k}"
         for name, settings in rig.settings.actuators.items()
         for k, parameter in enumerate(settings.uncertainty)
     }

@@ -10,6 +10,7 @@ from hilserver.protocol.published import Telemetry
 from hilserver.realtime.timing import wake_up_delay, work_before
 from hilserver.rig.rig import Rig
 from hilserver.service.actuator_status import parameter_columns
+from hilserver.tick.records import Field
 from hilserver.tick.row import ActuatorState, ValveState, header, headers
 
 _OF_A_VALVE = (
@@ -24,6 +25,10 @@ _OF_AN_ACTUATOR = (
 )
 ACTUATOR_CHANNELS = {name: ActuatorState.fields()[name] for name in _OF_AN_ACTUATOR}
 """The same of the block of an actuator whose position is controlled."""
+ACTUATOR_CHANNELS |= {
+    "measured": Field("m", "measured displacement, the latest sample"),
+    "force_measured": Field("N", "measured force with which it pushes the specimen, the latest sample"),
+}
 LOOP_CHANNELS = {
     "loop.wake_up": ("s", "from a tick's deadline to its start; maximum since the last sample"),
     "loop.work": ("s", "computing time of a tick; maximum since the last sample"),
@@ -107,7 +112,10 @@ def channel_columns(rig: Rig) -> dict[str, str]:
     same += [f"valve.{valve}.{word}" for valve in rig.layout.valves for word in VALVE_CHANNELS]
     same += [f"actuator.{actuator}.{word}" for actuator in rig.layout.actuators for word in ACTUATOR_CHANNELS]
     columns |= {name: name for name in same}
-    columns |= {name: column for name, (column, _) in parameter_columns(rig).items()}
+    for actuator, settings in rig.settings.actuators.items():  # with samples of slow devices between the new ones, too
+        columns[f"actuator.{actuator}.measured"] = f"channel.{settings.position}"
+        columns[f"actuator.{actuator}.force_measured"] = f"channel.{settings.force}"
+    columns |= parameter_columns(rig)
     columns |= {f"device.{name}.errors": f"errors.{name}" for name in rig.layout.section("errors")}
     return {"tick": "tick", "mode": "mode", **columns}
 

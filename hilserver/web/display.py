@@ -55,8 +55,8 @@ class Units:
             return Shown(si.replace("^3", "³").replace("^2", "²"), 1.0, 3)
         return next((shown for shown in choices if shown.unit == self.chosen.get(si)), choices[0])
 
-    def number(self, value: float | None, si: str) -> str:
-        """A value without its unit; a dash if there is none.
+    def number(self, value: float | None, si: str, finer: int = 0) -> str:
+        """A value without its unit; a dash if there is none. ``finer``: further decimal places.
 
         >>> Units().number(1.403e7, "Pa"), Units({"Pa": "MPa"}).number(1.403e7, "Pa"), Units().number(None, "Pa")
         ('140.3', '14.030', '–')
@@ -64,15 +64,15 @@ class Units:
         if value is None or not math.isfinite(value):
             return "–"
         shown = self.of(si)
-        return _with_digits(value / shown.factor, shown.digits)
+        return _with_digits(value / shown.factor, shown.digits + finer)
 
-    def text(self, value: float | None, si: str) -> str:
-        """A value with its unit; a dash if there is none.
+    def text(self, value: float | None, si: str, finer: int = 0) -> str:
+        """A value with its unit; a dash if there is none. ``finer``: further decimal places.
 
-        >>> Units().text(-1e-3, "m^3/s"), Units().text(None, "m^3/s")
-        ('−60.00 l/min', '–')
+        >>> Units().text(-1e-3, "m^3/s"), Units().text(None, "m^3/s"), Units().text(1.234e-5, "m", finer=2)
+        ('−60.00 l/min', '–', '0.012 mm')
         """
-        number = self.number(value, si)
+        number = self.number(value, si, finer)
         return number if number == "–" else f"{number} {self.of(si).unit}".strip()
 
 
