@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hilserver.circuit.program import Program
@@ -29,6 +29,11 @@ class RigMargins:
     pumps: tuple[str, ...] = ()
     """Pumps of simulated drives that are too small, in words."""
     actuators: tuple[actuators.ActuatorMargin, ...] = ()
+
+    def with_laws(self, laws: Mapping[str, str]) -> RigMargins:
+        """The same with these strategies of the actuators, by their names."""
+        present = (replace(each, strategy=laws.get(each.name, each.strategy)) for each in self.actuators)
+        return replace(self, actuators=tuple(present))
 
     def warnings(self, strategies: Collection[str]) -> Iterator[str]:
         """Insufficient margins, in words; delay margins, and those of the flow servo, with these strategies."""

@@ -384,6 +384,19 @@ class DelayMargin(Published):
         return self.delay_with_tolerance
 
 
+class ActuatorDelayMargin(Published):
+    """The delay of the specimen's force at an actuator, and the one at which the circuit's node oscillates; in s."""
+
+    actuator: str = Field(description="name of the actuator")
+    strategy: str = Field(description="its present strategy")
+    remaining: float = Field(description="delay that the strategy does not compensate")
+    critical: float | None = Field(description="delay above which the node oscillates; null: any delay is acceptable")
+    frequency: float | None = Field(description="frequency of this oscillation, Hz")
+    margin: float | None = Field(
+        description="critical delay divided by the remaining one, at least 2 is recommended; null: nothing remains"
+    )
+
+
 class MarginStatus(Published):
     """Whether the real valves can meet the demand of the virtual circuit, and the loop stays stable. Retained."""
 
@@ -394,7 +407,7 @@ class MarginStatus(Published):
     )
     version: int = Field(description="version of the circuit that these margins are for")
     warnings: tuple[str, ...] = Field(default=(), description="margins that are too small, with the present strategies")
-    strategies: dict[str, str] = Field(default={}, description="the present strategy of each real valve")
+    strategies: dict[str, str] = Field(default={}, description="the present strategy of each real valve and actuator")
     supply: dict[str, float | None] = Field(
         default={}, description="real supply pressure used in the calculation, Pa, by valve; null: not known"
     )
@@ -403,6 +416,9 @@ class MarginStatus(Published):
     rate: tuple[RateMargin, ...] = ()
     delay: tuple[DelayMargin, ...] = Field(
         default=(), description="delay margin of every strategy that the valves offer"
+    )
+    actuators: tuple[ActuatorDelayMargin, ...] = Field(
+        default=(), description="delay margin of each actuator with its present strategy"
     )
     unknown: str | None = Field(default=None, description="why the delay margin is not known; null: it is")
 

@@ -19,7 +19,7 @@ from hilserver.rig.rig import Rig
 from hilserver.service.children import Child, ChildFailed
 from hilserver.service.margin_monitor import LOOK, MIN_SUPPLY, is_other, supplies
 from hilserver.service.running_circuit import Running
-from hilserver.service.strategies import present_strategies
+from hilserver.service.strategies import Present
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.troubles import TellOfSource
 from hilserver.tick.bridge.strategies import BRIDGING
@@ -46,16 +46,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examined:
-    """The subject of a check: a version of the circuit, the strategies, and the supply pressure of real devices, Pa."""
+    """The subject of a check: a version of the circuit, the strategies, and the supply pressure of real devices, Pa.
+
+    ``strategies``: of the valves; ``actuators``: theirs, by their names.
+    """
 
     version: int
     strategies: tuple[str, ...]
     supply: float | None
+    actuators: tuple[tuple[str, str], ...] = ()
 
     def still_holds(self, now: Examined) -> bool:
         """Whether a result holds for the present state."""
-        same = (self.version, self.strategies) == (now.version, now.strategies)
-        return same and not is_other(self.supply, now.supply)
+        before, after = ((each.version, each.strategies, each.actuators) for each in (self, now))
+        return before == after and not is_other(self.supply, now.supply)
 
 
 class ArmingCheck:
@@ -107,7 +111,7 @@ class ArmingCheck:
             if self._done is not None and self._done[0].still_holds(now):
                 continue
             had_trouble = trouble
-            found, trouble = await self._examine(now) if now.strategies else (Findings(), None)
+            found, trouble = await self._examine(now) if now.strategies or now.actuators else (Findings(), None)
             self._done = now, found
             self.finished.set()
             if trouble is not None:
@@ -116,17 +120,19 @@ class ArmingCheck:
                 tell(None, "virtual commissioning: the circuit can be armed with this strategy")
 
     def _present(self, row: Floats) -> Examined:
-        strategies = sorted({name for name in present_strategies(self._rig, row).values() if name in BRIDGING})
+        present = Present.of(self._rig, row)
+        strategies = sorted({name for name in present.valves.values() if name in BRIDGING})
         supply = None
         if not any(device.is_simulated for device in self._rig.devices):
             known = [p for p in supplies(self._rig, row).values() if p is not None and p > MIN_SUPPLY]
             supply = min(known, default=None)
-        return Examined(self._running().version, tuple(strategies), supply)
+        return Examined(self._running().version, tuple(strategies), supply, tuple(present.actuators.items()))
 
     async def _examine(self, asked: Examined) -> tuple[Findings, str | None]:
         """Run the check in its process: the findings, and a message. If nothing is examined, nothing is refused."""
         sources = {**self._rig.sources, "circuit": self._running().circuit.source}
-        Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
+        request = Request(str(self._rig.file), sources, asked.strategies, asked.supply, dict(asked.actuators))
+        request.write(self._request)
         child = await Child.start(
             "the check before arming", "hilserver.virtual_commissioning.before_arming", str(self._request)
         )

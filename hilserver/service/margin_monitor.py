@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from hilserver.circuit.program import Program
+from hilserver.margins.actuators import ActuatorMargin
 from hilserver.margins.capacity import Capacity, OpeningSpeed, flow_text
 from hilserver.margins.delay import StrategyDelay
 from hilserver.margins.margins import RigMargins, margins
@@ -24,7 +25,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.rig.rig import Rig
 from hilserver.service.running_circuit import Running, RunningCircuit
-from hilserver.service.strategies import present_strategies
+from hilserver.service.strategies import Present
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.machine import real_pressures
 from hilserver.tick.codes import Mode
@@ -52,15 +53,19 @@ class MarginResult:
     found: RigMargins | None
     failure: str = ""
 
-    def warnings(self, strategies: Mapping[str, str]) -> tuple[str, ...]:
-        """Warnings with these strategies, given by valve."""
+    def warnings(self, present: Present) -> tuple[str, ...]:
+        """Warnings with these strategies."""
         if self.found is None:
             return (self.failure,)
-        return tuple(self.found.warnings(dict.fromkeys(strategies.values())))
+        found = self.found.with_laws(present.actuators)
+        return tuple(found.warnings(dict.fromkeys(present.valves.values())))
 
-    def refusals(self, rig: Rig, strategies: Mapping[str, str]) -> tuple[str, ...]:
-        """Why the rig must not be armed with these strategies, given by valve."""
-        return tuple(self.found.refusals(rig, dict.fromkeys(strategies.values()))) if self.found is not None else ()
+    def refusals(self, rig: Rig, present: Present) -> tuple[str, ...]:
+        """Why the rig must not be armed with these strategies."""
+        if self.found is None:
+            return ()
+        found = self.found.with_laws(present.actuators)
+        return tuple(found.refusals(rig, dict.fromkeys(present.valves.values())))
 
 
 class MarginMonitor:
@@ -78,19 +83,19 @@ class MarginMonitor:
         row, done = self._telemetry.latest(), self._done
         if row is None or done is None or done.version != self._running().version:
             return (PENDING,)
-        return done.warnings(present_strategies(self._rig, row))
+        return done.warnings(Present.of(self._rig, row))
 
     def refusals(self) -> tuple[str, ...]:
         """Why the rig must not be armed, as sentences; none while the margins are still being calculated."""
         row, done = self._telemetry.latest(), self._done
         if row is None or done is None or done.version != self._running().version:
             return ()
-        return done.refusals(self._rig, present_strategies(self._rig, row))
+        return done.refusals(self._rig, Present.of(self._rig, row))
 
     async def keep(self, publish: Callable[[published.MarginStatus], None], tell: Callable[[str], None]) -> None:
         """Update the margins for as long as the run lasts; ``tell`` gets each new warning once."""
         reported: set[str] = set()
-        shown: Mapping[str, str] | None = None
+        shown: Present | None = None
         while True:
             await asyncio.sleep(LOOK)
             row = self._telemetry.latest()
@@ -99,7 +104,7 @@ class MarginMonitor:
             if self._is_new(row):
                 publish(published.MarginStatus(calculated=False, version=self._running().version))
                 self._done, shown = await self._calculate(row), None
-            strategies = present_strategies(self._rig, row)
+            strategies = Present.of(self._rig, row)
             if self._done is not None and strategies != shown:
                 shown, status = strategies, status_of(self._done, strategies)
                 publish(status)
@@ -157,13 +162,13 @@ def is_other(before: float | None, now: float | None) -> bool:
 # --- as a message -----------------------------------------------------------------------------------------------------
 
 
-def status_of(done: MarginResult, present: Mapping[str, str]) -> published.MarginStatus:
-    """The message with these margins. ``present``: the strategy of each valve."""
+def status_of(done: MarginResult, present: Present) -> published.MarginStatus:
+    """The message with these margins, with the present strategies."""
     whole = published.MarginStatus(
         calculated=True,
         version=done.version,
         warnings=done.warnings(present),
-        strategies=dict(present),
+        strategies={**present.valves, **present.actuators},
         supply=dict(done.supply),
         unknown=done.failure or None,
     )
@@ -176,6 +181,7 @@ def status_of(done: MarginResult, present: Mapping[str, str]) -> published.Margi
             "speed": tuple(map(_speed, capacity.speeds)),
             "rate": tuple(published.RateMargin(**dataclasses.asdict(each)) for each in capacity.frequencies),
             "delay": tuple(map(_delay, delay.margins)),
+            "actuators": tuple(map(_actuator, done.found.with_laws(present.actuators).actuators)),
             "unknown": delay.missing or None,
         }
     )
@@ -208,6 +214,17 @@ def _delay(found: StrategyDelay) -> published.DelayMargin:
         frequency=found.frequency,
         margin=_finite(found.margin),
         at=str(found.where) if found.where is not None else None,
+    )
+
+
+def _actuator(found: ActuatorMargin) -> published.ActuatorDelayMargin:
+    return published.ActuatorDelayMargin(
+        actuator=found.name,
+        strategy=found.strategy,
+        remaining=found.remaining(found.strategy),
+        critical=_finite(found.critical) if found.critical is not None else None,
+        frequency=_finite(found.frequency),
+        margin=_finite(found.margin(found.strategy)),
     )
 
 

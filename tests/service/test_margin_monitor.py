@@ -26,6 +26,7 @@ from hilserver.rig.rig import Rig
 from hilserver.service import margin_monitor
 from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
 from hilserver.service.running_circuit import RunningCircuit
+from hilserver.service.strategies import Present
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.bridge.strategies import Strategy
@@ -278,7 +279,7 @@ def test_published_margins_are_the_calculated_ones(rig: Rig) -> None:
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
     found = margins(still, program())
     message = status_of(
-        margin_monitor.MarginResult(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"}
+        margin_monitor.MarginResult(3, {"A": None, "B": 210e5}, found), Present({"A": "feedback", "B": "feedback"}, {})
     )
     assert published.MarginStatus.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
