@@ -215,6 +215,7 @@ class SwitchCircuit(_OfCircuit):
 class SelectStrategy(Command):
     """Select the strategy that turns the virtual flow or position into the command of a real valve or actuator."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["valve"]}, {"required": ["actuator"]}]})
     name = "strategy"
     valve: Name | None = Field(default=None, description="name of the real valve")
     actuator: Name | None = Field(default=None, description="or of the actuator whose position is controlled")

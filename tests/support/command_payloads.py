@@ -25,7 +25,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "switch_circuit": [{"circuit": {"components": {"tank": {"type": "tank"}}}}, {"file": "lift.toml"}],
     "strategy": [
         {"valve": "main", "strategy": "pid"},
-        {"valve": "main", "strategy": "pid"},
+        {"actuator": "table", "strategy": "adaptive"},
     ],
     "jog": [{"valve": "main", "command": -0.05}],
     "cycle": [{"action": "start"}, {"action": "stop"}],
@@ -116,6 +116,8 @@ _SPECIAL: list[tuple[str, bytes, str]] = [
     ("switch", b'{"component": "a", "set": {"a": ' + b"[" * 40 + b"]" * 40 + b"}}", "nested too deeply"),
     ("set_parameter", b'{"component": "relief", "type": "tank"}', "type: unknown key"),
     ("switch_circuit", b"{}", "give either circuit"),
+    ("strategy", b'{"strategy": "pid"}', "give either valve or actuator"),
+    ("strategy", b'{"strategy": "pid", "valve": "main", "actuator": "table"}', "give either valve or actuator"),
     ("switch_circuit", b'{"file": "a.toml", "circuit": {"components": {}}}', "give either circuit"),
     ("switch_circuit", b'{"circuit": {}}', "circuit: empty"),
     ("trigger", b'{"trigger": "a"}', "give exactly one of when, mode and event"),
