@@ -353,8 +353,9 @@ class ArmTrigger(Command):
     trigger: FileWord = Field(description="name of the trigger, in the name of the file, in the state and in events")
     when: Name | None = Field(
         default=None,
-        description="a signal crosses a level: a channel, input.<input>, valve.<valve>.<column> or circuit.<value>, "
-        "then > (rising) or < (falling), and a value with its unit, such as p_A > 200 bar",
+        description="a signal crosses a level: a channel, input.<input>, valve.<valve>.<column>, "
+        "actuator.<actuator>.<column> or circuit.<value>, then > (rising) or < (falling), and a value with its unit, "
+        "such as p_A > 200 bar",
     )
     hysteresis: Name | None = Field(
         default=None, description="when: how far the signal must return, such as 5 bar, before it can cross again"

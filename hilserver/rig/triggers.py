@@ -13,7 +13,7 @@ from hilserver.rig.conditions import condition
 from hilserver.rig.references import ChannelKind, Text, subtables
 from hilserver.tick.codes import Mode
 from hilserver.tick.columns import is_whole, unit_of_column
-from hilserver.tick.row import ValveState
+from hilserver.tick.row import ActuatorState, ValveState
 from hilserver.units import CIRCUIT, AnyDifference, Time
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class TriggerSettings(Datasheet):
     when: Annotated[Text, AfterValidator(_checked)] | None = Field(
         default=None,
         examples=["p_A > 200 bar"],
-        description="a channel, input, valve.<valve>.<column> or circuit.<value> crosses the level in this direction",
+        description="a channel, input, valve.<valve>.<column>, actuator.<actuator>.<column> or circuit.<value> crosses "
+        "the level in this direction",
     )
     hysteresis: AnyDifference | None = Field(
         default=None, examples=["5 bar"], description="when: how far it must return before it can cross the level again"
@@ -71,20 +72,23 @@ class TriggerSettings(Datasheet):
 
 
 def signal_columns(settings: RigSettings) -> dict[str, str]:
-    """The quantities of the row by the names that conditions use: channels, inputs, values of the valves."""
-    return _columns(settings.channels, settings.inputs, settings.valves)
+    """The quantities of the row by the names that conditions use: channels, inputs, values of valves and actuators."""
+    return _columns(settings.channels, settings.inputs, settings.valves, settings.actuators)
 
 
-def _columns(channels: Iterable[str], inputs: Iterable[str], valves: Iterable[str]) -> dict[str, str]:
+def _columns(
+    channels: Iterable[str], inputs: Iterable[str], valves: Iterable[str], actuators: Iterable[str]
+) -> dict[str, str]:
     columns = {name: f"channel.{name}" for name in channels}
     names = [f"input.{name}" for name in inputs]
     names += [f"valve.{valve}.{field}" for valve in valves for field in ValveState.names()]
+    names += [f"actuator.{actuator}.{field}" for actuator in actuators for field in ActuatorState.names()]
     return {**columns, **{name: name for name in names if not is_whole(name)}}
 
 
 def signal_unit(settings: RigSettings, name: str, column: str) -> str:
     """The SI unit of such a quantity."""
-    channel = settings.channels.get(name)
+    channel = settings.channels.get(column.removeprefix("channel.") if column.startswith("channel.") else name)
     return channel.unit if channel is not None else unit_of_column(column)
 
 
@@ -108,7 +112,7 @@ def unknown_signals(source: Mapping[str, Any], channels: Mapping[str, ChannelKin
 
     ``source``: the table of a rig file, which need not be valid; ``channels``: those that are.
     """
-    tables = (source.get(key) for key in ("channels", "inputs", "valves"))
+    tables = (source.get(key) for key in ("channels", "inputs", "valves", "actuators"))
     known = _columns(*(table if isinstance(table, Mapping) else () for table in tables))
     for name, trigger in subtables(source, "recording", "triggers").items():
         key = f"recording.triggers.{name}.when"
