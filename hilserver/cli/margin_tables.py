@@ -19,7 +19,7 @@ from hilserver.margins.flow_servo import (
     margins_in_words,
 )
 from hilserver.margins.margins import RigMargins
-from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS
+from hilserver.tick.hybrid.displacement import FOLLOWING
 from hilserver.units import shown_value
 
 DROP = 35e5
@@ -39,7 +39,7 @@ def actuator_margin_table(found: tuple[ActuatorMargin, ...]) -> TerminalTable:
     """Critical delay of each actuator's node, and the delays that its strategies leave."""
     table = new_table("Delay of actuators", "actuator", "critical delay", "strategy", "remaining delay", "margin")
     for each in found:
-        for number, strategy in enumerate(AVAILABLE_IN_RIGS):
+        for number, strategy in enumerate(FOLLOWING):
             margin, left = each.margin(strategy), each.remaining(strategy)
             table.add_row(
                 each.name if number == 0 else "",

@@ -34,9 +34,9 @@ def rths(
     from hilserver.hybrid.benchmark import CASES
     from hilserver.hybrid.report import write_report
     from hilserver.hybrid.study import cases_grid, nominal_grid, perturbed_grid, study
-    from hilserver.tick.hybrid.displacement import DisplacementStrategy
+    from hilserver.tick.hybrid.displacement import DisplacementStrategy, Law
 
-    names = _known(strategy, "strategy", list(DisplacementStrategy.__members__))
+    names = _known(strategy, "strategy", [each.name for each in DisplacementStrategy if each.law is not Law.MANUAL])
     numbers = _known(case, "case", [each.name for each in CASES])
     chosen = [each for each in CASES if each.name in numbers]
     with progress_bar() as tell:

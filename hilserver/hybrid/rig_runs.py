@@ -27,7 +27,7 @@ from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import machine_of_device
 from hilserver.tick.codes import CommandKind, Saturation
-from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS, DisplacementStrategy
+from hilserver.tick.hybrid.displacement import FOLLOWING, DisplacementStrategy
 from hilserver.tick.plan import plan_on
 
 Progress = Callable[[str, float], None]
@@ -85,10 +85,10 @@ class RigRuns:
 def chosen_strategies(rig: Rig, names: Sequence[str] | None) -> list[str]:
     """The strategies to run: these, or all that a rig can have. Raises HilserverError for one that it can't."""
     for name in names or ():
-        if name not in AVAILABLE_IN_RIGS:
-            hint = did_you_mean(name, AVAILABLE_IN_RIGS)
+        if name not in FOLLOWING:
+            hint = did_you_mean(name, FOLLOWING)
             raise HilserverError(f'{rig.file}: "{name}" is not a strategy of an actuator.{hint}')
-    return [name for name in AVAILABLE_IN_RIGS if names is None or name in names]
+    return [name for name in FOLLOWING if names is None or name in names]
 
 
 def simulate(rig: Rig, names: Sequence[str] | None = None, tell: Progress = lambda what, done: None) -> RigRuns:

@@ -60,6 +60,10 @@ class DisplacementBridgeSettings(Datasheet):
     approach: Time = Field(
         default="2 s", gt=0, le=60, description="time in which the actuator moves to the virtual position at the start"
     )
+    jog_speed: Velocity = Field(default="10 mm/s", gt=0, description="manual: velocity at full jog")
+    jog_time: Time = Field(
+        default="0.5 s", gt=0, le=60, description="manual: time after which a motion ends if it is not renewed"
+    )
 
 
 Share = Annotated[Number, Field(gt=0, le=1)]

@@ -45,6 +45,8 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 "safe_value": a.safe,
                 "holds_at_trip": a.at_trip == "hold",
                 "approach": a.bridge.approach,
+                "jog_speed": a.bridge.jog_speed,
+                "jog_time": a.bridge.jog_time,
                 "force_lag": force_lag(a, settings, slow),
                 "raw_gain": gain,
                 "raw_offset": a.raw[0] - gain * low,

@@ -157,7 +157,8 @@ def at_speed(rig: Rig, speed: float) -> Rig:
         text = f"device {', '.join(real)} is real, and its physics can't be slowed down or accelerated"
         raise HilserverError(f"{rig.file}: --speed is for rigs whose devices are all simulated: {text}.")
     plan = plan_on(rig.plan.block.copy())
-    plan.valve["jog_time"] *= speed / rig.speed
+    for driven in (plan.valve, plan.actuator):
+        driven["jog_time"] *= speed / rig.speed
     changed = replace(rig, plan=plan, speed=speed)
     if not LOWEST_RATE <= changed.clock_rate <= HIGHEST_RATE:
         raise HilserverError(

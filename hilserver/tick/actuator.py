@@ -20,6 +20,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation
 from hilserver.tick.hybrid.displacement import (
     AVAILABLE_IN_RIGS,
+    FOLLOWING,
     DelayCompensation,
     DisplacementBridge,
     DisplacementMemory,
@@ -37,6 +38,7 @@ from hilserver.tick.plan import ActuatorRecord, Plan
 from hilserver.tick.row import ActuatorState, actuator_state, header
 
 _AVAILABLE = tuple(each.name in AVAILABLE_IN_RIGS for each in DisplacementStrategy)
+_FOLLOWS = tuple(each.name in FOLLOWING for each in DisplacementStrategy)
 _FILTERS = tuple(each.law is Law.STATE_FEEDBACK for each in DisplacementStrategy)
 _TRACKS = tuple(each.tracks for each in DisplacementStrategy)
 _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
@@ -58,12 +60,15 @@ def drive_actuators(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed:
         correct_actuator(bridge, memory, b.measured, b.force_measured)
         b.estimate = seen_displacement(bridge, memory)
         before = seen_force(bridge, memory)
-        follows = header(row).mode == Mode.RUNNING and action != Action.HOLD
+        follows = header(row).mode == Mode.RUNNING and action != Action.HOLD and follows_node(b.strategy)
         if _follow_node(plan, ix, row, i, elapsed - dt):
             _approach(a, b, follows, elapsed)
         else:
             _stay(b, follows)
-        _demand(row, a, b, bridge, memory, work, action)
+        if follows:
+            _demand(row, a, b, bridge, memory, work)
+        else:
+            _move_by_hand(row, a, b, elapsed)
         _limit(row, a, b, dt, action)
         predict_actuator(bridge, memory, b.command)
         b.force_estimate = before
@@ -190,15 +195,14 @@ def _approach(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float
 
 @compilable
 def _demand(
-    row: Floats, a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory,
-    work: Floats, action: int,
-) -> None:  # fmt: skip
+    row: Floats,
+    a: ActuatorRecord,
+    b: ActuatorState,
+    bridge: DisplacementBridge,
+    memory: DisplacementMemory,
+    work: Floats,
+) -> None:
     """The command that the strategy demands; a command that is not finite causes a trip."""
-    head = header(row)
-    b.error = 0.0
-    b.demand = b.command
-    if head.mode != Mode.RUNNING or action == Action.HOLD:
-        return
     b.error = b.estimate - b.position
     lead = a.force_lag if _leads(b.strategy) else 0.0
     position = b.position + lead * (b.velocity + 0.5 * lead * b.acceleration)
@@ -211,7 +215,20 @@ def _demand(
     if isfinite(demand):
         b.demand = demand
     else:
+        b.demand = b.command
         trip(row, FaultCode.BRIDGE)
+
+
+@compilable
+def _move_by_hand(row: Floats, a: ActuatorRecord, b: ActuatorState, elapsed: float) -> None:
+    """The command stays where it is, but for a jog, which ends if it is not renewed."""
+    b.error = 0.0
+    b.demand = b.command
+    if header(row).mode != Mode.RUNNING or follows_node(b.strategy):
+        b.jog_left = 0.0
+    elif b.jog_left > 0.0:
+        b.demand += b.jog * elapsed
+        b.jog_left = max(b.jog_left - elapsed, 0.0)
 
 
 @compilable
@@ -259,6 +276,19 @@ def forget_motion(plan: Plan, row: Floats) -> None:
 def is_available(strategy: float) -> bool:
     """Whether this is the number of a strategy that an actuator of a rig can have."""
     return 0.0 <= strategy < len(_AVAILABLE) and _AVAILABLE[int(strategy)]
+
+
+@compilable
+def set_jog_speed(wanted: float, a: ActuatorRecord, b: ActuatorState) -> None:
+    """Begin a jog at this fraction of the jog speed, or renew it."""
+    b.jog = clip(wanted, -1.0, 1.0) * a.jog_speed
+    b.jog_left = a.jog_time
+
+
+@compilable
+def follows_node(strategy: int) -> bool:
+    """Whether an actuator with this strategy follows the circuit."""
+    return 0 <= strategy < len(_FOLLOWS) and _FOLLOWS[strategy]
 
 
 @compilable

@@ -84,7 +84,7 @@ class ResultCode(Explained):
     DONE = 0, ""
     WRONG_MODE = 1, "not possible in this mode"
     LIMIT_ACTIVE = 2, "a violated limit would end it immediately; remove the cause first"
-    NOT_MANUAL = 3, "the valve's bridge strategy is not manual"
+    NOT_MANUAL = 3, "the bridge strategy is not manual"
     UNKNOWN_COMMAND = 4, "unknown command"
     CAUSE_PERSISTS = 5, "the cause of the fault still exists; remove it first"
     BAD_VALUE = 6, "there is no such input, valve, strategy or cycle, or the value is not a finite number"

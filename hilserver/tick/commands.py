@@ -7,7 +7,7 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.actuator import forget_motion, is_available
+from hilserver.tick.actuator import follows_node, forget_motion, is_available, set_jog_speed
 from hilserver.tick.bridge.control_laws import set_jog
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, follows, needs_flow_sensor
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
@@ -138,14 +138,28 @@ def change_law(plan: Plan, row: Floats, actuator: float, wanted: float) -> Resul
 
 @compilable
 def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> ResultCode:
-    """Set a new manual command for a valve."""
+    """Set a new manual command for a valve; for an actuator, numbered behind them, a velocity."""
     head = header(row)
     if head.mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
+    if valve >= plan.valve.shape[0]:
+        return jog_actuator(plan, row, valve - plan.valve.shape[0], wanted)
     if not (0.0 <= valve < plan.valve.shape[0] and isfinite(wanted)):
         return ResultCode.BAD_VALUE
     b = valve_state(plan, row, int(valve))
     if follows(b.strategy):
         return ResultCode.NOT_MANUAL
     set_jog(wanted, b, plan.valve[int(valve)])
+    return ResultCode.DONE
+
+
+@compilable
+def jog_actuator(plan: Plan, row: Floats, actuator: float, wanted: float) -> ResultCode:
+    """Move an actuator by hand at this fraction of its jog speed."""
+    if not (actuator < plan.actuator.shape[0] and isfinite(wanted)):
+        return ResultCode.BAD_VALUE
+    b = actuator_state(plan, row, int(actuator))
+    if follows_node(b.strategy):
+        return ResultCode.NOT_MANUAL
+    set_jog_speed(wanted, plan.actuator[int(actuator)], b)
     return ResultCode.DONE

@@ -312,6 +312,8 @@ class ActuatorRecord(Struct):
     safe_value: float = value("m", "safe command")
     holds_at_trip: int = value("", "1 if it stays where it is in FAULT, 0 if it moves to the safe value")
     approach: float = value("s", "time in which it moves to the virtual position at the start")
+    jog_speed: float = value("m/s", "largest velocity of a manual command")
+    jog_time: float = value("s", "duration of a manual command")
     force_lag: float = value("s", "mean age of the force with which the circuit is calculated")
     raw_gain: float = value("raw/m", "change of the raw value by the command")
     raw_offset: float = value("raw", "raw value of command 0")

@@ -194,6 +194,8 @@ class ActuatorState(Struct):
     elapsed: float = value("s", "time by which the circuit has moved since")
     away: float = value("m", "distance from the virtual position at the start of the approach")
     approach: float = value("s", "time since then; NaN: the approach has not begun")
+    jog: float = value("m/s", "manual: velocity of the command")
+    jog_left: float = value("s", "remaining time of this motion")
 
 
 class CylinderState(Struct):

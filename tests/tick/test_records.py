@@ -148,7 +148,7 @@ def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
     with pytest.raises(ValueError, match="InputRecord: fields without a value, or values without a field: delay, high"):
         table_of(plan_module.InputRecord, [{"initial": 0.0, "low": -1.0}])
     with pytest.raises(KeyError, match="loop"):
-        make_plan({}, np.empty((0, 0)))
+        make_plan({}, np.empty((0, 0)), np.empty(0))
 
 
 def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
@@ -159,7 +159,7 @@ def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
     kinds = [next(p for p in patterns if matches(name, p)) for name in rig.layout.names]
     places = [patterns.index(kind) for kind in kinds]
     assert kinds[: RowHeader.cells()] == list(RowHeader.names())
-    lacking = ("cylinder.", "motor.", "output", "limit.")
+    lacking = ("actuator.", "cylinder.", "motor.", "output", "limit.")
     assert set(patterns) - set(kinds) <= {pattern for pattern in patterns if pattern.startswith(lacking)}
     assert places[: RowHeader.cells()] == sorted(places[: RowHeader.cells()])
     assert unit_of_column("valve.main.flow_virtual") == unit_of_column("valve.main.flow_expected") == "m^3/s"
@@ -170,4 +170,4 @@ def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
 
 
 def test_all_tables_of_the_plan_are_declared_once() -> None:
-    assert ("block", *plan_module.TABLES, "kalman") == Plan._fields
+    assert ("block", *plan_module.TABLES, "kalman", "design") == Plan._fields

@@ -53,6 +53,8 @@ class Law(IntEnum):
     """A lead compensator and a PI controller."""
     STATE_FEEDBACK = 2
     """Kalman filter and linear-quadratic regulator."""
+    MANUAL = 3
+    """By hand: it does not follow the structure."""
 
 
 class DelayCompensation(Enum):
@@ -126,10 +128,13 @@ class DisplacementStrategy(IntEnum):
         DelayCompensation.PREDICTED,
         "as adaptive, with the force predicted over the tick in which it acts on the structure",
     )
+    manual = 6, Law.MANUAL, False, DelayCompensation.ACCEPTED, "moved by hand, at the jog speed at most"
 
 
-AVAILABLE_IN_RIGS = tuple(each.name for each in DisplacementStrategy if each.law is not Law.CLASSICAL)
-"""Names of the strategies that an actuator of a rig can have."""
+FOLLOWING = tuple(each.name for each in DisplacementStrategy if each.law in (Law.DIRECT, Law.STATE_FEEDBACK))
+"""Names of the strategies with which an actuator of a rig follows the circuit."""
+AVAILABLE_IN_RIGS = (*FOLLOWING, DisplacementStrategy.manual.name)
+"""Names of all strategies that it can have."""
 
 
 class DisplacementBridge(NamedTuple):

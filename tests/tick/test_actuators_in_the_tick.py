@@ -194,6 +194,31 @@ def test_strategies_are_selected_by_the_number_behind_the_valves() -> None:
     assert run.mode == "RUNNING"
 
 
+def test_it_is_moved_by_hand_at_the_jog_speed_while_the_jog_is_renewed() -> None:
+    """Half the jog speed of 20 mm/s for the jog time of 0.2 s, renewed once after 0.1 s: 0.3 s, 3 mm."""
+    bridge = {"strategy": "manual", "jog_speed": "20 mm/s", "jog_time": "0.2 s"}
+    rig = hybrid_rig(with_strategy("manual", bridge=bridge))
+    with started(rig) as run:
+        for _ in range(2):
+            run.command(CommandKind.JOG, 0.0, 0.5)
+            rows = run.run(100)
+        rows = run.run(2000)
+        at = float(column(rig, rows, "command")[-1])
+        run.command(CommandKind.JOG, 0.0, -9.0)
+        back = column(rig, run.run(51), "command")
+        run.run(1000)
+        run.command(CommandKind.STRATEGY, 0.0, DisplacementStrategy.prediction)
+        followed = run.run(2000)
+        run.command(CommandKind.JOG, 0.0, 0.5)
+        run.run(1)
+        assert header(run.row).result == ResultCode.NOT_MANUAL
+    assert at == pytest.approx(3e-3, abs=1e-5)
+    assert back[-1] - at == pytest.approx(-51 * 0.020 / RATE, abs=1e-6)  # at most the jog speed
+    assert column(rig, rows, "error").any() == 0
+    assert np.abs(np.diff(column(rig, followed, "command"))).max() < 0.05 / RATE  # a smooth approach
+    assert np.abs(column(rig, followed, "position")[-1]) < 1e-4
+
+
 def test_without_its_node_in_the_circuit_it_stays_where_it_is() -> None:
     """Switched to a circuit without the node while it moves, and back: it approaches the node again."""
     rig = hybrid_rig(with_strategy("prediction", max_error="10 mm"))
