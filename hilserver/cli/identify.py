@@ -100,6 +100,11 @@ def _wanted(rig: Rig, valves: list[str] | None) -> list[str]:
     from hilserver.errors import HilserverError, did_you_mean
 
     known = rig.settings.valves
+    if not known:
+        raise HilserverError(
+            f"{rig.file}: there is no valve to identify. What is uncertain about actuators is tracked while they run: "
+            "hilserver status shows it."
+        )
     wanted = list(dict.fromkeys(valves or known))
     if unknown := [name for name in wanted if name not in known]:
         raise HilserverError(f'{rig.file}: "{unknown[0]}" is not a valve.{did_you_mean(unknown[0], known)}')
