@@ -250,6 +250,10 @@ class Client:
         """Move a real valve manually, -1 … 1; requires the strategy ``manual``."""
         return self.do(commands.Jog(valve=valve, command=float(command)))
 
+    def jog_actuator(self, actuator: str, command: float) -> Answer:
+        """Move an actuator manually, at this fraction of its jog speed, -1 … 1; requires the strategy ``manual``."""
+        return self.do(commands.Jog(actuator=actuator, command=float(command)))
+
     def cycle(self, action: Literal["start", "stop"] = "start") -> Answer:
         """Start or stop the work cycle."""
         return self.do(commands.Cycle(action=action))

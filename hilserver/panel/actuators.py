@@ -6,6 +6,7 @@ import time
 
 from nicegui import ui
 
+from hilserver.panel.jog import OF_ACTUATORS, JogControl
 from hilserver.panel.learned import learned_text
 from hilserver.panel.pieces import piece
 from hilserver.panel.view import HOLD_OFF, Page
@@ -33,6 +34,7 @@ class ActuatorsView:
         self._box = ui.column().classes("w-full gap-3")
         self._choices: dict[str, ui.select] = {}
         self._chosen: dict[str, float] = {}
+        self._jogs: dict[str, JogControl] = {}
         page.each_round(self._follow, "Operate")
         page.each_round(self._update, "Operate")
 
@@ -41,6 +43,7 @@ class ActuatorsView:
         if description is not None and tuple(description.actuators) != self._actuators:
             self._actuators = tuple(description.actuators)
             self._choices.clear()
+            self._jogs.clear()
             self._box.clear()
             with self._box:
                 for name, info in description.actuators.items():
@@ -49,6 +52,7 @@ class ActuatorsView:
             choice.set_enabled(self.page.may_command)
             status = self._status(name)
             strategy = None if status is None else status.strategy
+            self._jogs[name].follow(strategy == "manual")
             if choice.value != strategy and time.monotonic() - self._chosen.get(name, 0.0) > HOLD_OFF:
                 choice.set_value(strategy)
 
@@ -70,6 +74,7 @@ class ActuatorsView:
                 list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
             )
             self._choices[name].props("outlined dense options-dense").classes("w-full strategy")
+            self._jogs[name] = JogControl(self.page, {"actuator": name}, 1.0, OF_ACTUATORS)
 
     async def _select(self, actuator: str, strategy: str | None) -> None:
         status = self._status(actuator)

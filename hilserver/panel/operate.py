@@ -8,7 +8,8 @@ from nicegui import ui
 
 from hilserver.panel.actuators import ActuatorsView
 from hilserver.panel.automation import AutomationView
-from hilserver.panel.inputs import FreeSlider, InputsView
+from hilserver.panel.inputs import InputsView
+from hilserver.panel.jog import JogControl
 from hilserver.panel.learned import learned_text
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import DISPLACEMENT, FLOW, FLOWS, Plot, displacement_channels, flow_channels
@@ -66,7 +67,7 @@ class ValvesView:
                 list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
             )
             self._choices[name].props("outlined dense options-dense").classes("w-full strategy")
-            self._jogs[name] = JogControl(self.page, name, info.jog_limit)
+            self._jogs[name] = JogControl(self.page, {"valve": name}, info.jog_limit)
 
     async def _select(self, valve: str, strategy: str | None) -> None:
         if strategy is not None and strategy != self._present(valve):
@@ -91,48 +92,6 @@ class ValvesView:
             texts[f"learned.{valve}"] = "" if state is None else learned_text(state.learned.get(valve, {}))
         self.page.show("texts", texts)
         self.page.show("bars", bars)
-
-
-class JogControl:
-    """Moves a valve manually while a button is held; the server ends a command that is not renewed (``jog_time``)."""
-
-    def __init__(self, page: Page, valve: str, limit: float) -> None:
-        self.page, self._valve, self._limit, self._ended = page, valve, limit, False
-        with ui.row().classes("w-full items-center no-wrap gap-3 jog") as self._row:
-            self._buttons = [self._button("remove", -1.0), self._button("add", 1.0)]
-            low, high = 0.1 * limit, limit
-            self._size = FreeSlider(min=low, max=high, step=low, value=0.5 * limit).props("aria-label='jog'")
-            self._shown = ui.label().classes("text-sm whitespace-nowrap")
-            self._size.on_value_change(self._show_size)
-        self._show_size()
-
-    def follow(self, manual: bool) -> None:
-        """Visible if the valve is driven by hand, enabled while the rig is running."""
-        self._row.visible = manual and self._limit > 0.0
-        self._ended = self._ended or not self.page.may_operate  # until it is pressed again
-        for button in self._buttons:
-            button.set_enabled(self.page.may_operate)
-
-    def _button(self, icon: str, sign: float) -> ui.button:
-        button = ui.button(icon=icon).props(f"outline aria-label='jog {'+' if sign > 0 else '-'}'").classes("hold")
-        button.on("pointerdown", lambda e: self._jog(sign, e.args), js_handler="(e) => panel.hold(e, emit)")
-        return button.tooltip("Hold: the valve moves by this fraction of its range. Release: it goes to null.")
-
-    def _show_size(self) -> None:
-        self._shown.set_text(f"jog {100 * self._size.value:.1f} %")
-
-    async def _jog(self, sign: float, what: str) -> None:
-        """The button is pressed, held or released. A refusal, or a rig that stops, ends it until the next press."""
-        if what == "release":
-            self._ended = True
-            await self.page.command(commands.Jog(valve=self._valve, command=0.0), quiet=True)
-            return
-        if what == "press":
-            self._ended = False
-        if not self._ended:
-            command = sign * float(self._size.value)
-            answer = await self.page.command(commands.Jog(valve=self._valve, command=command))
-            self._ended = self._ended or answer is None or not answer.ok
 
 
 class MeasuredView:

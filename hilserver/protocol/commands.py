@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
@@ -212,28 +212,35 @@ class SwitchCircuit(_OfCircuit):
         return self
 
 
-class SelectStrategy(Command):
-    """Select the strategy that turns the virtual flow or position into the command of a real valve or actuator."""
+class _OfDriven(Command):
+    """A command for one real valve, or for one actuator whose position is controlled."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["valve"]}, {"required": ["actuator"]}]})
-    name = "strategy"
     valve: Name | None = Field(default=None, description="name of the real valve")
     actuator: Name | None = Field(default=None, description="or of the actuator whose position is controlled")
-    strategy: Name = Field(description="one of its strategies (see the description topic)")
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "SelectStrategy":
+    def _one_of_both(self) -> Self:
         if (self.valve is None) == (self.actuator is None):
-            raise ValueError("give either valve or actuator: the name of what the strategy drives.")
+            raise ValueError("give either valve or actuator: the name of what the command is for.")
         return self
 
 
-class Jog(Command):
-    """Move a real valve manually, within its jog limits. Requires the strategy `manual`."""
+class SelectStrategy(_OfDriven):
+    """Select the strategy that turns the virtual flow or position into the command of a real valve or actuator."""
+
+    name = "strategy"
+    strategy: Name = Field(description="one of its strategies (see the description topic)")
+
+
+class Jog(_OfDriven):
+    """Move a real valve or an actuator manually, within its jog limits. Requires the strategy `manual`."""
 
     name = "jog"
-    valve: Name = Field(description="name of the real valve")
-    command: FullScale = Field(description="command, fraction of full scale, -1 ... 1")
+    command: FullScale = Field(
+        description="command of a valve, fraction of full scale, or velocity of an actuator, fraction of its jog "
+        "speed; -1 ... 1"
+    )
 
 
 class Cycle(Command):

@@ -47,6 +47,7 @@ class ActuatorDescription(Published):
     """An actuator whose position is controlled, and the strategies that can drive it."""
 
     strategies: tuple[str, ...] = Field(description="strategies that the command `strategy` may select")
+    jog_speed: float = Field(default=0.0, description="velocity of a jog with command 1, m/s")
     description: str = Field(default="", description="description of the actuator")
 
 

@@ -71,11 +71,7 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
         case commands.SelectStrategy():
             return _selection(rig, command)
         case commands.Jog():
-            number = valve_number(rig, command.valve, "it follows the virtual circuit and can't be moved by hand")
-            limit = settings.valves[command.valve].bridge.jog_limit
-            if abs(command.command) > limit:
-                raise invalid("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
-            return LoopCommand(CommandKind.JOG, number, command.command)
+            return _jog(rig, command)
         case commands.Cycle():
             if rig.cycle is None:
                 raise invalid("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
@@ -85,18 +81,25 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
     return LoopCommand(_PLAIN[type(command)])
 
 
-def _selection(rig: Rig, command: commands.SelectStrategy) -> LoopCommand:
-    """The selection of a strategy: the actuators are numbered behind the valves."""
-    settings = rig.settings
+def _jog(rig: Rig, command: commands.Jog) -> LoopCommand:
+    """A movement by hand; the actuators are numbered behind the valves."""
     if command.actuator is not None:
-        what, name, offered = "actuator", command.actuator, AVAILABLE_IN_RIGS
-        if name in settings.valves and name not in settings.actuators:
-            raise invalid(what, f'the rig has no actuator "{name}", but a valve: write valve instead of actuator.')
-        number = len(settings.valves) + number_of(name, settings.actuators, what)
+        return LoopCommand(CommandKind.JOG, actuator_number(rig, command.actuator), command.command)
+    number = valve_number(rig, command.valve or "")
+    limit = rig.settings.valves[command.valve or ""].bridge.jog_limit
+    if abs(command.command) > limit:
+        raise invalid("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
+    return LoopCommand(CommandKind.JOG, number, command.command)
+
+
+def _selection(rig: Rig, command: commands.SelectStrategy) -> LoopCommand:
+    """The selection of a strategy."""
+    if command.actuator is not None:
+        what, offered = "actuator", AVAILABLE_IN_RIGS
+        number = actuator_number(rig, command.actuator)
     else:
         what, name = "valve", command.valve or ""
-        number = valve_number(rig, name, "write actuator instead of valve")
-        offered = offered_strategies(rig, name)
+        number, offered = valve_number(rig, name), offered_strategies(rig, name)
     if command.strategy not in offered:
         listed = f" Allowed: {', '.join(offered)}." if what == "actuator" else did_you_mean(command.strategy, offered)
         raise invalid("strategy", f'"{command.strategy}" is not offered by this {what}.{listed}')
@@ -104,8 +107,17 @@ def _selection(rig: Rig, command: commands.SelectStrategy) -> LoopCommand:
     return LoopCommand(CommandKind.STRATEGY, number, float(strategies[command.strategy]))
 
 
-def valve_number(rig: Rig, name: str, advice: str) -> float:
-    """The number of a valve. Raises ConfigurationError, with ``advice`` where the name is that of an actuator."""
+def valve_number(rig: Rig, name: str) -> float:
+    """The number of a valve. Raises ConfigurationError."""
     if name in rig.settings.actuators and name not in rig.settings.valves:
-        raise invalid("valve", f'the rig has no valve "{name}", but an actuator: {advice}.')
+        text = f'the rig has no valve "{name}", but an actuator: write actuator instead of valve.'
+        raise invalid("valve", text)
     return number_of(name, rig.settings.valves, "valve")
+
+
+def actuator_number(rig: Rig, name: str) -> float:
+    """The number of an actuator, behind the valves. Raises ConfigurationError."""
+    if name in rig.settings.valves and name not in rig.settings.actuators:
+        text = f'the rig has no actuator "{name}", but a valve: write valve instead of actuator.'
+        raise invalid("actuator", text)
+    return len(rig.settings.valves) + number_of(name, rig.settings.actuators, "actuator")

@@ -81,6 +81,6 @@ def valve_descriptions(rig: Rig) -> dict[str, ValveDescription]:
 def actuator_descriptions(rig: Rig) -> dict[str, ActuatorDescription]:
     """Actuators whose position is controlled, and the strategies that can drive them."""
     return {
-        name: ActuatorDescription(strategies=AVAILABLE_IN_RIGS, description=s.description)
+        name: ActuatorDescription(strategies=AVAILABLE_IN_RIGS, jog_speed=s.bridge.jog_speed, description=s.description)
         for name, s in rig.settings.actuators.items()
     }
