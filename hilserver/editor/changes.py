@@ -33,7 +33,7 @@ class Rename:
 
 
 Change = Put | Drop | Rename
-WITH_HEADERS = ("components", "devices", "valves", "cylinders", "motors")
+WITH_HEADERS = ("components", "devices", "valves", "actuators", "cylinders", "motors")
 """The tables whose entries have many values, so that each gets a header of its own unless the others have none.
 
 In such an entry, a table of entries gets one, too, such as the sensors of a device; these have a line each.

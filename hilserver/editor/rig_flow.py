@@ -1,4 +1,4 @@
-"""The picture of a rig: devices, channels with their limits, ports of the circuit, valves, outputs, the machine.
+"""The picture of a rig: devices, channels with their limits, ports of the circuit, what is driven, the machine.
 
 It is made of the rig file's table, whatever is missing or wrong in it.
 """
@@ -14,9 +14,12 @@ from hilserver.rig.settings import RigSettings
 from hilserver.web.datasheet import as_text
 
 SENSING, MEASURED, VIRTUAL, REAL, DRIVEN, MACHINE = range(6)
-"""The columns: devices that measure, channels and inputs, the virtual circuit, valves, devices that act, machine."""
+"""The columns: devices that measure, channels and inputs, the virtual circuit, what is driven, devices that act, and
+the machine."""
 CIRCUIT = "circuit"
 """The block of the virtual circuit."""
+DRIVING = ("valves", "actuators", "outputs")
+"""The tables whose entries drive an output of a device."""
 
 
 def rig_blocks(table: Table) -> list[FlowBlock]:
@@ -28,7 +31,8 @@ def rig_blocks(table: Table) -> list[FlowBlock]:
         *_circuit(table),
         *_enable(table),
         *_valves(table),
-        *_devices(table, DRIVEN, _used(table, "valves", "output") | _used(table, "outputs", "output")),
+        *_actuators(table),
+        *_devices(table, DRIVEN, _outputs(table)),
         *_machine(table),
     ]
 
@@ -39,12 +43,15 @@ def rig_lines(table: Table) -> Iterator[FlowLine]:
         yield FlowLine((_device(channel, SENSING), _text(channel, "source")), (f"channels.{name}", ""))
     for name in below(table, "inputs"):
         yield FlowLine((f"inputs.{name}", ""), (CIRCUIT, ""))
-    for kind in ("valves", "outputs"):
+    for kind in DRIVING:
         for name, part in tables(table, kind).items():
             yield FlowLine((f"{kind}.{name}", ""), (_device(part, DRIVEN), _text(part, "output")))
     for reference, entry, key in rig_references(table):
         if reference.to.table in ("channels", "ports", "valves") and not entry.startswith(("cylinders.", "motors.")):
             yield FlowLine((f"{reference.to.table}.{reference.name}", ""), (entry, key))
+    for name, actuator in tables(table, "actuators").items():
+        yield FlowLine((CIRCUIT, ""), (f"actuators.{name}", ""))
+        yield FlowLine((_device(actuator, DRIVEN), _text(actuator, "output")), (_specimen(name), ""))
     homes = _homes(table)
     for valve in tables(table, "valves").values():
         for key in ("port", "other_port"):
@@ -79,6 +86,15 @@ def _used(table: Table, kind: str, key: str) -> dict[str, list[str]]:
     for part in tables(table, kind).values():
         if name := _text(part, key):
             found.setdefault(_text(part, "device"), []).append(name)
+    return found
+
+
+def _outputs(table: Table) -> dict[str, list[str]]:
+    """The outputs of each device that are used."""
+    found: dict[str, list[str]] = {}
+    for kind in DRIVING:
+        for device, names in _used(table, kind, "output").items():
+            found.setdefault(device, []).extend(names)
     return found
 
 
@@ -162,8 +178,31 @@ def _valves(table: Table) -> Iterator[FlowBlock]:
         yield FlowBlock(f"outputs.{name}", REAL, name, f"outputs.{name}", on, kind="valve")
 
 
+def _actuators(table: Table) -> Iterator[FlowBlock]:
+    for name, actuator in tables(table, "actuators").items():
+        ends = actuator.get("range")
+        texts = [_text(below(actuator, "bridge"), "strategy")]
+        texts.append(" … ".join(map(as_text, ends)) if isinstance(ends, list) else "")
+        rows = tuple(key for key in ("position", "force") if key in actuator)
+        part = f"actuators.{name}"
+        yield FlowBlock(part, REAL, name, part, tuple(text for text in texts if text), rows, "valve")
+
+
+def _specimen(actuator: str) -> str:
+    """The block of what an actuator moves."""
+    return f"{MACHINE} actuators.{actuator}"
+
+
+def _specimens(table: Table) -> Iterator[FlowBlock]:
+    for name, actuator in tables(table, "actuators").items():
+        specimen = below(actuator, "specimen")
+        texts = tuple(as_text(specimen[key]) for key in ("mass", "stiffness") if key in specimen)
+        yield FlowBlock(_specimen(name), MACHINE, f"specimen of {name}", f"actuators.{name}", texts, kind="machine")
+
+
 def _machine(table: Table) -> Iterator[FlowBlock]:
-    """The cylinders and motors, and the ports at which valves are but neither of them."""
+    """The cylinders and motors, the ports at which valves are but neither of them, and what actuators move."""
+    yield from _specimens(table)
     for name, cylinder in tables(table, "cylinders").items():
         size = "/".join(_text(cylinder, key) for key in ("bore", "rod_diameter") if key in cylinder)
         texts = [f"{size} · {as_text(cylinder.get('stroke', '?'))}"] if size else []

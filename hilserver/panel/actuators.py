@@ -23,6 +23,8 @@ FIELDS = {
     "force": ("force on the virtual circuit", "N"),
 }
 """The values that are shown of each actuator: their titles and SI units."""
+FINER = {"m": 2, "N": -2}
+"""Decimal places more than usual: errors are a few micrometres."""
 
 
 class ActuatorsView:
@@ -88,7 +90,7 @@ class ActuatorsView:
         for name in self._actuators:
             for word, (_, unit) in FIELDS.items():
                 channel = f"actuator.{name}.{word}"
-                texts[channel] = units.text(now.get(channel), unit, finer=2 if unit == "m" else 0)
+                texts[channel] = units.text(now.get(channel), unit, FINER[unit])
             texts[f"limited.{name}"] = "at a limit" if now.get(f"actuator.{name}.saturation") else ""
             status = self._status(name)
             texts[f"tracked.{name}"] = "" if status is None else learned_text(status.learned)

@@ -56,7 +56,7 @@ class Units:
         return next((shown for shown in choices if shown.unit == self.chosen.get(si)), choices[0])
 
     def number(self, value: float | None, si: str, finer: int = 0) -> str:
-        """A value without its unit; a dash if there is none. ``finer``: further decimal places.
+        """A value without its unit; a dash if there is none. ``finer``: by how many decimal places.
 
         >>> Units().number(1.403e7, "Pa"), Units({"Pa": "MPa"}).number(1.403e7, "Pa"), Units().number(None, "Pa")
         ('140.3', '14.030', '–')
@@ -67,7 +67,7 @@ class Units:
         return _with_digits(value / shown.factor, shown.digits + finer)
 
     def text(self, value: float | None, si: str, finer: int = 0) -> str:
-        """A value with its unit; a dash if there is none. ``finer``: further decimal places.
+        """A value with its unit; a dash if there is none. ``finer``: by how many decimal places.
 
         >>> Units().text(-1e-3, "m^3/s"), Units().text(None, "m^3/s"), Units().text(1.234e-5, "m", finer=2)
         ('−60.00 l/min', '–', '0.012 mm')

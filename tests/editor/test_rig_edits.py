@@ -334,6 +334,20 @@ def test_a_motor_is_drawn_as_what_its_valves_drive() -> None:
     assert flows == {("valve_A", "motors.drive", "port_A"), ("valve_B", "motors.drive", "port_B")}
 
 
+def test_an_actuator_is_drawn_between_the_circuit_and_its_specimen() -> None:
+    table = tomllib.loads((CONFIG / "rigs/frame.toml").read_text())
+    blocks = {block.name: block for block in rig_blocks(table)}
+    assert blocks["actuators.table"].texts == ("prediction", "-50 mm … 50 mm")
+    assert blocks["5 actuators.table"].title == "specimen of table"
+    ways = {(line.start, line.end) for line in rig_lines(table)}
+    assert ways >= {
+        (("circuit", ""), ("actuators.table", "")),
+        (("channels.x", ""), ("actuators.table", "position")),
+        (("actuators.table", ""), ("4 devices.lab", "command")),
+        (("4 devices.lab", "command"), ("5 actuators.table", "")),
+    }
+
+
 def test_faulty_rig_files_are_shown_with_their_problems_and_can_be_edited() -> None:
     for seed in range(30):
         chance = random.Random(seed)
