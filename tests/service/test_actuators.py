@@ -113,6 +113,8 @@ def test_the_state_is_that_of_the_row(rig: Rig, shaken: LockstepRun) -> None:
     }.items():
         assert getattr(status, key) == row[layout.column(f"actuator.table.{column}")]
     assert (status.measured, status.force) == (row[layout.column("channel.x")], row[layout.column("channel.F")])
+    assert status.error is not None
+    assert status.estimate is not None
     assert status.error == pytest.approx(status.estimate - status.position, abs=1e-15)
     assert (status.strategy, status.saturation) == ("prediction", ())
 
