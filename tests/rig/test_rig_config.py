@@ -18,6 +18,7 @@ from rig_bench import BAR, CIRCUIT, L_MIN, RIG, bench_rig, merged
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.rig.build import assemble, load_rig
+from hilserver.tick import plan as plan_module
 from hilserver.tick.codes import Action, Characteristic, Watched
 from hilserver.toml import read_toml
 from hilserver.units import ATMOSPHERE
@@ -422,6 +423,7 @@ def found_in(sources: Mapping[str, Any]) -> tuple[Problem, ...]:
         rig = assemble(sources, CONFIG / "rigs/demo.toml", standard_library())
     except ConfigurationError as error:
         return error.problems
-    assert not any(np.isnan(table[name]).any() for table in rig.plan[1:-1] for name in table.dtype.names)  # type: ignore[union-attr]
+    tables = (getattr(rig.plan, name) for name in plan_module.TABLES)
+    assert not any(np.isnan(table[name]).any() for table in tables for name in table.dtype.names)
     assert not np.isnan(rig.plan.kalman).any()
     return ()

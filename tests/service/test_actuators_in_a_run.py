@@ -46,7 +46,9 @@ async def operate(user: Panel) -> None:
         answer = await user.command("strategy", **wrong)
         assert (answer["ok"], reason in answer["reason"]) == (False, True), answer
     answer = await user.command("jog", valve="table", command=0.1)
-    assert "can't be moved by hand" in answer["reason"]
+    assert "write actuator instead of valve" in answer["reason"]
+    answer = await user.command("jog", actuator="table", command=0.1)
+    assert "the bridge strategy is not manual" in answer["reason"]
     telemetry = await user.see("telemetry", start=len(user.seen))
     assert {"actuator.table.measured", "actuator.table.error", "actuator.table.f90"} <= telemetry["channels"].keys()
 

@@ -27,7 +27,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
         {"valve": "main", "strategy": "pid"},
         {"actuator": "table", "strategy": "adaptive"},
     ],
-    "jog": [{"valve": "main", "command": -0.05}],
+    "jog": [{"valve": "main", "command": -0.05}, {"actuator": "table", "command": 1}],
     "cycle": [{"action": "start"}, {"action": "stop"}],
     "react": [
         {"reaction": "overload", "when": "p_A > 200 bar", "then": "stop", "hold": "5 ms", "hysteresis": "5 bar"},
