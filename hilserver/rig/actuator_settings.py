@@ -87,7 +87,6 @@ class ActuatorSettings(Datasheet):
     delay: Time = Field(default="0 s", ge=0, le=0.1, description="from the output of a command until it acts")
     uncertainty: dict[UncertainName, Share] = Field(
         default_factory=dict,
-        examples=[{"specimen_stiffness": 0.05, "f90": 0.02}],
         description="standard deviations of uncertain values of servo and specimen, as fractions of the stated values; "
         "the bridge tracks them",
     )

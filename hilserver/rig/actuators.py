@@ -85,7 +85,7 @@ def _ticks_late(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -
     }
 
 
-def designs(settings: RigSettings, slow: SlowDevices) -> Floats:
+def designs(settings: RigSettings, slow: SlowDevices, file: str) -> Floats:
     """The designs of all actuators, one behind the other. Raises ConfigurationError where there is no regulator."""
     parts, problems = [np.zeros(0)], []
     for name, actuator in settings.actuators.items():
@@ -93,7 +93,7 @@ def designs(settings: RigSettings, slow: SlowDevices) -> Floats:
             parts.append(cells_of_design(designed(actuator, settings, slow)))
         except HilserverError as error:
             text = f"no regulator can be designed for this actuator ({error}) Check servo, specimen and uncertainty."
-            problems.append(Problem(text, f"actuators.{name}"))
+            problems.append(Problem(text, f"actuators.{name}", file))
     if problems:
         raise ConfigurationError(problems)
     return np.concatenate(parts)

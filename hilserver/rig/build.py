@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from hilserver.circuit.library import Library, library_of, standard_library
 from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
-from hilserver.circuit.pack import pack
+from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import check
 from hilserver.driver import Driver, PlantDriver, driver_named
 from hilserver.errors import ConfigurationError, Problem, collected, did_you_mean, problems_of
@@ -31,7 +31,7 @@ from hilserver.rig.checks import (
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.file_kinds import kind_of
 from hilserver.rig.outputs import driven_outputs
-from hilserver.rig.plan import build_plan, row_layout
+from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import subtables, unresolved
 from hilserver.rig.rig import Device, Rig, slow_devices_of
 from hilserver.rig.settings import RigSettings
@@ -187,19 +187,21 @@ def assemble(
     packed = None
     if circuit is not None:
         with collected(problems):
-            bindings, ports = (layout.bindings, layout.ports) if layout is not None else (None, ())
-            actuators = layout.actuators if layout is not None else ()
-            packed = pack(circuit, library, bindings, ports, circuit_file, accounts, actuators=actuators)
+            packed = _packed(circuit, library, layout, circuit_file, accounts)
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
-    try:
-        plan = build_plan(settings, cycle, slots, layout, slow, circuit.fluid, _longest_gap(settings, devices))
-    except ConfigurationError as error:
-        raise ConfigurationError(replace(problem, file=name) for problem in error.problems) from None
+    plan = build_plan(settings, cycle, slots, layout, slow, circuit.fluid, _longest_gap(settings, devices), name)
     parts = (tuple(devices), library, layout, plan, packed, sources, arrays, circuits, calibrations)
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
+
+
+def _packed(circuit: Circuit, library: Library, layout: RowLayout | None, file: str, accounts: bool) -> PackedCircuit:
+    """The circuit packed for the rig; without a layout, which has problems, as if nothing was connected to it."""
+    if layout is None:
+        return pack(circuit, library, file=file, accounts=accounts)
+    return pack(circuit, library, layout.bindings, layout.ports, file, accounts, actuators=layout.actuators)
 
 
 def _longest_gap(settings: RigSettings, devices: Iterable[Device]) -> float:

@@ -292,11 +292,13 @@ def build_plan(
     slow: SlowDevices,
     fluid: Fluid,
     longest_gap: float,
+    file: str = "",
 ) -> Plan:
     """The plan of a run.
 
     ``slots``: (device, source) -> raw slot; ``fluid``: the machine's oil; ``longest_gap``: time without a tick after
-    which devices have closed the valves, s.
+    which devices have closed the valves, s. Raises ConfigurationError where no bridge can be designed for an actuator
+    (of ``file``).
     """
     channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
     lines: dict[str, list[Line]] = {
@@ -317,7 +319,7 @@ def build_plan(
         "actuator": actuator_lines(settings, slow, layout.starts["interval"], first),
         "cycle": cycle_lines(cycle, inputs),
     }
-    design = designs(settings, slow)
+    design = designs(settings, slow, file)
     plan = make_plan(lines, np.empty((0, 0)), design)
     return make_plan(lines, kalman_table(settings, plan, slow), design) if len(plan.cylinder) else plan
 

@@ -67,12 +67,12 @@ def test_actuators_are_numbered_behind_the_valves(tmp_path: Path) -> None:
         (
             commands.SelectStrategy(actuator="table", strategy="pi_lead"),
             'strategy: "pi_lead" is not offered by this actuator. '
-            "Allowed: direct, state_feedback, adaptive, adaptive_lead, prediction.",
+            "Allowed: direct, state_feedback, adaptive, adaptive_lead, prediction, manual.",
         ),
         (
             commands.SelectStrategy(actuator="table", strategy="flow_servo"),
             'strategy: "flow_servo" is not offered by this actuator. '
-            "Allowed: direct, state_feedback, adaptive, adaptive_lead, prediction.",
+            "Allowed: direct, state_feedback, adaptive, adaptive_lead, prediction, manual.",
         ),
         (
             commands.SelectStrategy(actuator="tabel", strategy="direct"),
@@ -88,8 +88,7 @@ def test_actuators_are_numbered_behind_the_valves(tmp_path: Path) -> None:
         ),
         (
             commands.Jog(valve="table", command=0.1),
-            'valve: the rig has no valve "table", but an actuator: it follows the virtual circuit and can\'t be moved '
-            "by hand.",
+            'valve: the rig has no valve "table", but an actuator: write actuator instead of valve.',
         ),
     ],
 )
