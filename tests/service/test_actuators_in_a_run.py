@@ -14,6 +14,9 @@ from hilserver.client import connect
 from hilserver.record.summary import summarise
 from hilserver.report.document import Grid
 from hilserver.report.run_report import run_report
+from hilserver.sequences.check import PASSED
+from hilserver.sequences.live import run_live
+from hilserver.sequences.model import load_sequence
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import Mode
 from hilserver.tick.hybrid.displacement import DisplacementStrategy
@@ -22,6 +25,27 @@ pytestmark = pytest.mark.realtime
 
 SLOWLY = ("--speed", "0.2")
 """Of real time, on a machine that other tests share."""
+
+
+SEQUENCE = """
+length = "1 s"
+[[step]]
+at = "0.1 s"
+send = "arm"
+[[step]]
+at = "0.2 s"
+send = "start"
+[[step]]
+at = "0.3 s"
+send = "strategy"
+actuator = "table"
+strategy = "adaptive"
+[[expect]]
+channel = "actuator.table.position"
+at = "0.2 s"
+min = "-1 mm"
+max = "1 mm"
+"""
 
 
 async def operate(user: Panel) -> None:
@@ -93,6 +117,22 @@ def test_the_server_ends_when_the_actuator_is_at_rest(tmp_path: Path) -> None:
         command = read_log(server.logs[0]).columns["actuator.table.command"]
         assert command[-1] == 1e-3
         assert np.abs(np.diff(command[-100:])).max() <= 20e-3 / 4096 * (1 + 1e-9)
+
+
+def test_a_live_sequence_restores_the_strategy_of_an_actuator(tmp_path: Path) -> None:
+    file = tmp_path / "sequence.toml"
+    file.write_text(SEQUENCE)
+    with (
+        Server(tmp_path, text=frame_text(tmp_path), options=SLOWLY) as server,
+        connect(server.name, f"127.0.0.1:{server.port}") as client,
+    ):
+        done = client._do(run_live(load_sequence(file), client._session))
+        assert [verdict.outcome for verdict in done.verdicts] == [PASSED] * 4, done.verdicts
+        client.wait(lambda state: state.mode == "SAFE" and state.actuators["table"].strategy == "prediction")
+    assert {*read_log(server.logs[0]).columns["actuator.table.strategy"].tolist()} == {
+        DisplacementStrategy.prediction,
+        DisplacementStrategy.adaptive,
+    }
 
 
 def test_a_rig_with_valve_and_actuator_runs_trips_and_is_operated_from_python(tmp_path: Path) -> None:
