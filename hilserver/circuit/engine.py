@@ -36,7 +36,8 @@ N_PORT_CALLS, PORT_CALLS = 37, 38  # calls on which the flows into the machine's
 PORTS_MOVED = 39  # whether these read what mechanisms move
 CODE = 40  # address of the code that is compiled for this circuit alone, in the process that has loaded it; otherwise 0
 N_FOLLOWED, FOLLOWED = 41, 42  # places of position and velocity at the nodes that actuators of the rig follow
-HEADER = 43
+REGULATORS = 43  # place of the regulators of actuators for this circuit, see hilserver.tick.hybrid.memory; or 0
+HEADER = 44
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 

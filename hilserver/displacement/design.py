@@ -24,7 +24,12 @@ from hilserver.displacement.linear import LinearMotion
 from hilserver.displacement.regulator import gains_of_regulator
 from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementBridge, DisplacementMemory
+from hilserver.tick.hybrid.displacement import (
+    VELOCITY,
+    DelayCompensation,
+    DisplacementBridge,
+    DisplacementMemory,
+)
 
 FADING = 1e-5
 """Fraction of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't control a state
@@ -41,8 +46,9 @@ class Tuning:
     smaller their ratio, the more closely the actuator follows, and the more noise there is in the command.
     ``force``: what the model of the actuator may miss, N; the larger, the more the filter believes the sensors and the
     slower it learns parameters. None: `FORCE_SHARE` of the noise of the force sensor, or of the force that moves the
-    specimen by the noise of the displacement sensor if this is less. ``disturbance``: m of the command; ``parameter``:
-    shares of the spread of a parameter. ``start``: of the disturbance, m.
+    specimen by the noise of the displacement sensor if this is less. ``load``: drift of a force on the specimen that
+    its model does not contain, such as weight and friction, N; 0: there is none, as in a benchmark. ``disturbance``: m
+    of the command; ``parameter``: shares of the spread of a parameter. ``start``: of the disturbance, m.
     """
 
     error: float = 1e-5
@@ -51,6 +57,7 @@ class Tuning:
     disturbance: float = 1e-7
     parameter: float = 1e-4
     start: float = 1e-6
+    load: float = 0.0
 
 
 USUAL = Tuning()
@@ -59,13 +66,43 @@ USUAL = Tuning()
 class Followed(NamedTuple):
     """What an actuator follows.
 
-    ``motion``: its first state is the position, m, that at half of their number the velocity; inputs: an acceleration
-    that is assumed to remain constant, and the force of the specimen. ``lead``: s by which the actuator is to be ahead.
+    ``motion``: inputs: an acceleration that is assumed to remain constant, and the force of the specimen.
+    ``position``, ``velocity``: of the node from the states; None: the first state, and that at half of their number.
+    ``late_force``: whether the measured force of a tick acts in the next one only. ``lead``: s by which the actuator is
+    to be ahead.
     """
 
     motion: LinearMotion
     compensation: DelayCompensation = DelayCompensation.ACCEPTED
     lead: float = 0.0
+    position: Floats | None = None
+    velocity: Floats | None = None
+    late_force: bool = True
+
+
+class _Dynamics(NamedTuple):
+    """Actuator and specimen over a tick; ``scale`` of their states, ``seen``: displacement and force from them."""
+
+    step: LinearMotion
+    scale: Floats
+    seen: Matrix
+
+    @classmethod
+    def of(cls, actuator: ActuatorModel, dt: float, load: bool) -> _Dynamics:
+        """With a force on the specimen as one more state (``load``) or without."""
+        motion, scale, seen = actuator.motion(), SCALE, SEEN
+        if load:
+            n = len(scale)
+            A, B = np.zeros((n + 1, n + 1)), np.vstack([motion.B, np.zeros((1, 1))])
+            A[:n, :n], A[VELOCITY, n], A[n, n] = motion.A, -1.0 / actuator.specimen.mass, -LOAD_FADING
+            motion, scale = LinearMotion(A, B), np.append(scale, LOAD_SCALE)
+            seen = np.hstack([seen, np.zeros((2, 1))])
+        return cls(motion.scaled(scale).held(dt), scale, seen * scale)
+
+
+LOAD_SCALE, LOAD_FADING = 1e3, 1e-3
+"""Typical size of a force on the specimen, N; and 1/s with which it is assumed to fade, for the same reason as
+`FADING`."""
 
 
 def bridge_for(
@@ -80,25 +117,23 @@ def bridge_for(
 
     Raises HilserverError if there is no stable regulator.
     """
-    names, states, tracked = list(spread), len(SCALE), len(spread)
+    tracked, load = len(spread), tuning.load > 0.0
 
-    def at(theta: Floats) -> ActuatorModel:
-        return actuator.shifted({name: spread[name] * float(t) for name, t in zip(names, theta, strict=True)})
+    def transition(theta: Floats) -> LinearMotion:
+        return _Dynamics.of(_at(actuator, spread, theta), dt, load).step
 
-    def gains_at(theta: Floats) -> Floats:
-        return _gains(followed, at(theta), dt, tuning)
-
-    nominal, slopes = _transition(actuator, dt), []
+    nominal, slopes = _Dynamics.of(actuator, dt, load), []
+    states = len(nominal.scale)
     for unit in np.eye(tracked):
-        up, down = _transition(at(0.5 * unit), dt), _transition(at(-0.5 * unit), dt)
+        up, down = transition(0.5 * unit), transition(-0.5 * unit)
         slopes.append(LinearMotion(up.A - down.A, up.B - down.B))
-    gains, gain_slopes, gain_curves = _quadratic(gains_at, tracked)
+    gains, gain_slopes, gain_curves = gains_for(followed, actuator, spread, dt, tuning)
     return DisplacementBridge(
-        step=np.ascontiguousarray(nominal.A),
-        input=np.ascontiguousarray(nominal.B[:, 0]),
+        step=np.ascontiguousarray(nominal.step.A),
+        input=np.ascontiguousarray(nominal.step.B[:, 0]),
         step_slopes=np.vstack([slope.A for slope in slopes]) if slopes else np.zeros((0, states)),
         input_slopes=np.array([slope.B[:, 0] for slope in slopes]) if slopes else np.zeros((0, states)),
-        seen=SEEN * SCALE,
+        seen=nominal.seen,
         variance=np.array([sensors.displacement**2, sensors.force**2]),
         drift=_drift(tuning, sensors, actuator, tracked),
         gains=gains,
@@ -111,15 +146,29 @@ def bridge_for(
     )
 
 
+def _at(actuator: ActuatorModel, spread: Mapping[str, float], theta: Floats) -> ActuatorModel:
+    """The actuator whose parameters deviate by ``theta``, in standard deviations."""
+    return actuator.shifted({name: size * float(t) for (name, size), t in zip(spread.items(), theta, strict=True)})
+
+
+def gains_for(
+    followed: Followed, actuator: ActuatorModel, spread: Mapping[str, float], dt: float, tuning: Tuning = USUAL
+) -> tuple[Floats, Matrix, Matrix]:
+    """Gains of the regulator at nominal parameters, with their first and second derivatives with respect to them.
+
+    Raises HilserverError if there is no stable regulator.
+    """
+    return _quadratic(lambda theta: _gains(followed, _at(actuator, spread, theta), dt, tuning), len(spread))
+
+
 def _drift(tuning: Tuning, sensors: Sensors, actuator: ActuatorModel, tracked: int) -> Floats:
     """Variance that each entry of the estimate gains in a tick."""
     force = tuning.force
     if force is None:
         force = FORCE_SHARE * min(sensors.force, actuator.specimen.stiffness * sensors.displacement)
-    drift = np.full(len(SCALE) + 1 + tracked, tuning.parameter**2)
-    drift[: len(SCALE)] = np.where(SEEN[1] > 0.0, (force / SCALE) ** 2, 0.0)
-    drift[len(SCALE)] = tuning.disturbance**2
-    return drift
+    states = np.where(SEEN[1] > 0.0, (force / SCALE) ** 2, 0.0)
+    load = [(tuning.load / LOAD_SCALE) ** 2] if tuning.load > 0.0 else []
+    return np.concatenate([states, load, [tuning.disturbance**2], np.full(tracked, tuning.parameter**2)])
 
 
 def at_rest(bridge: DisplacementBridge, tuning: Tuning = USUAL) -> DisplacementMemory:
@@ -158,15 +207,10 @@ def _quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Fl
     return value, slopes, curves.reshape(variables * variables, len(value))
 
 
-def _transition(actuator: ActuatorModel, dt: float) -> LinearMotion:
-    """Of the actuator's scaled state over a tick."""
-    return actuator.motion().scaled(SCALE).held(dt)
-
-
 def _gains(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tuning) -> Floats:
     """Gains of the regulator, in the order of `DisplacementBridge.gains`."""
-    frame, drive = followed.motion.held(dt), _transition(actuator, dt)
-    size, states, late = len(frame.A), len(SCALE), in_ticks(actuator.delay, dt)
+    frame, (drive, scale, seen) = followed.motion.held(dt), _Dynamics.of(actuator, dt, tuning.load > 0.0)
+    size, states, late = len(frame.A), len(scale), in_ticks(actuator.delay, dt)
     ground, force = size, size + 1
     first = size + 2
     disturbance = first + states
@@ -175,7 +219,7 @@ def _gains(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tunin
     A, B = np.zeros((oldest + 1, oldest + 1)), np.zeros((oldest + 1, 1))
     A[:size, :size], A[:size, ground] = frame.A, frame.B[:, 0]
     A[ground, ground] = A[disturbance, disturbance] = 1.0 - FADING
-    A[force, first:disturbance] = SEEN[1] * SCALE
+    A[force, first:disturbance] = seen[1]
     A[first:disturbance, first:disturbance] = drive.A
     A[first:disturbance, disturbance] = A[first:disturbance, oldest] = drive.B[:, 0]
     A[command, command] = B[command, 0] = 1.0
@@ -185,9 +229,17 @@ def _gains(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tunin
     if followed.compensation is DelayCompensation.PREDICTED:
         A[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] + A[force] @ A))
         B[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] @ B))
-    else:
+    elif followed.late_force:
         A[:size, force] = frame.B[:, 1]
+    else:
+        A[:size, first:disturbance] += np.outer(frame.B[:, 1], seen[1])
     error = np.zeros(oldest + 1)
-    error[first:disturbance] = SEEN[0] * SCALE
-    error[0], error[size // 2] = -1.0, -followed.lead
+    error[first:disturbance] = seen[0]
+    error[:size] -= _first(size, 0) if followed.position is None else followed.position
+    error[:size] -= followed.lead * (_first(size, size // 2) if followed.velocity is None else followed.velocity)
     return gains_of_regulator(A, B, error / tuning.error, tuning.change)
+
+
+def _first(size: int, place: int) -> Floats:
+    found: Floats = np.eye(size)[place]
+    return found

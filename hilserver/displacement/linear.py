@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import matrix_balance
 
 from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats, Matrix
@@ -18,6 +17,8 @@ def exponential_of(matrix: Matrix) -> Matrix:
     Its states are first scaled by powers of two such that its entries are of similar size: an exponential is squared as
     often as it is large, each time with a rounding error.
     """
+    from scipy.linalg import matrix_balance  # slow to load, and not needed by a rig without actuators
+
     n = len(matrix)
     balanced, (scale, _) = matrix_balance(matrix, permute=False, separate=True)
     found, nothing = np.zeros((n, n)), np.zeros((n, n))

@@ -99,7 +99,7 @@ def simulate(rig: Rig, names: Sequence[str] | None = None, tell: Progress = lamb
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: simulate needs a work cycle, which this rig file does not name (cycle = …).")
     strategies = chosen_strategies(rig, names)
-    subject = SimulatedRig.of(simulated(rig))
+    subject = HybridRig.of(simulated(rig))
     runs = []
     for number, name in enumerate(strategies):
         tell(name, number / len(strategies))
@@ -108,7 +108,7 @@ def simulate(rig: Rig, names: Sequence[str] | None = None, tell: Progress = lamb
 
 
 @dataclass(frozen=True)
-class SimulatedRig:
+class HybridRig:
     """A simulated rig with its reference simulation. ``device``: name of the simulated device."""
 
     rig: Rig
@@ -117,7 +117,7 @@ class SimulatedRig:
     program: Program
 
     @classmethod
-    def of(cls, rig: Rig) -> SimulatedRig:
+    def of(cls, rig: Rig) -> HybridRig:
         """Those of a rig. Raises HilserverError if circuit and specimens can't be connected directly."""
         devices = [device for device in rig.devices if device.is_simulated]
         if len(devices) != 1:

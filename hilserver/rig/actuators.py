@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.displacement.design import USUAL, Followed, bridge_for
+from hilserver.displacement.design import USUAL, Followed, Tuning, bridge_for
 from hilserver.displacement.linear import LinearMotion
 from hilserver.displacement.sensors import Sensors, in_ticks
+from hilserver.displacement.servo import ServoActuator
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.actuator_settings import ActuatorSettings
@@ -18,7 +19,11 @@ from hilserver.rig.settings import RigSettings
 from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementStrategy
 from hilserver.tick.hybrid.memory import design_cells, memory_cells
 
-FADING = 0.1
+LOAD_SHARE = 0.02
+"""Drift per tick of a force on the specimen that its model does not contain, as a share of the force sensor's noise."""
+USUAL_RATE = 4096.0
+"""Ticks per second for which the usual weights of the regulator are chosen; a faster one is to be as robust."""
+FADING = 1e-3
 """1/s, with which position and velocity are assumed to decay in the design: for a motion that goes on without end, the
 regulator would have no finite cost."""
 
@@ -45,6 +50,8 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 "safe_value": a.safe,
                 "holds_at_trip": a.at_trip == "hold",
                 "approach": a.bridge.approach,
+                "stiffness": a.specimen.stiffness,
+                "damping": a.specimen.damping,
                 "jog_speed": a.bridge.jog_speed,
                 "jog_time": a.bridge.jog_time,
                 "force_lag": force_lag(a, settings, slow),
@@ -105,8 +112,19 @@ def designed(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> D
     late = _ticks_late(a, settings, slow)
     noise = [max(settings.channels[name].deviation(), LEAST_NOISE[k]) for k, name in enumerate((a.position, a.force))]
     sensors = Sensors(noise[0], noise[1], late["displacement_late"] * dt, late["force_late"] * dt)
-    model = replace(a.model(), delay=late["command_late"] * dt)
-    return bridge_for(Followed(_any_motion()), model, a.spread(), sensors, dt)
+    model, tuning = model_with_delay(a, settings, slow), tuning_of(a, settings)
+    return bridge_for(Followed(_any_motion()), model, a.spread(), sensors, dt, tuning)
+
+
+def model_with_delay(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> ServoActuator:
+    """The actuator as it is described, with the delay of its commands in whole ticks."""
+    return replace(a.model(), delay=_ticks_late(a, settings, slow)["command_late"] / settings.loop.rate)
+
+
+def tuning_of(a: ActuatorSettings, settings: RigSettings) -> Tuning:
+    """Weights of its filter and regulator."""
+    noise = max(settings.channels[a.force].deviation(), LEAST_NOISE[1])
+    return Tuning(load=LOAD_SHARE * noise, change=USUAL.change * min(1.0, USUAL_RATE / settings.loop.rate))
 
 
 LEAST_NOISE = (1e-8, 1e-3)

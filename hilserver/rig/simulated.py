@@ -21,7 +21,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.drift import circuits_at_end, drifting
 from hilserver.tick.plan import table_of
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.plant_records import SensorRecord, SimulatedActuator
+from hilserver.tick.plant_records import PlantActuator, SensorRecord
 from hilserver.units import unit_of_value
 
 IMPLICIT = "rosenbrock"
@@ -150,7 +150,7 @@ def build_plant(
     ]
     if problems:
         raise ConfigurationError(problems)
-    sensor, actuator = table_of(SensorRecord, sensors), table_of(SimulatedActuator, actuators)
+    sensor, actuator = table_of(SensorRecord, sensors), table_of(PlantActuator, actuators)
     latest = int((actuator["delay"] + (actuator["fraction"] > 0.0)).max(initial=0))
     val, first, last, over = _numbers(packed)
     return PlantArrays(

@@ -37,7 +37,7 @@ from hilserver.tick.codes import Mode, ResultCode
 from hilserver.tick.columns import is_whole
 from hilserver.tick.lockstep import GOES_ON, IF_DONE, IF_REFUSED
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.plant_records import SensorRecord, SimulatedActuator, actuators_on, sensors_on
+from hilserver.tick.plant_records import PlantActuator, SensorRecord, actuators_on, sensors_on
 from hilserver.tick.records import RecordTable, Struct
 from hilserver.tick.row import as_whole, header
 
@@ -391,7 +391,7 @@ class _Bench:
             sensor.raw_zero, sensor.raw_low, sensor.raw_high = reading, -np.inf, np.inf
 
     @staticmethod
-    def _fail_actuator(how: str, actuator: SimulatedActuator, values: Floats) -> None:
+    def _fail_actuator(how: str, actuator: PlantActuator, values: Floats) -> None:
         if how != "healed":
             actuator.gain, actuator.value_zero = 0.0, values[actuator.target]
 

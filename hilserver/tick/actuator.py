@@ -1,9 +1,9 @@
 r"""Part of the tick: actuators whose position is controlled, and the force of what they move on the virtual circuit.
 
-An actuator follows a mechanical node of the circuit. The bridge does not know the circuit: it takes the acceleration of
-the node to be constant while the actuator lags behind its command. The measured force of the specimen acts on the node
-in the tick that begins now; with `prediction` it is the mean of the forces that the filter estimates at the beginning
-and at the end of this tick. See :mod:`hilserver.tick.hybrid.displacement`.
+An actuator follows a mechanical node of the circuit. A linear circuit is known to the regulator, together with the
+actuator; of any other one it takes the acceleration of the node to be constant while the actuator lags behind its
+command. The measured force of the specimen acts on the node in the tick that begins now; with `prediction` it is the
+mean over this tick. See :mod:`hilserver.tick.hybrid.displacement`.
 
 This stage comes before that of the circuit, which needs the force: the motion of the node at the beginning of the tick
 is known from the last one.
@@ -20,6 +20,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation
 from hilserver.tick.hybrid.displacement import (
     AVAILABLE_IN_RIGS,
+    COMPENSATIONS,
     FOLLOWING,
     DelayCompensation,
     DisplacementBridge,
@@ -28,12 +29,22 @@ from hilserver.tick.hybrid.displacement import (
     Law,
     correct_actuator,
     displacement_command,
+    force_then,
     predict_actuator,
     seen_displacement,
     seen_force,
 )
-from hilserver.tick.hybrid.memory import STATES, bridge_of, memory_of, scratch_cells
-from hilserver.tick.modes import trip
+from hilserver.tick.hybrid.memory import (
+    STATES,
+    bridge_of,
+    has_regulator,
+    known_states,
+    memory_of,
+    regulated,
+    scratch_cells,
+    write_known,
+)
+from hilserver.tick.modes import supervisor_lost, trip
 from hilserver.tick.plan import ActuatorRecord, Plan
 from hilserver.tick.row import ActuatorState, actuator_state, header
 
@@ -42,38 +53,50 @@ _FOLLOWS = tuple(each.name in FOLLOWING for each in DisplacementStrategy)
 _FILTERS = tuple(each.law is Law.STATE_FEEDBACK for each in DisplacementStrategy)
 _TRACKS = tuple(each.tracks for each in DisplacementStrategy)
 _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
+_COMPENSATION = tuple(COMPENSATIONS.index(each.compensation) for each in DisplacementStrategy)
 _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
+
+STEEPEST = 2.0
+"""Largest slope of the approach, 15/8 of its mean, with a reserve."""
 
 
 @compilable
-def drive_actuators(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: float, action: int) -> None:
+def drive_actuators(
+    plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float, action: int
+) -> None:
     """For each actuator: measurements -> estimate -> command within range and slew -> force on the circuit."""
+    dt = plan.loop[0].dt
     for i in range(plan.actuator.shape[0]):
         a, b = plan.actuator[i], actuator_state(plan, row, i)
         bridge, memory = bridge_of(plan, i), memory_of(plan, row, work, i)
-        dt = plan.loop[0].dt
         _begin(memory)
         for _ in range(int(elapsed / dt + 0.5) - 1):  # in missed ticks, the last command was held
             predict_actuator(bridge, memory, b.command)
         _measure(a, b, row)
         _know(a, b, bridge, memory)
         correct_actuator(bridge, memory, b.measured, b.force_measured)
-        b.estimate = seen_displacement(bridge, memory)
-        before = seen_force(bridge, memory)
+        if isfinite(b.force_measured):
+            b.force_beyond = b.force_measured - force_then(bridge, memory)
+        _estimate(b, bridge, memory, elapsed)
         follows = header(row).mode == Mode.RUNNING and action != Action.HOLD and follows_node(b.strategy)
-        if _follow_node(plan, ix, row, i, elapsed - dt):
-            _approach(a, b, follows, elapsed)
+        there = isfinite(b.node_velocity)  # otherwise its position is still that of another circuit
+        connected = _follow_node(plan, ix, row, i, elapsed - dt)
+        node, velocity = b.position, b.velocity
+        if connected:
+            _approach(a, b, follows and there, elapsed)
         else:
             _stay(b, follows)
-        if follows:
-            _demand(row, a, b, bridge, memory, work)
+        _note_error(b, header(row).mode == Mode.RUNNING and follows_node(b.strategy))
+        if follows and (there or not connected):
+            _demand(plan, ix, val, row, i, bridge, memory, work)
         else:
-            _move_by_hand(row, a, b, elapsed)
-        _limit(row, a, b, dt, action)
+            _move_by_hand(row, b, elapsed)
+        _limit(plan, row, a, b, action)
+        before = seen_force(bridge, memory)
         predict_actuator(bridge, memory, b.command)
         b.force_estimate = before
         b.disturbance = memory.estimate[STATES]
-        _react(row, a, b, before, seen_force(bridge, memory))
+        _react(a, b, before, seen_force(bridge, memory), node, velocity)
         b.elapsed = elapsed
 
 
@@ -140,6 +163,24 @@ def _rest(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memor
 
 
 @compilable
+def _estimate(b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, elapsed: float) -> None:
+    """Displacement and velocity now."""
+    now = seen_displacement(bridge, memory)
+    b.estimate_velocity = (now - b.estimate) / elapsed if b.known > 0 else 0.0
+    b.estimate = now
+
+
+@compilable
+def _note_error(b: ActuatorState, running: bool) -> None:
+    """The distance from the position that is followed: of the estimate, or of the measurement if that is farther."""
+    b.error = 0.0
+    if running:
+        b.error = b.estimate - b.position
+        if isfinite(b.measured) and abs(b.measured - b.position) > abs(b.error):
+            b.error = b.measured - b.position
+
+
+@compilable
 def _follow_node(plan: Plan, ix: Indices, row: Floats, i: int, late: float) -> bool:
     """Position, velocity and acceleration of the node now; the circuit has not moved on over missed ticks (``late``).
 
@@ -175,40 +216,61 @@ def _stay(b: ActuatorState, follows: bool) -> None:
 
 @compilable
 def _approach(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float) -> None:
-    """At the start, move smoothly to the virtual position: by a polynomial of fifth degree, at rest at both ends."""
+    """At the start, move smoothly from the present motion to that of the node, no faster than the slew limit permits.
+
+    By a polynomial of fifth degree: the differences of position, velocity and acceleration fade to none. The actuator
+    is taken not to accelerate at the beginning.
+    """
     if not follows:
         b.approach = nan
         return
     if not isfinite(b.approach):
         b.approach, b.away = 0.0, b.position - b.estimate
-    if b.approach >= a.approach:
+        b.away_velocity, b.away_acceleration = b.velocity - b.estimate_velocity, b.acceleration
+        b.approach_time = max(a.approach, STEEPEST * abs(b.away) / a.slew_rate)
+    if b.approach >= b.approach_time:
         return
-    s = b.approach / a.approach
-    rest = 1.0 - s * s * s * (10.0 - 15.0 * s + 6.0 * s * s)
-    slope = -30.0 * s * s * (1.0 - s) * (1.0 - s) / a.approach
-    bend = -60.0 * s * (1.0 - s) * (1.0 - 2.0 * s) / (a.approach * a.approach)
-    b.position -= b.away * rest
-    b.velocity -= b.away * slope
-    b.acceleration -= b.away * bend
+    T = b.approach_time
+    s = b.approach / T
+    still = 1.0 - s * s * s * (10.0 - s * (15.0 - 6.0 * s))
+    moving = s * (1.0 - s * s * (6.0 - s * (8.0 - 3.0 * s)))
+    bent = 0.5 * s * s * (1.0 - s) * (1.0 - s) * (1.0 - s)
+    b.position -= b.away * still + T * (b.away_velocity * moving + T * b.away_acceleration * bent)
+    still = -30.0 * s * s * (1.0 - s) * (1.0 - s)
+    moving = 1.0 - s * s * (18.0 - s * (32.0 - 15.0 * s))
+    bent = s * (1.0 - s * (4.5 - s * (6.0 - 2.5 * s)))
+    b.velocity -= b.away * still / T + b.away_velocity * moving + T * b.away_acceleration * bent
+    still = -60.0 * s * (1.0 - s) * (1.0 - 2.0 * s)
+    moving = -s * (36.0 - s * (96.0 - 60.0 * s))
+    bent = 1.0 - s * (9.0 - s * (18.0 - 10.0 * s))
+    b.acceleration -= (b.away * still / T + b.away_velocity * moving) / T + b.away_acceleration * bent
     b.approach += elapsed
 
 
 @compilable
 def _demand(
+    plan: Plan,
+    ix: Indices,
+    val: Floats,
     row: Floats,
-    a: ActuatorRecord,
-    b: ActuatorState,
+    i: int,
     bridge: DisplacementBridge,
     memory: DisplacementMemory,
     work: Floats,
 ) -> None:
-    """The command that the strategy demands; a command that is not finite causes a trip."""
-    b.error = b.estimate - b.position
+    """The command that the strategy demands; a command that is not finite causes a trip.
+
+    The regulator that knows the circuit follows its node, one that does not also the approach to it.
+    """
+    a, b = plan.actuator[i], actuator_state(plan, row, i)
     lead = a.force_lag if _leads(b.strategy) else 0.0
     position = b.position + lead * (b.velocity + 0.5 * lead * b.acceleration)
-    demand = position
-    if _filters(b.strategy):
-        first = scratch_cells(a.tracked)
+    demand, first = position, scratch_cells(a.tracked)
+    if _filters(b.strategy) and has_regulator(ix, i) and b.approach >= b.approach_time:
+        known = work[first : first + known_states(ix, i)]
+        write_known(ix, row[plan.layout[0].circuit :], i, known)
+        demand = displacement_command(regulated(plan, ix, val, i, _compensation(b.strategy)), memory, known, 0.0, 0.0)
+    elif _filters(b.strategy):
         followed = work[first : first + 2]
         followed[0], followed[1] = position, b.velocity + lead * b.acceleration
         demand = displacement_command(bridge, memory, followed, b.acceleration, 0.0)
@@ -220,9 +282,8 @@ def _demand(
 
 
 @compilable
-def _move_by_hand(row: Floats, a: ActuatorRecord, b: ActuatorState, elapsed: float) -> None:
+def _move_by_hand(row: Floats, b: ActuatorState, elapsed: float) -> None:
     """The command stays where it is, but for a jog, which ends if it is not renewed."""
-    b.error = 0.0
     b.demand = b.command
     if header(row).mode != Mode.RUNNING or follows_node(b.strategy):
         b.jog_left = 0.0
@@ -232,16 +293,19 @@ def _move_by_hand(row: Floats, a: ActuatorRecord, b: ActuatorState, elapsed: flo
 
 
 @compilable
-def _limit(row: Floats, a: ActuatorRecord, b: ActuatorState, dt: float, action: int) -> None:
-    """The command within range and slew; unless RUNNING it moves to the safe displacement, or stays after a trip."""
-    head = header(row)
+def _limit(plan: Plan, row: Floats, a: ActuatorRecord, b: ActuatorState, action: int) -> None:
+    """The command within range and slew; unless RUNNING it moves to the safe displacement.
+
+    After a trip it may have to stay, until the supervisor, which could reset the fault, is gone.
+    """
+    head, dt = header(row), plan.loop[0].dt
     last, target, rate = b.command, a.safe_value, a.return_rate
     b.saturation = 0
     if head.mode == Mode.RUNNING:
         target, rate = b.demand, a.slew_rate
         if action == Action.HOLD:
             target = last
-    elif head.mode == Mode.FAULT and a.holds_at_trip > 0:
+    elif head.mode == Mode.FAULT and a.holds_at_trip > 0 and not supervisor_lost(plan, row):
         target = last
     inside = clip(target, a.lowest, a.highest)
     b.command = clip(inside, last - rate * dt, last + rate * dt)
@@ -254,14 +318,21 @@ def _limit(row: Floats, a: ActuatorRecord, b: ActuatorState, dt: float, action: 
 
 
 @compilable
-def _react(row: Floats, a: ActuatorRecord, b: ActuatorState, before: float, after: float) -> None:
-    """The force of the specimen on the circuit, mean over the tick that begins now."""
+def _react(a: ActuatorRecord, b: ActuatorState, before: float, after: float, node: float, velocity: float) -> None:
+    """The force of the specimen on the circuit in the tick that begins now: as measured, or its mean over the tick.
+
+    The mean follows from the measured force and the change of the estimated one since then: so it contains what the
+    model of the specimen does not. Where the specimen is not at the node, because it does not follow or is on its way
+    there, the force is that which it would have there according to its stiffness and damping.
+    """
+    force = b.force_measured
     if _predicts(b.strategy):
-        b.force = -0.5 * (before + after)
-    elif isfinite(b.force_measured):
-        b.force = -b.force_measured
-    if not isfinite(b.force):
-        b.force = 0.0
+        force = 0.5 * (before + after) + b.force_beyond
+    elif not isfinite(force):
+        force = before + b.force_beyond
+    if not b.approach >= b.approach_time:
+        force += a.stiffness * (node - b.estimate) + a.damping * (velocity - b.estimate_velocity)
+    b.force = -force if isfinite(force) else 0.0
 
 
 @compilable
@@ -270,6 +341,12 @@ def forget_motion(plan: Plan, row: Floats) -> None:
     for i in range(plan.actuator.shape[0]):
         b = actuator_state(plan, row, i)
         b.node_velocity = b.node_change = b.approach = nan
+
+
+@compilable
+def forget_approach(b: ActuatorState) -> None:
+    """Another law drives it from now on: it takes over smoothly."""
+    b.approach = nan
 
 
 @compilable
@@ -292,6 +369,12 @@ def follows_node(strategy: int) -> bool:
 
 
 @compilable
+def has_same_law(strategy: int, other: int) -> bool:
+    """Whether two strategies compute the command by the same law."""
+    return _filters(strategy) == _filters(other) and follows_node(strategy) == follows_node(other)
+
+
+@compilable
 def _filters(strategy: int) -> bool:
     return 0 <= strategy < len(_FILTERS) and _FILTERS[strategy]
 
@@ -304,6 +387,12 @@ def _tracks(strategy: int) -> bool:
 @compilable
 def _leads(strategy: int) -> bool:
     return 0 <= strategy < len(_LEADS) and _LEADS[strategy]
+
+
+@compilable
+def _compensation(strategy: int) -> int:
+    """Number of its regulator among those for a circuit (`COMPENSATIONS`)."""
+    return _COMPENSATION[strategy] if 0 <= strategy < len(_COMPENSATION) else 0
 
 
 @compilable

@@ -7,7 +7,14 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.actuator import follows_node, forget_motion, is_available, set_jog_speed
+from hilserver.tick.actuator import (
+    follows_node,
+    forget_approach,
+    forget_motion,
+    has_same_law,
+    is_available,
+    set_jog_speed,
+)
 from hilserver.tick.bridge.control_laws import set_jog
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES, follows, needs_flow_sensor
 from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
@@ -132,7 +139,10 @@ def change_law(plan: Plan, row: Floats, actuator: float, wanted: float) -> Resul
     """Select another strategy for an actuator."""
     if not (actuator < plan.actuator.shape[0] and is_available(wanted)):
         return ResultCode.BAD_VALUE
-    actuator_state(plan, row, int(actuator)).strategy = int(wanted)
+    b = actuator_state(plan, row, int(actuator))
+    if not has_same_law(b.strategy, int(wanted)):
+        forget_approach(b)
+    b.strategy = int(wanted)
     return ResultCode.DONE
 
 

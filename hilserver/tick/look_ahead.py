@@ -61,6 +61,7 @@ from hilserver.tick.foresight import foresee_inputs
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import (
+    ACTUATOR_CELLS,
     CYLINDER_CELLS,
     PORT_CELLS,
     CylinderState,
@@ -277,7 +278,7 @@ def prepare(
             if ahead_of(plan, work, port).C == 0.0:
                 ahead_of(plan, work, port).p = mean_pressure(plan, row, machine, work, port, at, h)
     dip = DIP if stage == Stage.PREDICTED and call > 0 and steps == 0 else 0.0
-    bind_ahead(plan, ix, z, work, tick, dip)
+    bind_ahead(plan, ix, row, z, work, tick, dip)
 
 
 @compilable
@@ -341,8 +342,10 @@ def bind(ix: Indices, row: Floats, z: Floats) -> None:
 
 
 @compilable
-def bind_ahead(plan: Plan, ix: Indices, z: Floats, work: Floats, tick: int, dip: float) -> None:
+def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, tick: int, dip: float) -> None:
     """Write the ports' pressures, changed by ``dip``, and a future tick's inputs into the circuit's copy.
+
+    The forces of specimens stay those of this tick.
 
     Chamber A's pressure is raised and chamber B's lowered: where the circuit connects the two, the slope includes what
     flows from one to the other.
@@ -351,13 +354,22 @@ def bind_ahead(plan: Plan, ix: Indices, z: Floats, work: Floats, tick: int, dip:
     place = ix[BOUND]
     for _ in range(ix[N_BOUND]):
         column = int(np.int64(ix[place + ONE]))
-        if column >= first_port:
+        if is_force(plan, column):
+            z[ix[place]] = row[column]
+        elif column >= first_port:
             port = (column - first_port) // PORT_CELLS
             z[ix[place]] = ahead_of(plan, work, port).p + (-dip if plan.port[port].is_B else dip)
         else:
             first = first_input_ahead(plan, work.shape[0])
             z[ix[place]] = work[first + FARTHEST * (column - first_input) + tick]
         place += TWO
+
+
+@compilable
+def is_force(plan: Plan, column: int) -> bool:
+    """Whether a column of the row is in the records of the actuators."""
+    first = plan.layout[0].actuator
+    return bool(first <= column < first + ACTUATOR_CELLS * plan.actuator.shape[0])
 
 
 @compilable

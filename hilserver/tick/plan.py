@@ -314,6 +314,8 @@ class ActuatorRecord(Struct):
     approach: float = value("s", "time in which it moves to the virtual position at the start")
     jog_speed: float = value("m/s", "largest velocity of a manual command")
     jog_time: float = value("s", "duration of a manual command")
+    stiffness: float = value("N/m", "of the specimen, where it is not at its node")
+    damping: float = value("N*s/m", "of the specimen, likewise")
     force_lag: float = value("s", "mean age of the force with which the circuit is calculated")
     raw_gain: float = value("raw/m", "change of the raw value by the command")
     raw_offset: float = value("raw", "raw value of command 0")

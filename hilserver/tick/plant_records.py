@@ -21,7 +21,7 @@ class SensorRecord(Struct):
     raw_high: float = value("", "greatest raw reading")
 
 
-class SimulatedActuator(Struct):
+class PlantActuator(Struct):
     """An actuator of the plant: value = value_zero + gain * raw command, -1 … 1, after its delay."""
 
     target: int = value("", "place of the commanded value among the plant's")
@@ -33,7 +33,7 @@ class SimulatedActuator(Struct):
     fraction: float = value("ticks", "the rest of it, below 1")
 
 
-SENSOR, ACTUATOR = dtype_of(SensorRecord), dtype_of(SimulatedActuator)
+SENSOR, ACTUATOR = dtype_of(SensorRecord), dtype_of(PlantActuator)
 
 
 @gives_arrays
@@ -43,6 +43,6 @@ def sensors_on(cells: Floats) -> RecordTable[SensorRecord]:
 
 
 @gives_arrays
-def actuators_on(cells: Floats) -> RecordTable[SimulatedActuator]:
+def actuators_on(cells: Floats) -> RecordTable[PlantActuator]:
     """The actuators in these cells, as a view."""
     return cells.view(ACTUATOR)

@@ -42,7 +42,7 @@ def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, com
     action = react(plan, row, elapsed, action)
     set_inputs(plan, row, elapsed)
     follow_machine(plan, row, work, elapsed)
-    drive_actuators(plan, ix, row, work, elapsed, action)
+    drive_actuators(plan, ix, val, row, work, elapsed, action)
     run_circuit(plan, ix, val, row, work, elapsed)
     watch_circuit(plan, ix, val, row)
     drive_valves(plan, ix, row, work, elapsed, dt, action)

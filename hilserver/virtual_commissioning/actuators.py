@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from hilserver.errors import HilserverError
-from hilserver.hybrid.rig_runs import SimulatedRig, StrategyRun, chosen_strategies
+from hilserver.hybrid.rig_runs import HybridRig, StrategyRun, chosen_strategies
 from hilserver.hybrid.stand_in import simulated
 from hilserver.report.document import Grid
 from hilserver.rig.build import assemble
@@ -72,7 +72,7 @@ def commission_actuators(
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: --run needs a work cycle to move the actuators (cycle = …).")
     strategies = chosen_strategies(rig, names)
-    subjects = {what: SimulatedRig.of(varied) for what, varied in cases(rig)}
+    subjects = {what: HybridRig.of(varied) for what, varied in cases(rig)}
     found = []
     for number, strategy in enumerate(strategies):
         runs = {}
@@ -144,7 +144,7 @@ def examined_actuators(rig: Rig, present: Mapping[str, str]) -> Findings:
     """
     if rig.cycle is None:
         return Findings(unexamined="there is no work cycle to move the actuators")
-    run = SimulatedRig.of(simulated(rig)).run(present, SHORT)
+    run = HybridRig.of(simulated(rig)).run(present, SHORT)
     found = TriedStrategy(run.strategy, {TESTED: run})
     text = f"virtual commissioning: {sentence(found)}"
     if found.verdict is Suitability.UNFIT:

@@ -243,7 +243,7 @@ def test_at_rest_nothing_is_learned_and_the_command_is_quiet() -> None:
     rig = hybrid_rig(with_strategy("prediction"))
     with started(rig) as run:
         rows = run.run(20_000)
-    assert np.abs(column(rig, rows, "memory_6")).max() < 0.5  # standard deviations of its uncertainty
+    assert np.abs(column(rig, rows, "memory_7")).max() < 0.5  # standard deviations of its uncertainty
     assert np.std(column(rig, rows, "command")) < 2e-6
 
 
@@ -255,7 +255,7 @@ def test_the_stiffness_of_the_specimen_is_learned_in_motion() -> None:
     rig = hybrid_rig(changes)
     with started(rig) as run:
         rows = driven(rig, run, 3.0, 4.0)
-    assert column(rig, rows, "memory_6")[-1] == pytest.approx(1.6, abs=0.1)
+    assert column(rig, rows, "memory_7")[-1] == pytest.approx(1.6, abs=0.1)
 
 
 def test_a_circuit_that_names_another_actuator_is_refused() -> None:

@@ -42,6 +42,8 @@ standard deviation, with 5 by a quarter of one, although it claims to know none 
 """
 SENSORS = 2
 """Displacement and force."""
+VELOCITY = 1
+"""Place of the velocity in the actuator's state."""
 
 
 class Law(IntEnum):
@@ -63,6 +65,10 @@ class DelayCompensation(Enum):
     ACCEPTED = "accepted"
     LEAD = "the actuator leads by it"
     PREDICTED = "the structure receives the predicted force"
+
+
+COMPENSATIONS = tuple(DelayCompensation)
+"""In the order of the regulators for a circuit."""
 
 
 class DisplacementStrategy(IntEnum):
@@ -290,6 +296,15 @@ def seen_force(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
 
 
 @compilable
+def force_then(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
+    """The force when the last measurement was taken, N, according to the estimate."""
+    force = 0.0
+    for j in range(bridge.step.shape[0]):
+        force += bridge.seen[1, j] * memory.estimate[j]
+    return force
+
+
+@compilable
 def predict_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, command: float) -> None:
     """Move the estimate on by a tick with this command, m: the one that was really given."""
     h, P, F = memory.estimate, memory.covariance, memory.transition
@@ -326,12 +341,16 @@ def _set_model(bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
 
 @compilable
 def _set_sensitivity(bridge: DisplacementBridge, memory: DisplacementMemory, acting: float) -> None:
-    """Change of the actuator's next state by each parameter, as far as its motion is certain."""
+    """Change of the actuator's next state by each parameter, as far as its motion is certain.
+
+    At rest nothing is learned: there, any parameter explains a force as well as another.
+    """
     F, sure = memory.transition, memory.along
     states = bridge.step.shape[0]
+    moves = _certain(float(memory.estimate[VELOCITY]), float(memory.covariance[VELOCITY, VELOCITY])) != 0.0
     for j in range(states):
-        sure[j] = _certain(float(memory.estimate[j]), float(memory.covariance[j, j]))
-    sure[states] = _certain(acting, float(memory.covariance[states, states]))
+        sure[j] = _certain(float(memory.estimate[j]), float(memory.covariance[j, j])) if moves else 0.0
+    sure[states] = _certain(acting, float(memory.covariance[states, states])) if moves else 0.0
     for p in range(F.shape[0] - states - 1):
         for i in range(states):
             slope = bridge.input_slopes[p, i] * sure[states]

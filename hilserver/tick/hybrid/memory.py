@@ -1,16 +1,22 @@
-"""The bridge of an actuator in the tick: its constants in the plan, its memory in the row."""
+"""The bridge of an actuator in the tick: its constants in the plan, its memory in the row.
+
+Where the circuit is linear, regulators that know it are in the packed circuit (:mod:`hilserver.rig.regulators`). Per
+actuator its index has two entries: where the regulators begin among the numbers, 0 if there are none; and where in the
+index the inputs of the circuit are listed, their number first.
+"""
 
 from __future__ import annotations
 
 from math import inf
 
-from hilserver.numerics.arrays import Floats, as_matrix
+from hilserver.circuit.engine import N_STATES, REGULATORS
+from hilserver.numerics.arrays import Floats, Indices, as_matrix, signed
 from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementMemory
 from hilserver.tick.plan import Plan
 
-STATES = 5
-"""States of an actuator with its specimen (`hilserver.displacement.actuator`)."""
+STATES = 6
+"""States of an actuator with its specimen (`hilserver.displacement.actuator`) and a force on this that is not known."""
 FOLLOWED = 4
 """Gains for what it follows: position, velocity, acceleration, and a force that has no effect on these."""
 
@@ -79,6 +85,58 @@ def bridge_of(plan: Plan, i: int) -> DisplacementBridge:
         a.displacement_late,
         a.force_late,
     )
+
+
+@compilable
+def has_regulator(ix: Indices, i: int) -> bool:
+    """Whether the regulator of actuator ``i`` knows this circuit."""
+    place = signed(ix, REGULATORS)
+    return place > 0 and signed(ix, place + 2 * i) > 0
+
+
+@gives_arrays
+def regulated(plan: Plan, ix: Indices, val: Floats, i: int, compensation: int) -> DisplacementBridge:
+    """The bridge of actuator ``i`` with the regulator for this circuit and this compensation of the late force."""
+    a, bridge = plan.actuator[i], bridge_of(plan, i)
+    place = signed(ix, REGULATORS) + 2 * i
+    n, gains = a.tracked, known_states(ix, i) + gains_of(a.command_late) - FOLLOWED + 2
+    first = signed(ix, place) + compensation * (1 + n + n * n) * gains
+    slopes = first + gains
+    curves = slopes + n * gains
+    return DisplacementBridge(
+        bridge.step,
+        bridge.input,
+        bridge.step_slopes,
+        bridge.input_slopes,
+        bridge.seen,
+        bridge.variance,
+        bridge.drift,
+        val[first:slopes],
+        as_matrix(val[slopes:curves], n),
+        as_matrix(val[curves : curves + n * n * gains], n * n),
+        bridge.limit,
+        bridge.command_late,
+        bridge.displacement_late,
+        bridge.force_late,
+    )
+
+
+@compilable
+def known_states(ix: Indices, i: int) -> int:
+    """Number of values of the circuit that a regulator knows: states, 1 for what is constant, inputs."""
+    inputs = signed(ix, signed(ix, REGULATORS) + 2 * i + 1)
+    return signed(ix, N_STATES) + 1 + signed(ix, inputs)
+
+
+@compilable
+def write_known(ix: Indices, values: Floats, i: int, target: Floats) -> None:
+    """Write these values of the circuit, in this order."""
+    states, inputs = signed(ix, N_STATES), signed(ix, signed(ix, REGULATORS) + 2 * i + 1)
+    for k in range(states):
+        target[k] = values[k]
+    target[states] = 1.0
+    for k in range(signed(ix, inputs)):
+        target[states + 1 + k] = values[signed(ix, inputs + 1 + k)]
 
 
 @gives_arrays
