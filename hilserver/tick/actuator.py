@@ -56,6 +56,8 @@ _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in Displacem
 _COMPENSATION = tuple(COMPENSATIONS.index(each.compensation) for each in DisplacementStrategy)
 _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
 
+TAKE_UP = 0.05
+"""s in which the actuator takes up the motion of the node at the start."""
 STEEPEST = 2.0
 """Largest slope of the approach, 15/8 of its mean, with a reserve."""
 
@@ -218,8 +220,8 @@ def _stay(b: ActuatorState, follows: bool) -> None:
 def _approach(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float) -> None:
     """At the start, move smoothly from the present motion to that of the node, no faster than the slew limit permits.
 
-    By a polynomial of fifth degree: the differences of position, velocity and acceleration fade to none. The actuator
-    is taken not to accelerate at the beginning.
+    By polynomials of fifth degree: the differences of position, velocity and acceleration fade to none. The actuator is
+    taken not to accelerate at the beginning.
     """
     if not follows:
         b.approach = nan
@@ -232,19 +234,31 @@ def _approach(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float
         return
     T = b.approach_time
     s = b.approach / T
-    still = 1.0 - s * s * s * (10.0 - s * (15.0 - 6.0 * s))
+    b.position -= b.away * (1.0 - s * s * s * (10.0 - s * (15.0 - 6.0 * s)))
+    b.velocity += b.away * 30.0 * s * s * (1.0 - s) * (1.0 - s) / T
+    b.acceleration += b.away * 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s) / (T * T)
+    _take_up_motion(b, b.approach, min(T, TAKE_UP))
+    b.approach += elapsed
+
+
+@compilable
+def _take_up_motion(b: ActuatorState, time: float, T: float) -> None:
+    """Part of the approach: the differences of velocity and acceleration fade within ``T`` s.
+
+    This is short, since a node that oscillates is soon elsewhere than its motion at the beginning makes expect.
+    """
+    if time >= T:
+        return
+    s, v, a = time / T, b.away_velocity, b.away_acceleration
     moving = s * (1.0 - s * s * (6.0 - s * (8.0 - 3.0 * s)))
     bent = 0.5 * s * s * (1.0 - s) * (1.0 - s) * (1.0 - s)
-    b.position -= b.away * still + T * (b.away_velocity * moving + T * b.away_acceleration * bent)
-    still = -30.0 * s * s * (1.0 - s) * (1.0 - s)
+    b.position -= T * (v * moving + T * a * bent)
     moving = 1.0 - s * s * (18.0 - s * (32.0 - 15.0 * s))
     bent = s * (1.0 - s * (4.5 - s * (6.0 - 2.5 * s)))
-    b.velocity -= b.away * still / T + b.away_velocity * moving + T * b.away_acceleration * bent
-    still = -60.0 * s * (1.0 - s) * (1.0 - 2.0 * s)
+    b.velocity -= v * moving + T * a * bent
     moving = -s * (36.0 - s * (96.0 - 60.0 * s))
     bent = 1.0 - s * (9.0 - s * (18.0 - 10.0 * s))
-    b.acceleration -= (b.away * still / T + b.away_velocity * moving) / T + b.away_acceleration * bent
-    b.approach += elapsed
+    b.acceleration -= v * moving / T + a * bent
 
 
 @compilable

@@ -79,11 +79,12 @@ def started(rig: Rig, settled: int = 700) -> LockstepRun:
 
 
 def test_at_the_start_it_moves_smoothly_to_the_virtual_position() -> None:
-    """The virtual spring is relaxed at 20 mm: the node is there, with the specimen's spring not yet pulling."""
+    """The virtual spring is relaxed at 20 mm. Before, the node comes to rest as if the specimen was there."""
     changes = with_strategy("prediction", max_error="30 mm")
     changes["circuit"] = {"components": {"spring": {"relaxed": "20 mm"}}, "nodes": {"rig.table": {"position": "20 mm"}}}
     rig = hybrid_rig(changes)
     with LockstepRun(rig, trace=True) as run:
+        run.run(6000)
         rows = np.concatenate([run.arm_and_start(), run.run(3000)])
         x = true_position(rig, run)
     command, error = column(rig, rows, "command"), column(rig, rows, "error")
