@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hilserver.circuit.mechanisms import PlacedMechanism
     from hilserver.cli.tables import TerminalTable
+    from hilserver.errors import Problem
     from hilserver.margins.margins import RigMargins
     from hilserver.report.document import Grid
     from hilserver.rig.rig import Rig
@@ -219,7 +220,7 @@ def _compact(grid: Grid, title: str) -> TerminalTable:
 def _rig(console: Console, file: Path, out: Path) -> list[str]:
     """Tables of a rig; returns its notes."""
     from hilserver.compiler import compiled_program
-    from hilserver.errors import ConfigurationError, Problem
+    from hilserver.errors import ConfigurationError
     from hilserver.margins.margins import margins
     from hilserver.rig.build import load_rig
 
@@ -228,9 +229,17 @@ def _rig(console: Console, file: Path, out: Path) -> list[str]:
     for table in _tables(rig, found):
         console.print(table)
     configured = {valve.bridge.strategy: None for valve in rig.settings.valves.values()}
-    if refusals := [Problem(text, "devices", str(file)) for text in found.refusals(rig, configured)]:
+    if refusals := [_refusal(text, file) for text in found.refusals(rig, configured)]:
         raise ConfigurationError(refusals)
     return [*rig_notes(rig, found), *_mechanisms(console, mechanisms(rig), out, file.stem)]
+
+
+def _refusal(text: str, file: Path) -> Problem:
+    """What forbids to arm a rig, at the key that it begins with, or at the devices that are too slow."""
+    from hilserver.errors import Problem
+
+    key, _, rest = text.partition(": ")
+    return Problem(rest, key, str(file)) if key.startswith("actuators.") else Problem(text, "devices", str(file))
 
 
 def _tables(rig: Rig, found: RigMargins) -> Iterator[TerminalTable]:

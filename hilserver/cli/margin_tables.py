@@ -7,6 +7,7 @@ from math import isfinite, isinf, sqrt
 
 from hilserver.cli.rig_tables import new_table
 from hilserver.cli.tables import TerminalTable
+from hilserver.margins.actuator_loop import LONGEST, LoopOfActuator
 from hilserver.margins.actuators import MIN_MARGIN as LEAST_MARGIN
 from hilserver.margins.actuators import ActuatorMargin
 from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
@@ -37,7 +38,9 @@ def margin_tables(found: RigMargins) -> Iterator[TerminalTable]:
 
 def actuator_margin_table(found: tuple[ActuatorMargin, ...]) -> TerminalTable:
     """Critical delay of each actuator's node, and the delays that its strategies leave."""
-    table = new_table("Delay of actuators", "actuator", "critical delay", "strategy", "remaining delay", "margin")
+    table = new_table(
+        "Delay of actuators", "actuator", "critical delay", "strategy", "remaining delay", "margin", "withstands"
+    )
     for each in found:
         for number, strategy in enumerate(FOLLOWING):
             margin, left = each.margin(strategy), each.remaining(strategy)
@@ -47,14 +50,25 @@ def actuator_margin_table(found: tuple[ActuatorMargin, ...]) -> TerminalTable:
                 f"{strategy} (configured)" if strategy == each.strategy else strategy,
                 f"{1e3 * left:.3g} ms" if left > 0.0 else "compensated",
                 f"{margin:.3g}" if isfinite(margin) else "–",
+                _withstood(each.loops.get(strategy)),
             )
     table.caption = (
         "Critical delay: of the specimen's force, at which the node begins to oscillate. Remaining: what the strategy "
         "does not compensate of the actuator's lag, with direct, and of the age of the measured force. Delays that the "
         "rig file does not state add to it. Margin: critical delay divided by the remaining one; at least "
-        f"{LEAST_MARGIN:g} is recommended, above 1 required."
+        f"{LEAST_MARGIN:g} is recommended, above 1 required. Withstands: further delay of the commands with which the "
+        "loop of circuit, actuator and specimen is still stable at rest."
     )
     return table
+
+
+def _withstood(loop: LoopOfActuator | None) -> str:
+    if loop is None:
+        return "–"
+    if not loop.is_stable:
+        return f"oscillates at {loop.frequency:.3g} Hz"
+    more = "≥ " if loop.withstands >= 0.99 * LONGEST else ""
+    return f"{more}{1e3 * loop.withstands:.3g} ms"
 
 
 def _critical(each: ActuatorMargin) -> str:

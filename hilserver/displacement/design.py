@@ -25,6 +25,7 @@ from hilserver.displacement.regulator import gains_of_regulator
 from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
+    CERTAIN,
     VELOCITY,
     DelayCompensation,
     DisplacementBridge,
@@ -34,6 +35,8 @@ from hilserver.tick.hybrid.displacement import (
 FADING = 1e-5
 """Fraction of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't control a state
 that it can't influence, and its Riccati equation has no solution for a disturbance that never ends."""
+REST_TIME = 0.1
+"""s: motion that is slower than a certain displacement in this time counts as none."""
 FORCE_SHARE = 0.5
 """Force that the model of the actuator may miss in a tick, as a share of what the better sensor sees of it."""
 
@@ -139,11 +142,17 @@ def bridge_for(
         gains=gains,
         gain_slopes=gain_slopes,
         gain_curves=gain_curves,
+        slow=slow_motion(sensors.displacement),
         limit=float(actuator.limit),
         command_late=in_ticks(actuator.delay, dt),
         displacement_late=in_ticks(sensors.displacement_delay, dt),
         force_late=in_ticks(sensors.force_delay, dt),
     )
+
+
+def slow_motion(noise: float) -> float:
+    """Velocity that the noise of the displacement sensor, m, may look like, in units of the design."""
+    return CERTAIN * noise / REST_TIME / float(SCALE[VELOCITY])
 
 
 def _at(actuator: ActuatorModel, spread: Mapping[str, float], theta: Floats) -> ActuatorModel:

@@ -7,8 +7,8 @@ Dyn. 28 (1999) 1121). It must stay below the critical delay of :mod:`hilserver.m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import inf, isfinite
 
 import numpy as np
@@ -16,15 +16,17 @@ import numpy as np
 from hilserver.circuit.analysis import Analysis, LinearModel
 from hilserver.circuit.model import FORCE, RIG
 from hilserver.circuit.program import Program
+from hilserver.margins.actuator_loop import LoopOfActuator, loop_of_actuator
 from hilserver.margins.interface_delay import critical_delay
 from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.actuators import force_lag
 from hilserver.rig.rig import Rig
-from hilserver.tick.hybrid.displacement import DelayCompensation, DisplacementStrategy, Law
-from hilserver.units import shown_value
+from hilserver.tick.hybrid.displacement import FOLLOWING, DelayCompensation, DisplacementStrategy, Law
 
 MIN_MARGIN = 2.0
 """Critical delay divided by the remaining one, below which there is a warning."""
+LEAST_DELAY = 1e-3
+"""s of delay that a loop should withstand although the rig file does not state it."""
 SLOW = 1e-2
 """1/s, at which the lag of an actuator is taken: far below all its motions."""
 
@@ -45,6 +47,8 @@ class ActuatorMargin:
     lag: float
     force_lag: float
     growth: float
+    loops: Mapping[str, LoopOfActuator] = field(default_factory=dict)
+    """Of each strategy, where the node has a motion of its own."""
 
     def remaining(self, strategy: str) -> float:
         """The delay that a strategy does not compensate, s."""
@@ -69,10 +73,9 @@ def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
             critical, frequency = critical_delay(node, actuator.model().specimen)
         poles = np.linalg.eigvals(actuator.model().motion().A)
         lag = force_lag(actuator, rig.settings, rig.slow_devices)
-        margin = ActuatorMargin(
-            name, actuator.bridge.strategy, critical, frequency, _lag(rig, actuator), lag, float(poles.real.max())
-        )
-        found.append(margin)
+        loops = {s: loop_of_actuator(rig, name, s, node) for s in FOLLOWING} if node is not None else {}
+        known = (critical, frequency, _lag(rig, actuator), lag, float(poles.real.max()), loops)
+        found.append(ActuatorMargin(name, actuator.bridge.strategy, *known))
     return tuple(found)
 
 
@@ -107,7 +110,13 @@ def warnings(found: Collection[ActuatorMargin]) -> Iterator[str]:
                 f"{each.growth:.3g} 1/s). Check velocity_gain, force_decay and the specimen: a mass on undamped oil "
                 "needs a smaller velocity_gain or more force_decay."
             )
-        if each.critical is None or not isfinite(each.critical):
+        loop = each.loops.get(each.strategy)
+        if loop is not None and loop.is_stable and loop.withstands < LEAST_DELAY:
+            yield (
+                f"{key}: with {each.strategy}, {1e3 * loop.withstands:.2g} ms of delay that the file does not state are "
+                f"withstood; at least {1e3 * LEAST_DELAY:g} ms are recommended."
+            )
+        if each.critical is None or not isfinite(each.critical) or each.strategy not in FOLLOWING:
             continue
         margin = each.margin(each.strategy)
         if 1.0 < margin < MIN_MARGIN:
@@ -117,6 +126,9 @@ def warnings(found: Collection[ActuatorMargin]) -> Iterator[str]:
 def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
     """Why the rig must not be armed with the configured strategies, in words."""
     for each in found:
+        loop = each.loops.get(each.strategy)
+        if each.strategy not in FOLLOWING:
+            continue
         if each.critical == 0.0 and not isfinite(each.frequency):
             yield (
                 f"actuators.{each.name}.specimen.mass: the specimen is at least as heavy as the virtual part at its "
@@ -129,16 +141,22 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
             )
         elif each.critical is not None and each.margin(each.strategy) <= 1.0:
             yield f"actuators.{each.name}: {_too_late(each)}, and {_left(each)} remain. {_remedy(each)}"
+        elif loop is not None and not loop.is_stable:
+            yield (
+                f"actuators.{each.name}: with {each.strategy}, circuit, actuator and specimen oscillate at "
+                f"{loop.frequency:.3g} Hz (the motion grows with {loop.growth:.3g} 1/s). Give the node more damping or "
+                "mass, or describe a faster actuator; the bridge can compensate a fast motion of a linear circuit only."
+            )
 
 
 def _too_late(each: ActuatorMargin) -> str:
     assert each.critical is not None
-    delay = shown_value(each.critical, "s")
+    delay = f"{1e3 * each.critical:.4g} ms"
     return f"the node oscillates at {each.frequency:.3g} Hz if the force of the specimen is {delay} late"
 
 
 def _left(each: ActuatorMargin) -> str:
-    return f"{shown_value(each.remaining(each.strategy), 's')} with the strategy {each.strategy}"
+    return f"{1e3 * each.remaining(each.strategy):.4g} ms with the strategy {each.strategy}"
 
 
 def _remedy(each: ActuatorMargin) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.displacement.design import USUAL, Followed, Tuning, bridge_for
+from hilserver.displacement.design import USUAL, Followed, Tuning, bridge_for, slow_motion
 from hilserver.displacement.linear import LinearMotion
 from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.displacement.servo import ServoActuator
@@ -59,6 +59,7 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 "raw_offset": a.raw[0] - gain * low,
                 "strategy_first": DisplacementStrategy[a.bridge.strategy],
                 "learns": a.bridge.learn,
+                "slow": slow_motion(settings.channels[a.position].deviation()),
                 "tracked": len(a.uncertainty),
                 "design": design,
                 "disturbance_start": USUAL.start,

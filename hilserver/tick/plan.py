@@ -321,6 +321,7 @@ class ActuatorRecord(Struct):
     raw_offset: float = value("raw", "raw value of command 0")
     strategy_first: int = value("", "number of the strategy at the start")
     learns: int = value("", "1 if its uncertain parameters are tracked")
+    slow: float = value("", "velocity up to which it counts as being at rest, in units of the design")
     tracked: int = value("", "number of uncertain parameters")
     command_late: int = value("ticks", "delay of the command")
     displacement_late: int = value("ticks", "age of the measured displacement")

@@ -18,6 +18,7 @@ from hilserver.hybrid.stand_in import simulated
 from hilserver.report.document import Grid
 from hilserver.rig.build import assemble
 from hilserver.rig.rig import Rig
+from hilserver.tick.hybrid.displacement import FOLLOWING
 from hilserver.units import to_si
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.request import COMPARE, REMEDY, Findings
@@ -119,13 +120,13 @@ def _shifted(rig: Rig, deviations: float) -> Rig:
             part = key.removeprefix("specimen_")
             inside, settings = ("specimen", actuator.specimen) if part != key else ("servo", actuator.servo)
             value = getattr(settings, part) + deviations * size
-            table[inside][part] = _written(part, max(value, 0.0))
+            table[inside][part] = _written(inside, part, max(value, 0.0))
+        table["uncertainty"] = {}
     return assemble(sources, rig.file, rig.library)
 
 
 UNITS = {
     "stiffness": "N/m",
-    "damping": "N*s/m",
     "velocity_gain": "1/s",
     "f90": "Hz",
     "oil_stiffness": "N/m",
@@ -133,7 +134,9 @@ UNITS = {
 }
 
 
-def _written(key: str, value: float) -> str | float:
+def _written(table: str, key: str, value: float) -> str | float:
+    if (table, key) == ("specimen", "damping"):
+        return f"{value!r} N*s/m"
     return f"{value!r} {UNITS[key]}" if key in UNITS else value
 
 
@@ -142,6 +145,8 @@ def examined_actuators(rig: Rig, present: Mapping[str, str]) -> Findings:
 
     One that trips, or is far from the reference simulation, is harmful.
     """
+    if any(strategy not in FOLLOWING for strategy in present.values()):
+        return Findings()  # moved by hand
     if rig.cycle is None:
         return Findings(unexamined="there is no work cycle to move the actuators")
     run = HybridRig.of(simulated(rig)).run(present, SHORT)
@@ -181,7 +186,7 @@ def sentence(found: TriedStrategy) -> str:
     """The verdict on a strategy, in words."""
     what, run = found.worst()
     if run.trip:
-        return f"with {found.strategy}, {what}, the run {run.trip}."
+        return f"With {found.strategy}, {what}, the run {run.trip}."
     error = 100.0 * largest_error(run)
     return f"{found.strategy} is {found.verdict.word}: {error:.2f} % off the reference simulation, {what}."
 

@@ -20,7 +20,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
-from hilserver.hybrid.rig_runs import Subject
+from hilserver.hybrid.rig_runs import HybridRig
 from hilserver.margins.actuators import actuator_margins
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import assemble
@@ -271,7 +271,7 @@ def test_the_reference_of_simulate_is_the_whole_without_half_a_tick() -> None:
     cycle = {"inputs": {"push": {"shape": "linear", "points": points}}}
     changes = {"rig": {"cycle": "cycle.toml", "inputs": {"push": {"range": [-3, 3]}}}, "cycle": cycle}
     stand = Stand({**CIRCUIT, "components": kept}, 1000.0, SPECIMEN, noise=(0.0, 0.0), changes=changes)
-    result = Subject.of(stand.rig()).run({"table": "prediction"}).actuators["table"]
+    result = HybridRig.of(stand.rig()).run({"table": "prediction"}).actuators["table"]
     m, c, k = VIRTUAL.whole()
     push, wanted = np.interp(result.time - 1e-3, times, given), np.zeros(2)  # held since the begin of each tick
     poles, modes = np.linalg.eig(np.array([[0.0, 1.0], [-k / m, -c / m]]))

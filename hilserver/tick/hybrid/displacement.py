@@ -146,12 +146,13 @@ AVAILABLE_IN_RIGS = (*FOLLOWING, DisplacementStrategy.manual.name)
 class DisplacementBridge(NamedTuple):
     """The constants of the bridge. The actuator's states are in units of the design; displacements m, forces N.
 
-    ``step``, ``input``: transition of the actuator's state over a tick and its change by the command; ``step_slopes``,
-    ``input_slopes``: their derivatives with respect to each parameter, one below the other. ``seen``: displacement and
-    force from the state; ``variance`` of these measurements. ``drift``: variance that each entry of the estimate gains
-    in a tick. ``gains``: the change of the command for the structure's state, ground acceleration, force on the
-    structure, actuator's state, disturbance and past commands, in this order; ``gain_slopes``, ``gain_curves``: their
-    first derivatives with respect to each parameter, and their second ones with respect to each pair, a line each.
+    ``step``, ``input``: transition of the actuator's state over a tick and its change by the command;
+    ``step_slopes``, ``input_slopes``: their derivatives with respect to each parameter, one below the other.
+    ``seen``: displacement and force from the state; ``variance`` of these measurements. ``drift``: variance that
+    each entry of the estimate gains in a tick. ``gains``: the change of the command for the structure's state,
+    ground acceleration, force on the structure, actuator's state, disturbance and past commands, in this order;
+    ``gain_slopes``, ``gain_curves``: their first derivatives with respect to each parameter, and their second ones
+    with respect to each pair, a line each. ``slow``: velocity up to which the actuator counts as being at rest.
     ``limit``: the largest command, m. ``command_late``: ticks from a command until it acts; ``displacement_late``,
     ``force_late``: age of the measurements in ticks.
     """
@@ -166,6 +167,7 @@ class DisplacementBridge(NamedTuple):
     gains: Floats
     gain_slopes: Matrix
     gain_curves: Matrix
+    slow: float
     limit: float
     command_late: int
     displacement_late: int
@@ -347,7 +349,7 @@ def _set_sensitivity(bridge: DisplacementBridge, memory: DisplacementMemory, act
     """
     F, sure = memory.transition, memory.along
     states = bridge.step.shape[0]
-    moves = _certain(float(memory.estimate[VELOCITY]), float(memory.covariance[VELOCITY, VELOCITY])) != 0.0
+    moves = abs(memory.estimate[VELOCITY]) > bridge.slow
     for j in range(states):
         sure[j] = _certain(float(memory.estimate[j]), float(memory.covariance[j, j])) if moves else 0.0
     sure[states] = _certain(acting, float(memory.covariance[states, states])) if moves else 0.0

@@ -80,6 +80,7 @@ def bridge_of(plan: Plan, i: int) -> DisplacementBridge:
         d[first : first + gains],
         as_matrix(d[first + gains : curves], n),
         as_matrix(d[curves : curves + n * n * gains], n * n),
+        a.slow,
         inf,  # the limits of the command come after it
         a.command_late,
         a.displacement_late,
@@ -114,6 +115,7 @@ def regulated(plan: Plan, ix: Indices, val: Floats, i: int, compensation: int) -
         val[first:slopes],
         as_matrix(val[slopes:curves], n),
         as_matrix(val[curves : curves + n * n * gains], n * n),
+        bridge.slow,
         bridge.limit,
         bridge.command_late,
         bridge.displacement_late,
