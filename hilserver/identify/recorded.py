@@ -111,7 +111,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
     channels, noise = {}, {}
     for name in _measured(rig):
         taken = ticks * dt - columns[f"age.{name}"] - rig.settings.channels[name].delay
-        time, value = _samples(rig, name, taken, columns[f"raw.{name}"], dt)
+        time, value = samples_of(rig, name, taken, columns[f"raw.{name}"], dt)
         known &= _near(time, grid * dt, LONGEST_GAP * dt)
         channels[name] = np.interp(grid * dt, time, value)
         if (found := noise_of(value)) is not None:
@@ -146,7 +146,7 @@ def _fixed(rig: Rig, ticks: int) -> dict[str, Floats]:
     return {name: np.full(ticks, s.fixed()) for name, s in rig.settings.channels.items() if s.value is not None}
 
 
-def _samples(rig: Rig, name: str, time: Floats, raw: Floats, dt: float) -> tuple[Floats, Floats]:
+def samples_of(rig: Rig, name: str, time: Floats, raw: Floats, dt: float) -> tuple[Floats, Floats]:
     """Times and values of a channel's samples.
 
     A repeated sample with a greater age counts once; an invalid one is left out.

@@ -1,0 +1,193 @@
+r"""Displacement and force of an actuator as a model of it predicts them from the recorded command.
+
+The model is that of :mod:`hilserver.displacement.servo`. Its command is held from tick to tick and acts later by a
+delay, which divides the tick; both are exact in the coordinates in which :math:`\dot q_i = \lambda_i q_i + b_i u`:
+
+.. math:: q_i(t+h) = e^{\lambda_i h}\,q_i(t) + \frac{e^{\lambda_i h} - 1}{\lambda_i}\,b_i u
+
+Between ticks, displacement and force follow from their values and derivatives at both ends (cubic). The state with
+which a part of the recording begins is not known: it is the one with which the prediction is closest to the first
+samples, found by linear least squares for the given parameters (variable projection: Golub & Pereyra, SIAM J. Numer.
+Anal. 10 (1973) 413).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import floor
+
+import numpy as np
+from scipy.signal import lfilter
+
+from hilserver.displacement.actuator import SCALE
+from hilserver.displacement.servo import ServoActuator
+from hilserver.displacement.specimen import Specimen
+from hilserver.identify.actuator_record import ActuatorRecord
+from hilserver.identify.parameters import Values
+from hilserver.numerics.arrays import Floats
+
+BEGINNING = 1.0
+"""s at the beginning of a part from which its initial state follows."""
+MOST = 1e3
+"""Predictions are limited to this many times the largest sample: those of an unstable model have no limit."""
+TRACE = 0.01
+"""Share of the noise below which what is left of the initial state does not matter."""
+LOGARITHMIC = ("velocity_gain", "f90", "damping", "oil_stiffness", "position_gain")
+"""Parameters of the actuator that are positive: a fit changes the logarithm of their ratio to the stated value, as it
+does for the mass of the specimen. Others may be 0.
+"""
+
+
+def actuator_with(stated: ServoActuator, values: Values) -> ServoActuator:
+    """The actuator with these values of a fit: logarithms of ratios, SI; ``delay``: that of its command, s."""
+    own = {name: getattr(stated, name) * float(np.exp(values[name])) for name in LOGARITHMIC}
+    part = stated.specimen
+    specimen = Specimen(
+        part.mass * float(np.exp(values["specimen_mass"])),
+        values["specimen_damping"],
+        values["specimen_stiffness"],
+    )
+    return replace(stated, **own, force_decay=values["force_decay"], specimen=specimen, delay=values["delay"])
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """The model in its own coordinates, of a conjugate pair only one. ``eigenvalues``: 1/s; ``input``: b.
+
+    ``seen``: x, dx/dt, F, dF/dt are the real parts of these multiples of q.
+    """
+
+    eigenvalues: Floats
+    input: Floats
+    seen: Floats
+
+    @classmethod
+    def of(cls, model: ServoActuator) -> _Modes:
+        A, B = model.motion().scaled(SCALE)
+        eigenvalues, vectors = np.linalg.eig(A)
+        seen = np.array([vectors[0], (A @ vectors)[0], vectors[2], (A @ vectors)[2]]) * SCALE[[0, 0, 2, 2], None]
+        of_input = np.linalg.solve(vectors, B[:, 0].astype(complex))
+        kept = eigenvalues.imag >= 0.0
+        seen = seen * np.where(eigenvalues.imag > 0.0, 2.0, 1.0)
+        return cls(eigenvalues[kept].astype(complex), of_input[kept], seen[:, kept])
+
+    def moved(self, seconds: float) -> Floats:
+        """What an input of 1 that acts for this time adds."""
+        found: Floats = np.expm1(self.eigenvalues * seconds) / self.eigenvalues * self.input
+        return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the recording with its samples: ``first``, ``last`` of each sensor, and their times after its begin."""
+
+    begin: int
+    end: int
+    samples: tuple[slice, slice]
+    times: tuple[Floats, Floats]
+
+
+class ActuatorPrediction:
+    """Predicts all samples of a recording from the parameters of a fit."""
+
+    def __init__(self, record: ActuatorRecord) -> None:
+        self.record = record
+        self.stated = record.rig.settings.actuators[record.name].model()
+        self._sensors = (record.displacement, record.force)
+        self._parts = [self._part(begin, end) for begin, end in record.parts]
+        self.used = [np.zeros(len(sensor.time), dtype=np.bool_) for sensor in self._sensors]
+        for part in self._parts:
+            for used, chosen in zip(self.used, part.samples, strict=True):
+                used[chosen] = True
+
+    def _part(self, begin: int, end: int) -> _Part:
+        dt, chosen = self.record.dt, []
+        for sensor in self._sensors:
+            chosen.append(slice(*np.searchsorted(sensor.time, [begin * dt - 1e-9, end * dt + 1e-9])))
+        times = [s.time[part] - begin * dt for s, part in zip(self._sensors, chosen, strict=True)]
+        return _Part(begin, end, (chosen[0], chosen[1]), (times[0], times[1]))
+
+    def __call__(self, values: Values) -> list[Floats]:
+        """Displacement, m, and force, N, at the times of their samples; 0 where they are not used."""
+        modes = _Modes.of(actuator_with(self.stated, values))
+        found = [np.zeros(len(sensor.time)) for sensor in self._sensors]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in self._parts:
+                for y, chosen, predicted in zip(found, part.samples, self._of_part(part, modes, values), strict=True):
+                    y[chosen] = predicted
+        for y, sensor in zip(found, self._sensors, strict=True):
+            most = MOST * float(np.abs(sensor.value).max(initial=1e-9))
+            np.clip(np.nan_to_num(y, copy=False, nan=most), -most, most, out=y)
+        return found
+
+    def _of_part(self, part: _Part, modes: _Modes, values: Values) -> list[Floats]:
+        """Forced response, zeros of the sensors, and free response from the best initial state."""
+        dt, q = self.record.dt, self._forced(part, modes, values["delay"])
+        late = (values["displacement delay"], values["force delay"])
+        zeros = (values["displacement zero"], values["force zero"])
+        forced, free, rest = [], [], []
+        for k, sensor in enumerate(self._sensors):
+            at, seen = part.times[k] - late[k], modes.seen[2 * k : 2 * k + 2]
+            forced.append(_between((seen @ q).real, at / dt, dt) + zeros[k])
+            early = slice(0, int(np.searchsorted(at, BEGINNING)))
+            powers = np.exp(np.outer(np.maximum(at[early], 0.0), modes.eigenvalues)) * seen[0]
+            free.append(np.hstack([powers.real, -powers.imag]) / sensor.size)
+            rest.append((sensor.value[part.samples[k]][early] - forced[k][early]) / sensor.size)
+        start = _least_squares(np.concatenate(free), np.concatenate(rest))
+        for k, sensor in enumerate(self._sensors):
+            forced[k][: len(free[k])] += free[k] @ start * sensor.size
+            forced[k][len(free[k]) :] += self._later(part.times[k][len(free[k]) :] - late[k], modes, start, k, sensor.size)
+        return forced
+
+    @staticmethod
+    def _later(time: Floats, modes: _Modes, start: Floats, k: int, size: float) -> Floats:
+        """The free response of a sensor after the beginning of a part, while it is more than a trace of the noise."""
+        n, found = len(modes.eigenvalues), np.zeros(len(time))
+        amplitudes = (start[:n] + 1j * start[n:]) * modes.seen[2 * k]
+        places = np.append(np.arange(0, len(time), 100), len(time) - 1) if len(time) else np.zeros(0, dtype=np.int64)
+        left = np.exp(np.outer(time[places], modes.eigenvalues.real)) @ np.abs(amplitudes)
+        there = np.flatnonzero(~(left < TRACE * size))
+        count = min(100 * (there[-1] + 1), len(time)) if len(there) else 0
+        found[:count] = (np.exp(np.outer(time[:count], modes.eigenvalues)) @ amplitudes).real
+        return found
+
+    def _forced(self, part: _Part, modes: _Modes, delay: float) -> Floats:
+        """The response to the command from 0 on, complex128[modes, ticks]."""
+        dt, count = self.record.dt, part.end - part.begin
+        whole = floor(delay / dt)
+        old = (delay / dt - whole) * dt
+        first = part.begin - whole - 1
+        command = self.record.command[max(first, 0) : max(part.end - whole, 1)]
+        command = np.pad(command, (count + 1 - len(command), 0), "edge")
+        by_now, by_before = modes.moved(dt - old), np.exp(modes.eigenvalues * (dt - old)) * modes.moved(old)
+        q = np.zeros((len(modes.eigenvalues), count + 1), dtype=complex)
+        for i, step in enumerate(np.exp(modes.eigenvalues * dt)):
+            b, a, rest = [by_now[i], by_before[i]], [1.0, -step], [-by_now[i] * command[0]]
+            if step.imag == 0.0:
+                b, a, rest = np.real(b), np.real(a), np.real(rest)
+            q[i] = lfilter(b, a, command, zi=rest)[0]  # from 0 on
+        return q
+
+
+def _between(line: Floats, place: Floats, dt: float) -> Floats:
+    """Values at these places, in ticks, from values and derivatives at whole ticks, float64[2, ticks]."""
+    at = np.clip(place, 0.0, line.shape[1] - 1.0)
+    k = np.minimum(at.astype(np.int64), line.shape[1] - 2)
+    s = at - k
+    if not np.any(s > 1e-9):
+        return line[0, k]
+    y0, y1, d0, d1 = line[0, k], line[0, k + 1], line[1, k] * dt, line[1, k + 1] * dt
+    rise = y1 - y0
+    found: Floats = y0 + s * (d0 + s * (3.0 * rise - 2.0 * d0 - d1 + s * (d0 + d1 - 2.0 * rise)))
+    return found
+
+
+def _least_squares(matrix: Floats, rest: Floats) -> Floats:
+    """By the normal equations: thousands of lines, ten columns of which only five are independent."""
+    if not np.all(np.isfinite(matrix)) or not np.all(np.isfinite(rest)):
+        return np.zeros(matrix.shape[1])
+    length = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
+    length[length == 0.0] = 1.0
+    scaled = matrix / length
+    found: Floats = np.linalg.lstsq(scaled.T @ scaled, scaled.T @ rest, rcond=1e-11)[0] / length
+    return found
