@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hilserver.identify.recorded import Recording
     from hilserver.rig.rig import Rig
 
+USUAL_SECONDS = 60.0
+"""Duration of the sequence of valves, s."""
 LONGEST = "duration up to which the sequence goes on with what is still uncertain, s; default: 3 times --seconds"
 
 
@@ -24,6 +26,10 @@ LONGEST = "duration up to which the sequence goes on with what is still uncertai
 def identify(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
     valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated; default: all")] = None,
+    actuator: Annotated[
+        list[str] | None,
+        typer.Option(help="actuator to identify; may be repeated; default: all, if the rig has no valves"),
+    ] = None,
     log: Annotated[
         Path | None, typer.Option(help="log (.arrow) of this rig to evaluate; default: move the simulated rig")
     ] = None,
@@ -36,7 +42,12 @@ def identify(
     apply: Annotated[
         bool, typer.Option("--apply", help="show the changes of the rig file, and make them; a dated copy is kept")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s")] = 60.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=5.0, max=600.0, help="duration of the sequence, s; default: 60, for actuators 20", show_default=False
+        ),
+    ] = None,
     longest: Annotated[float | None, typer.Option(min=5.0, max=1800.0, help=LONGEST, show_default=False)] = None,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence")] = 0.6,
     end_stops: Annotated[
@@ -62,7 +73,10 @@ def identify(
     real one with --drive. Alternatively a log is evaluated in which they move over a wide range (--log). The result is
     a fragment of the rig file with standard deviations and, for a valve with a flow sensor, the settings of the flow
     servo with their margins, and a report with plots.
+
+    Of actuators whose position is controlled: servo valve, oil, specimen, and delays, from a sweep of the displacement.
     """
+    from hilserver.cli.identify_actuators import identify_actuators
     from hilserver.identify.evaluation import Evaluation
     from hilserver.identify.excitation import Extent
     from hilserver.identify.identification import identify_valve
@@ -70,6 +84,11 @@ def identify(
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
+    if actuator or (rig.settings.actuators and not (rig.settings.valves or valve)):
+        _refuse_options_of_valves(rig, valve, drive, end_stops, order, sensor_delays_known)
+        identify_actuators(rig, actuator or [], log, seconds, out, apply=apply, yes=yes)
+        return
+    seconds = USUAL_SECONDS if seconds is None else seconds
     wanted = _wanted(rig, valve)
     ends, longest = _to_the_ends(rig, wanted, log, drive, end_stops), 3.0 * seconds if longest is None else longest
     extent = Extent(seconds, largest, longest=longest, end_stops=ends)
@@ -79,6 +98,20 @@ def identify(
     text = _written(evaluation, out, rig.settings.name)
     if apply:
         _apply(file, text, evaluation, yes)
+
+
+def _refuse_options_of_valves(
+    rig: Rig, valve: list[str] | None, drive: bool, end_stops: bool | None, order: int | None, delays_known: bool
+) -> None:
+    """Raise HilserverError for options that actuators don't have."""
+    from hilserver.errors import HilserverError
+
+    given = {"--valve": bool(valve), "--drive": drive, "--end-stops": end_stops is not None}
+    given |= {"--order": order is not None, "--sensor-delays-known": delays_known}
+    for option, is_given in given.items():
+        if is_given:
+            more = " Without --log, the command tells how to record a real actuator." if option == "--drive" else ""
+            raise HilserverError(f"{rig.file}: {option} is for valves, not for actuators.{more}")
 
 
 def _written(evaluation: Evaluation, out: Path, name: str) -> str:

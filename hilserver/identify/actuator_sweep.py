@@ -13,6 +13,7 @@ from math import inf, log, pi
 from typing import Any
 
 import numpy as np
+import tomlkit
 
 from hilserver.circuit.model import RIG
 from hilserver.displacement.actuator import SCALE
@@ -42,6 +43,10 @@ REST = 0.5
 """s before and after it."""
 INPUT = "{}_displacement"
 """Name of the input that moves an actuator."""
+LEFT_OUT = ("outputs", "triggers")
+"""Tables of a rig file that may refer to signals of its circuit."""
+MADE = "# hilserver identify: made"
+"""How the files for a real rig begin."""
 SMALLEST = 0.05
 """Fraction of the usual amplitude with which a sweep that tripped is repeated at last."""
 
@@ -122,10 +127,40 @@ def sweep_cycle(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
     return {"description": "Sweep of displacements for hilserver identify, in m", "inputs": inputs}
 
 
+def sweep_files(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, str]:
+    """Texts of files with which a real rig makes the recording, by their names: rig file, circuit, work cycle."""
+    stem = f"{rig.file.stem}-sweep"
+    circuit, cycle = f"{stem}-circuit.toml", f"{stem}-cycle.toml"
+    document: Any = tomlkit.parse(rig.file.read_text(encoding="utf-8"))
+    document["circuit"], document["cycle"] = circuit, cycle
+    source = rig_for_sweep(rig, sweeps).sources["rig"]
+    for key in LEFT_OUT:
+        document.pop(key, None)
+    if "inputs" not in document:
+        document["inputs"] = {}
+    for name in rig.settings.actuators:
+        for key in ("max_error", "bridge"):
+            document["actuators"][name][key] = source["actuators"][name][key]
+        if (signal := INPUT.format(name)) in source["inputs"]:
+            document["inputs"][signal] = source["inputs"][signal]
+    texts = {f"{stem}.toml": tomlkit.dumps(document), circuit: tomlkit.dumps(sweep_circuit(rig, sweeps))}
+    texts[cycle] = _cycle_text(sweep_cycle(rig, sweeps))
+    return {name: f"{MADE} for {rig.file.name}\n\n{text}" for name, text in texts.items()}
+
+
+def _cycle_text(cycle: Mapping[str, Any]) -> str:
+    lines = [f'description = "{cycle["description"]}"']
+    for name, entry in cycle["inputs"].items():
+        points = [f'["{t}", {x!r}], ' for t, x in entry["points"]]
+        rows = ["    " + "".join(points[k : k + 4]).rstrip() for k in range(0, len(points), 4)]
+        lines += ["", f"[inputs.{name}]", "points = [", *rows, "]"]
+    return "\n".join(lines) + "\n"
+
+
 def rig_for_sweep(rig: Rig, sweeps: Mapping[str, Sweep]) -> Rig:
     """The rig with circuit and work cycle of the sweeps, and strategy `direct`."""
     source = copied(rig.sources["rig"])
-    for key in ("outputs", "triggers", "sequences"):
+    for key in LEFT_OUT:
         source.pop(key, None)
     inputs = source.setdefault("inputs", {})
     for name, a in rig.settings.actuators.items():

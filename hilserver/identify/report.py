@@ -85,7 +85,7 @@ def fragment(evaluation: Evaluation) -> str:
         lines += ["", f"[{table}]"]
         for f in values:
             reason = evaluation.reason_of_machine(f.key)
-            lines.append(_line(f, _machine_value(f), reason) if f.key else _without_key(f, reason))
+            lines.append(value_line(f, _machine_value(f), reason) if f.key else _without_key(f, reason))
     return "\n".join(lines) + "\n"
 
 
@@ -139,12 +139,12 @@ def _valve_lines(valve: EvaluatedValve) -> list[str]:
         elif f.key == "leakage":
             value = _leakage_value(found, f, by_key["gone_at"])
         elif f.key in ("delay", "overlap"):
-            value = _toml(f, max(estimate.value, 0.0))
+            value = toml_value(f, max(estimate.value, 0.0))
         elif f.key == "hysteresis":  # to compensate for one that is not there would be noise
-            value = _toml(f, estimate.value if estimate.value > 2.0 * estimate.deviation else 0.0)
+            value = toml_value(f, estimate.value if estimate.value > 2.0 * estimate.deviation else 0.0)
         else:
-            value = _toml(f)
-        lines.append(_line(f, value, reason_of_valve(found, f.key)))
+            value = toml_value(f)
+        lines.append(value_line(f, value, reason_of_valve(found, f.key)))
     lines += [f"# {text}" for text in little_known(valve)]
     if keys := _of_other_order(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
@@ -180,7 +180,7 @@ def _feedback_lines(valve: EvaluatedValve) -> list[str]:
     changed = [f for f in valve.trust if f.key == "feedback_time" and f.estimate.value != f.configured]
     is_begun = valve.servo is not None and not valve.found.is_speed_limited
     begun = [] if is_begun else ["", f"[valves.{valve.name}.bridge]"]
-    lines = [*begun, *(_line(f, _toml(f)) for f in changed)] if changed else []
+    lines = [*begun, *(value_line(f, toml_value(f)) for f in changed)] if changed else []
     return _as_comments(lines) if valve.found.is_always_late else lines
 
 
@@ -201,16 +201,16 @@ def _of_other_order(found: Identified) -> tuple[str, ...]:
 def _machine_value(f: IdentifiedValue) -> str:
     """A value of a cylinder, motor or channel; a restriction as its drop at a flow."""
     if not isinstance(f, Restriction):
-        return _toml(f)
+        return toml_value(f)
     flow, transition = shown_value(f.flow, "m^3/s", 5), shown_value(f.transition, "Pa", 2)
-    return f'{{ flow = "{flow}", drop = {_toml(f)}, transition_pressure = "{transition}" }}'
+    return f'{{ flow = "{flow}", drop = {toml_value(f)}, transition_pressure = "{transition}" }}'
 
 
 def _without_key(f: IdentifiedValue, reason: str = "") -> str:
     return f"# {f.name}: {f.text()} ± {f.deviation_text()}{_because(reason, 'wrong')}"
 
 
-def _line(f: IdentifiedValue, value: str, reason: str = "") -> str:
+def value_line(f: IdentifiedValue, value: str, reason: str = "") -> str:
     """A value with its deviation; with a reason not to merge it, as a comment."""
     beginning = "# " if reason else ""
     return f"{beginning}{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}{_because(reason, 'not merged')}"
@@ -220,7 +220,7 @@ def _because(reason: str, what: str) -> str:
     return f", {what}: {reason}" if reason else ""
 
 
-def _toml(f: IdentifiedValue, value: float | None = None) -> str:
+def toml_value(f: IdentifiedValue, value: float | None = None) -> str:
     """Its value, or this one with the same number of digits."""
     shown = f if value is None else replace(f, estimate=replace(f.estimate, value=value))
     return f'"{shown.text()}"' if f.unit else shown.text()
@@ -228,15 +228,15 @@ def _toml(f: IdentifiedValue, value: float | None = None) -> str:
 
 def _point(f: IdentifiedValue, point: NominalFlow) -> str:
     drop = shown_value(point.drop, "Pa", 6)
-    return f'{{ flow = {_toml(f)}, drop = "{drop}", per = "{point.per}" }}'
+    return f'{{ flow = {toml_value(f)}, drop = "{drop}", per = "{point.per}" }}'
 
 
 def _leakage_value(found: Identified, f: IdentifiedValue, gone: IdentifiedValue) -> str:
     point = leakage_point(found)
     drop = shown_value(point.drop, "Pa", 6)
-    text = f'{{ flow = {_toml(f)}, drop = "{drop}", per = "{point.per}"'
+    text = f'{{ flow = {toml_value(f)}, drop = "{drop}", per = "{point.per}"'
     if gone.estimate.is_known:
-        text += f", gone_at = {_toml(gone)}"
+        text += f", gone_at = {toml_value(gone)}"
     elif gone.configured is not None:
         text += f", gone_at = {gone.configured:g}"
     return text + " }"
@@ -271,7 +271,7 @@ def document(evaluation: Evaluation) -> Document:
 def machine_blocks(evaluation: Evaluation) -> list[Block]:
     """Machine and sensors, as far as the recording shows them."""
     recording = evaluation.recording
-    rows = [(table, f.name, *_cells(f)) for table, values in evaluation.machine.items() for f in values]
+    rows = [(table, f.name, *cells_of(f)) for table, values in evaluation.machine.items() for f in values]
     blocks: list[Block] = [ABOUT_MACHINE, Grid(("", *COLUMNS), tuple(rows))] if rows else []
     blocks += [Listing(recording.notes)] if recording.notes else []
     return [Heading("Machine and sensors"), *blocks] if blocks else []
@@ -299,10 +299,10 @@ def _servo_blocks(valve: EvaluatedValve) -> list[Block]:
 
 def table(valve: EvaluatedValve) -> Grid:
     """Identified and configured values."""
-    return Grid(COLUMNS, tuple((f.name, *_cells(f)) for f in [*valve.findings, *valve.trust]))
+    return Grid(COLUMNS, tuple((f.name, *cells_of(f)) for f in [*valve.findings, *valve.trust]))
 
 
-def _cells(f: IdentifiedValue) -> tuple[str, str, str]:
+def cells_of(f: IdentifiedValue) -> tuple[str, str, str]:
     """Identified value, its deviation, configured value."""
     configured = "" if f.configured is None else joined(f"{f.configured * f.factor:.5g}", f.unit)
     return f.text() if f.estimate.is_known else "-", f.deviation_text(), configured

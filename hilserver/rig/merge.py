@@ -27,7 +27,7 @@ def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day:
     was found and the day, instead of what an earlier one has brought.
     """
     document = tomlkit.parse(text)
-    valves: Any = document["valves"]
+    valves: Any = document.get("valves")
     for name, keys in obsolete.items():
         for key in keys:
             valves[name].pop(key, None)
