@@ -18,6 +18,8 @@ from hilserver.units import shown_value
 
 LEAST_SHARE = 0.005
 """Smallest uncertainty that is stated: no actuator remains the same more closely."""
+LEAST_DELAY = 1e-5
+"""s: smallest correction of the command's delay."""
 TRACKED = ("specimen_stiffness", "specimen_damping", "f90", "force_decay")
 """Parameters that change while a rig runs, tracked where the rig file does not say which: with load, oil, amplitude."""
 KEYS = {
@@ -119,6 +121,8 @@ def delays(found: IdentifiedActuator) -> dict[str, IdentifiedValue]:
             late(position, Estimate(earliest - later.value, later.deviation))
             command = command.shifted(later.value - earliest).with_further(later.deviation)
     command = replace(command, value=max(command.value, 0.0))
+    if command.is_known and not command.shifted(-found.stated.delay).is_significant(LEAST_DELAY):
+        command = replace(command, value=found.stated.delay)
     return {"": IdentifiedValue("delay of the command", "delay", command, found.stated.delay, "ms", 1e3)} | changed
 
 
@@ -140,7 +144,7 @@ def uncertainty(found: IdentifiedActuator) -> dict[str, float]:
     A parameter that is not identified keeps what the rig file states of it.
     """
     stated = found.record.rig.settings.actuators[found.record.name].uncertainty
-    shares = {}
+    shares: dict[str, float] = {}
     for name in [each for each in UNCERTAIN if each in (stated or TRACKED)]:
         value = spread_of(found.model, name)
         if value == 0.0:
@@ -237,9 +241,7 @@ def _followed(residual: Floats, known: tuple[Floats, Floats], shape: Floats) -> 
     length = np.sqrt(np.mean(basis**2, axis=0))
     basis = basis / np.where(length > 0.0, length, 1.0)
     rest = shape - basis @ np.linalg.lstsq(basis, shape, rcond=None)[0]
-    top, bottom = (
-        np.array([part.sum() for part in np.array_split(rest * y, PARTS)]) for y in (residual, rest)
-    )
+    top, bottom = (np.array([part.sum() for part in np.array_split(rest * y, PARTS)]) for y in (residual, rest))
     if not bottom.sum() > 0.0:
         return Estimate(0.0, inf), 0.0
     factor = top.sum() / bottom.sum()

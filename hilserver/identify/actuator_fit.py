@@ -22,17 +22,26 @@ from hilserver.identify.linearised import LinearisedModel
 from hilserver.identify.many_residuals import minimum
 from hilserver.identify.parameters import Parameter, Values
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.actuator_settings import MAY_VANISH
 
+WIDER = 2.0
+"""Factor of all standard deviations where the recording leaves other parameters unknown: along the valley of such a
+fit, the model is not linear.
+"""
 WIDEST = log(8.0)
 """Bound of the logarithm of a parameter's ratio to its stated value."""
 TYPICAL = 0.2
 """Typical error of a stated parameter, as a fraction."""
 USEFUL = 0.1
 """Largest relative standard deviation of an identified parameter that is useful."""
+VANISHING = 0.4
+"""The same of a parameter that may be 0, and its largest standard deviation that is useful."""
 LITTLE_DAMPING = 0.01
-"""Damping ratio of specimen and oil: the typical error of the specimen's damping."""
+"""Damping ratio of specimen and oil: the typical error of the specimen's damping where none is stated."""
 LITTLE_DECAY = 1.0
-"""1/s: the typical error of the force decay."""
+"""1/s: the typical error of the force decay where none is stated."""
+FASTEST_DECAY = 1e3
+"""1/s: the largest decay."""
 LATEST = 0.1
 """s: the longest delay."""
 STARTS: tuple[Mapping[str, float], ...] = (
@@ -45,10 +54,14 @@ STARTS: tuple[Mapping[str, float], ...] = (
     {"specimen_mass": 0.6},
 )
 """Starts of rough fits, as changes of the stated values: logarithms of ratios."""
-SEARCHES, MANY = 3, 40
+SEARCHES, MANY = 4, 40
 """Rough fits at most, each from another start, the one with the smallest errors first; evaluations in each of them."""
-PREDICTED = 3.0
-"""Mean squared error, of that by the noise, with which the samples count as predicted."""
+RESTARTS, ENOUGH = 4, 1.0
+"""How often a rough fit begins anew where it has ended, until that reduces the sum of squares by less than this."""
+SAME = 1e-3
+"""Relative difference of the sums of squares of two rough fits that have found the same minimum."""
+VAGUE = 3.0
+"""Standard deviation of the stated values in rough fits, in typical errors: enough that no parameter goes astray."""
 THINNED = 10_000
 """Samples of each sensor in rough fits."""
 ROUGH_TOLERANCE = 1e-6
@@ -78,7 +91,7 @@ class IdentifiedActuator:
     def estimate(self, name: str) -> Estimate:
         """A parameter, SI; with an infinite deviation if it is not known."""
         value = self.values[name]
-        deviation = self.fit.deviations.get(name, inf)
+        deviation = self.fit.deviations.get(name, inf) * (WIDER if set(self.unknown) - set(MAY_VANISH) else 1.0)
         if name in LOGARITHMIC or name == "specimen_mass":
             before = getattr(self.stated, name) if name in LOGARITHMIC else self.stated.specimen.mass
             return Estimate(before * float(np.exp(value)), before * float(np.exp(value)) * deviation)
@@ -96,13 +109,13 @@ def parameters_of(record: ActuatorRecord) -> dict[str, Parameter]:
     part, late = model.specimen, stated_delay(record)
     logarithmic = Parameter(0.0, -WIDEST, WIDEST, TYPICAL, USEFUL)
     found = dict.fromkeys([*LOGARITHMIC, "specimen_mass"], logarithmic)
-    decay = max(0.4 * model.force_decay, LITTLE_DECAY)
+    decay = VANISHING * model.force_decay or LITTLE_DECAY
     oscillation = 2.0 * sqrt((part.stiffness + model.oil_stiffness) * part.mass)
-    damping = max(0.4 * part.damping, LITTLE_DAMPING * oscillation)
+    damping = VANISHING * part.damping or LITTLE_DAMPING * oscillation
     stiffness = TYPICAL * part.stiffness if part.stiffness > 0.0 else 0.1 * model.oil_stiffness
     stiff = max(part.stiffness, model.oil_stiffness) * 10.0
     found |= {
-        "force_decay": Parameter(model.force_decay, 0.0, 1000.0 * decay, decay, decay),
+        "force_decay": Parameter(model.force_decay, 0.0, FASTEST_DECAY, decay, decay),
         "specimen_damping": Parameter(part.damping, 0.0, oscillation, damping, damping),
         "specimen_stiffness": Parameter(part.stiffness, 0.0, stiff, stiffness, 0.5 * stiffness),
         "delay": Parameter(late, 0.0, LATEST, max(0.5 * dt, 3e-4), max(dt, 1e-3)),
@@ -158,15 +171,13 @@ def _result(
     merged = {**values, **kept}
     model = actuator_with(stated, {**merged, "delay": max(merged["delay"] - lag, 0.0)})
     residuals = (pairs[0][0] - pairs[0][1], pairs[1][0] - pairs[1][1])
-    return IdentifiedActuator(
-        record, stated, model, values, known, unknown, predict, residuals, (shares[0], shares[1])
-    )
+    return IdentifiedActuator(record, stated, model, values, known, unknown, predict, residuals, (shares[0], shares[1]))
 
 
 def _rough(wanted: Mapping[str, Parameter], predict: ActuatorPrediction, start: Values) -> dict[str, float]:
     """The values with the least sum of squared errors, each divided by its noise.
 
-    If what the search finds from one start does not predict the samples but for their noise, it begins from others.
+    It is the best of several searches from different starts, of which the last two have found the same.
     """
     signals, noise = _signals(predict), [predict.record.displacement.size, predict.record.force.size]
     sizes = np.array([p.size for p in wanted.values()])
@@ -177,7 +188,8 @@ def _rough(wanted: Mapping[str, Parameter], predict: ActuatorPrediction, start: 
 
     def residual(place: Floats) -> Floats:
         pairs = zip(signals, predict(at(place)), noise, strict=True)
-        return np.concatenate([(s.measured - y)[s.used] / size for s, y, size in pairs])
+        away = (place - first) / VAGUE
+        return np.concatenate([*((s.measured - y)[s.used] / size for s, y, size in pairs), away])
 
     def jacobian(place: Floats) -> Floats:
         columns = []
@@ -185,19 +197,28 @@ def _rough(wanted: Mapping[str, Parameter], predict: ActuatorPrediction, start: 
             parts = zip(signals, slopes, noise, strict=True)
             rows = [(np.zeros_like(s.measured) if d is None else -d)[s.used] / size for s, d, size in parts]
             columns.append(np.concatenate(rows))
-        return np.array(columns).T
+        return np.concatenate([np.array(columns).T, np.eye(len(wanted)) / VAGUE])
 
     def scaled(values: Values) -> Floats:
         place: Floats = np.clip(np.array([values[name] for name in wanted]) / sizes, low, high)
         return place
 
+    first = scaled(start)
     starts = [_stable(predict.stated, {n: v + change.get(n, 0.0) for n, v in start.items()}) for change in STARTS]
-    best, cost = start, inf
-    for values in sorted(starts, key=lambda each: float(np.sum(residual(scaled(each)) ** 2)))[:SEARCHES]:
-        place, found = minimum(residual, jacobian, scaled(values), (low, high), ROUGH_TOLERANCE, MANY)
+    best, cost = dict(start), inf
+    places = {tuple(scaled(values).tolist()) for values in starts}
+    nearest = sorted(places, key=lambda place: float(np.sum(residual(np.array(place)) ** 2)))
+    for begin in nearest[:SEARCHES]:
+        place, found = np.array(begin), inf
+        for _ in range(RESTARTS):
+            place, now = minimum(residual, jacobian, place, (low, high), ROUGH_TOLERANCE, MANY)
+            found, gained = now, found - now
+            if gained < ENOUGH:
+                break
+        confirmed = abs(found - cost) < SAME * found
         if found < cost:
             best, cost = at(place), found
-        if cost < PREDICTED * sum(int(used.sum()) for used in predict.used):
+        if confirmed:
             break
     return best
 
@@ -220,11 +241,12 @@ def slowest_decay(model: ServoActuator) -> float:
     return -float(np.linalg.eigvals(A).real.max())
 
 
-def _least_known(
-    wanted: Mapping[str, Parameter], found: FitResult, unknown: Mapping[str, float]
-) -> dict[str, float]:
+def _least_known(wanted: Mapping[str, Parameter], found: FitResult, unknown: Mapping[str, float]) -> dict[str, float]:
     """The parameter that is known least of those that are not known well enough; empty if there is none."""
-    names = [name for name, p in wanted.items() if name not in unknown and p.useful > 0.0]
-    excess = {name: found.deviations[name] / wanted[name].useful for name in names}
+    useful = {name: p.useful for name, p in wanted.items() if name not in unknown}
+    for name in MAY_VANISH:
+        if name in useful:
+            useful[name] = max(useful[name], VANISHING * found.values[name])
+    excess = {name: found.deviations[name] / most for name, most in useful.items()}
     worst = max(excess, key=lambda name: excess[name])
     return {worst: found.deviations[worst]} if excess[worst] > 1.0 else {}

@@ -136,7 +136,8 @@ class ActuatorPrediction:
         start = _least_squares(np.concatenate(free), np.concatenate(rest))
         for k, sensor in enumerate(self._sensors):
             forced[k][: len(free[k])] += free[k] @ start * sensor.size
-            forced[k][len(free[k]) :] += self._later(part.times[k][len(free[k]) :] - late[k], modes, start, k, sensor.size)
+            time = part.times[k][len(free[k]) :] - late[k]
+            forced[k][len(free[k]) :] += self._later(time, modes, start, k, sensor.size)
         return forced
 
     @staticmethod
@@ -148,7 +149,7 @@ class ActuatorPrediction:
         left = np.exp(np.outer(time[places], modes.eigenvalues.real)) @ np.abs(amplitudes)
         there = np.flatnonzero(~(left < TRACE * size))
         count = min(100 * (there[-1] + 1), len(time)) if len(there) else 0
-        found[:count] = (np.exp(np.outer(time[:count], modes.eigenvalues)) @ amplitudes).real
+        found[:count] = np.real(np.exp(np.outer(time[:count], modes.eigenvalues)) @ amplitudes)
         return found
 
     def _forced(self, part: _Part, modes: _Modes, delay: float) -> Floats:
@@ -162,10 +163,9 @@ class ActuatorPrediction:
         by_now, by_before = modes.moved(dt - old), np.exp(modes.eigenvalues * (dt - old)) * modes.moved(old)
         q = np.zeros((len(modes.eigenvalues), count + 1), dtype=complex)
         for i, step in enumerate(np.exp(modes.eigenvalues * dt)):
-            b, a, rest = [by_now[i], by_before[i]], [1.0, -step], [-by_now[i] * command[0]]
-            if step.imag == 0.0:
-                b, a, rest = np.real(b), np.real(a), np.real(rest)
-            q[i] = lfilter(b, a, command, zi=rest)[0]  # from 0 on
+            line = np.array([by_now[i], by_before[i], -step, -by_now[i] * command[0]])
+            b0, b1, a1, before = line.real if step.imag == 0.0 else line
+            q[i] = lfilter([b0, b1], [1.0, a1], command, zi=[before])[0]  # from 0 on
         return q
 
 
@@ -174,8 +174,6 @@ def _between(line: Floats, place: Floats, dt: float) -> Floats:
     at = np.clip(place, 0.0, line.shape[1] - 1.0)
     k = np.minimum(at.astype(np.int64), line.shape[1] - 2)
     s = at - k
-    if not np.any(s > 1e-9):
-        return line[0, k]
     y0, y1, d0, d1 = line[0, k], line[0, k + 1], line[1, k] * dt, line[1, k + 1] * dt
     rise = y1 - y0
     found: Floats = y0 + s * (d0 + s * (3.0 * rise - 2.0 * d0 - d1 + s * (d0 + d1 - 2.0 * rise)))

@@ -65,7 +65,7 @@ def actuator_fragment(results: Sequence[IdentifiedActuator]) -> str:
 
 def _line(value: IdentifiedValue) -> str:
     if not value.estimate.is_known:
-        return f"# {value.key}: not identifiable from this recording"
+        return f"# {value.key}: not identifiable from this recording; the other values go with {value.text()}"
     return value_line(value, toml_value(value))
 
 
@@ -103,7 +103,7 @@ def actuator_table(found: IdentifiedActuator) -> Grid:
     """Stated and identified values."""
     values = [*servo_and_specimen(found), *delays(found).values(), *noises(found).values()]
     rows = [(v.name, configured, value, deviation) for v in values for value, deviation, configured in [cells_of(v)]]
-    return Grid(COLUMNS, tuple(rows), f"Actuator {found.record.name}")
+    return Grid(COLUMNS, tuple(rows))
 
 
 def actuator_document(results: Sequence[IdentifiedActuator]) -> Document:

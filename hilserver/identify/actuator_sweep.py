@@ -68,7 +68,7 @@ def sweep_of(rig: Rig, name: str, seconds: float = USUAL_SECONDS, share: float =
     highest = min(BEYOND * a.servo.f90, FASTEST * rig.settings.loop.rate)
     growth = log(highest / SLOWEST) / seconds
     periods = (highest - SLOWEST) / growth
-    phase = np.arange(int(periods * POINTS) + 1) / POINTS
+    phase = np.arange(int(periods) * POINTS + 1) / POINTS
     time = np.log1p(phase * growth / SLOWEST) / growth
     frequency = SLOWEST * np.exp(growth * time)
     low, high = a.range
@@ -77,8 +77,8 @@ def sweep_of(rig: Rig, name: str, seconds: float = USUAL_SECONDS, share: float =
     most = np.minimum(amplitude, SHARE_OF_SLEW * a.slew / (2.0 * pi * frequency))
     most = share * np.minimum(most, SHARE_OF_FORCE * _force_limit(rig, a) / _force_per_command(a, frequency))
     command = middle + np.minimum.accumulate(most) * np.sin(2.0 * pi * phase)
-    times = np.concatenate([[0.0], REST + time, [REST + time[-1] + 1.0 / POINTS / highest, 2.0 * REST + seconds]])
-    return Sweep(name, middle, highest, times, np.concatenate([[middle], command, [middle, middle]]))
+    times = np.concatenate([[0.0], REST + time, [2.0 * REST + seconds]])
+    return Sweep(name, middle, highest, times, np.concatenate([[middle], command, [middle]]))
 
 
 def _force_per_command(a: ActuatorSettings, frequency: Floats) -> Floats:
