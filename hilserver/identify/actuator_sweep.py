@@ -194,7 +194,11 @@ def recorded_sweep(rig: Rig, name: str, seconds: float = USUAL_SECONDS) -> Actua
             break
         share *= 0.5
         if share < SMALLEST:
-            raise HilserverError(f"{rig.file}: the sweep of actuator {name} ends in mode {mode}, {fault}.")
+            raise HilserverError(
+                f"{rig.file}: the sweep of actuator {name} ends in mode {mode}, {fault}, also with small amplitudes. "
+                "Its force must be positive where it pushes the specimen towards larger displacements (channel "
+                f"{rig.settings.actuators[name].force}), and the range of the sensors must contain the motion."
+            )
     columns = {
         column: np.concatenate([moved.layout.values(part, column) for part in rows])
         for column in columns_of_actuator(moved, name)
