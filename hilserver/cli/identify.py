@@ -19,17 +19,29 @@ if TYPE_CHECKING:
 
 USUAL_SECONDS = 60.0
 """Duration of the sequence of valves, s."""
+SECONDS = "duration of the sequence, s; default: 60, for actuators 20"
 LONGEST = "duration up to which the sequence goes on with what is still uncertain, s; default: 3 times --seconds"
+
+Actuators = Annotated[
+    list[str] | None,
+    typer.Option(help="actuator to identify; may be repeated; default: all, if the rig has no valves"),
+]
+EndStops = Annotated[
+    bool | None,
+    typer.Option(
+        "--end-stops/--no-end-stops",
+        help="move the piston to the ends of its stroke, too, for the zeros of the pressure sensors; "
+        "default: without --drive only",
+        show_default=False,
+    ),
+]
 
 
 @never_waiting()
 def identify(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
     valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated; default: all")] = None,
-    actuator: Annotated[
-        list[str] | None,
-        typer.Option(help="actuator to identify; may be repeated; default: all, if the rig has no valves"),
-    ] = None,
+    actuator: Actuators = None,
     log: Annotated[
         Path | None, typer.Option(help="log (.arrow) of this rig to evaluate; default: move the simulated rig")
     ] = None,
@@ -42,23 +54,10 @@ def identify(
     apply: Annotated[
         bool, typer.Option("--apply", help="show the changes of the rig file, and make them; a dated copy is kept")
     ] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=5.0, max=600.0, help="duration of the sequence, s; default: 60, for actuators 20", show_default=False
-        ),
-    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=5.0, max=600.0, help=SECONDS, show_default=False)] = None,
     longest: Annotated[float | None, typer.Option(min=5.0, max=1800.0, help=LONGEST, show_default=False)] = None,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence")] = 0.6,
-    end_stops: Annotated[
-        bool | None,
-        typer.Option(
-            "--end-stops/--no-end-stops",
-            help="move the piston to the ends of its stroke, too, for the zeros of the pressure sensors; "
-            "default: without --drive only",
-            show_default=False,
-        ),
-    ] = None,
+    end_stops: EndStops = None,
     order: Annotated[
         int | None, typer.Option(min=1, max=2, help="order of the spool model; default: chosen from the recording")
     ] = None,

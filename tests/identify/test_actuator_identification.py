@@ -24,7 +24,7 @@ from hilserver.identify.actuator_fit import IdentifiedActuator, identify_actuato
 from hilserver.identify.actuator_model import ActuatorPrediction
 from hilserver.identify.actuator_record import ActuatorRecord, columns_in_log, columns_of_actuator, record_of_columns
 from hilserver.identify.actuator_report import actuator_fragment, actuator_table, sentences
-from hilserver.identify.actuator_sweep import recorded_sweep, sweep_files, sweep_of
+from hilserver.identify.actuator_sweep import recorded_sweep, sweep_of
 from hilserver.rig.actuator_settings import ActuatorSettings, spread_of
 from hilserver.rig.build import assemble, load_rig
 from hilserver.rig.rig import Rig
@@ -270,17 +270,32 @@ def without_numbers(text: str) -> str:
 
 
 def test_a_real_rig_gets_files_with_which_it_is_recorded(tmp_path: Path, hilserver: Command) -> None:
-    """Here, replay stands for a real device."""
+    """Here, replay stands for a real device. The files load, and name what the command says."""
     shutil.copytree(CONFIG, tmp_path / "config")
     file = tmp_path / "config/rigs/frame.toml"
-    rig = load_rig(file)
-    files = sweep_files(rig, {"table": sweep_of(rig, "table")})
-    for name, text in files.items():
-        (file.parent / name).write_text(text)
-    moved = load_rig(file.parent / "frame-sweep.toml")
-    assert moved.settings.actuators["table"].bridge.strategy == "direct"
-    assert moved.cycle is not None
-    assert moved.cycle.duration == pytest.approx(21.0, abs=0.1)
+    before, rest = file.read_text().split("[devices.lab]")
+    channels = rest[rest.index("[channels]") :]
+    device = 'driver = "replay"\nfile = "x.csv"\ncolumns = ["x", "F"]\nsample_rate = "4096 Hz"\noutputs = ["command"]\n'
+    file.write_text(f"{before}[devices.lab]\n{device}\n{channels}")
+    said = hilserver("identify", file)
+    assert said.code == 2
+    for words in (
+        "device lab is not simulated",
+        "up to 75.5 Hz, with strategy direct",
+        "frame-sweep.toml; arm",
+        "--log",
+    ):
+        assert words in said.err
+    sweep = load_rig(tmp_path / "config/rigs/frame-sweep.toml")
+    assert sweep.settings.actuators["table"].bridge.strategy == "direct"
+    assert (
+        sweep.settings.actuators["table"].bridge.approach == load_rig(file).settings.actuators["table"].bridge.approach
+    )
+    assert sweep.cycle is not None
+    assert sweep.cycle.duration == pytest.approx(21.0, abs=0.1)
+    assert hilserver("identify", file).code == 2, "its own files are written anew"
+    (file.parent / "frame-sweep-circuit.toml").write_text("components = {}\n")
+    assert "was not written by this command" in hilserver("identify", file).err
     wrong = hilserver("identify", file, "--actuator", "tabel")
     assert wrong.code == 2
     assert "Did you mean table?" in wrong.err
