@@ -85,8 +85,8 @@ def identify(
     rig = load_rig(file)
     if actuator or (rig.settings.actuators and not (rig.settings.valves or valve)):
         _refuse_options_of_valves(rig, valve, drive, end_stops, order, sensor_delays_known)
-        identify_actuators(rig, actuator or [], log, seconds, out, apply=apply, yes=yes)
-        return
+        done = identify_actuators(rig, actuator or [], log, seconds, out, apply=apply, yes=yes)
+        raise typer.Exit(0 if done else 1)
     seconds = USUAL_SECONDS if seconds is None else seconds
     wanted = _wanted(rig, valve)
     ends, longest = _to_the_ends(rig, wanted, log, drive, end_stops), 3.0 * seconds if longest is None else longest

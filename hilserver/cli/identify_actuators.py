@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 def identify_actuators(
     rig: Rig, names: Sequence[str], log: Path | None, seconds: float | None, out: Path, *, apply: bool, yes: bool
-) -> None:
-    """Identify these actuators, all if none are given, from a log or from a sweep of the simulated rig."""
+) -> bool:
+    """Identify these actuators, all if none are given, from a log or from a sweep of the simulated rig.
+
+    False if the result was to be applied, but can't be.
+    """
     from hilserver.cli.fidelity import grid_table
     from hilserver.cli.tables import new_console
     from hilserver.identify.actuator_fit import identify_actuator
@@ -41,8 +44,7 @@ def identify_actuators(
     fragment_file.write_text(text, encoding="utf-8")
     for path in (fragment_file, *written):
         say(f"Written: {path}")
-    if apply:
-        _apply(rig.file, text, results, yes)
+    return not apply or _applied(rig.file, text, results, yes)
 
 
 def _wanted(rig: Rig, names: Sequence[str]) -> list[str]:
@@ -95,7 +97,7 @@ def _write_sweep(rig: Rig, names: Sequence[str], seconds: float) -> None:
     )
 
 
-def _apply(file: Path, fragment: str, results: Sequence[IdentifiedActuator], yes: bool) -> None:
+def _applied(file: Path, fragment: str, results: Sequence[IdentifiedActuator], yes: bool) -> bool:
     """Show the difference, ask, and merge the fragment into the rig file. A model that is not stable is not merged."""
     from datetime import datetime
 
@@ -104,6 +106,7 @@ def _apply(file: Path, fragment: str, results: Sequence[IdentifiedActuator], yes
 
     if unstable := [found.record.name for found in results if found.decay <= 0.0]:
         say(f"Nothing was merged: {file} stays as it is. The model of {', '.join(unstable)} is not stable.")
-        raise typer.Exit(1)
+        return False
     before, now = file.read_text(encoding="utf-8"), datetime.now().astimezone()
     change_file(file, before, merged(before, fragment, {}, now.date()), now, load_rig, "identified", yes=yes)
+    return True

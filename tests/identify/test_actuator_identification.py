@@ -31,6 +31,8 @@ from hilserver.rig.rig import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import copied
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Path(__file__).parents[2] / "config"
 TRUTH = ActuatorSettings.model_validate(ACTUATOR).model()
 NAMES = ("velocity_gain", "f90", "damping", "oil_stiffness", "force_decay", "position_gain")
@@ -173,6 +175,15 @@ def test_nothing_is_suspected_of_the_model_itself(results: list[IdentifiedActuat
         assert "Suspected" not in text
         assert "are white noise" in text
         assert "is stable" in text
+
+
+def test_a_model_that_is_not_stable_is_said_to_be_so(results: list[IdentifiedActuator]) -> None:
+    """With 50 times the velocity gain, the position loop oscillates."""
+    found = replace(results[0], model=replace(results[0].model, velocity_gain=2000.0))
+    assert found.decay < 0.0
+    text = " ".join(sentences(found))
+    assert "these values are not to be used" in text
+    assert "The model is not stable" in text
 
 
 def test_the_sensor_that_is_later_gets_the_delay(results: list[IdentifiedActuator]) -> None:
