@@ -1,19 +1,27 @@
 """Do the 95 % intervals of identified actuators contain the truth? Rigs like frame.toml whose file is wrong.
 
-Usage: python docs/experiments/actuator_coverage.py [--rigs 12] [--rates 1000 2000 4096]
+With --prediction, the work cycle of each rig is also simulated with the file as it is, and with the identified values:
+errors of displacement against the reference simulation.
+
+Usage: python docs/experiments/actuator_coverage.py [--rigs 12] [--rates 1000 2000 4096] [--prediction]
 """
 
 from __future__ import annotations
 
 import argparse
+from datetime import date
 from pathlib import Path
 
 import numpy as np
+import tomlkit
 
-from hilserver.identify.actuator_fit import identify_actuator
+from hilserver.hybrid.rig_runs import simulate
+from hilserver.identify.actuator_fit import IdentifiedActuator, identify_actuator
+from hilserver.identify.actuator_report import actuator_fragment
 from hilserver.identify.actuator_sweep import recorded_sweep
 from hilserver.rig.actuator_settings import spread_of
 from hilserver.rig.build import assemble, load_rig
+from hilserver.rig.merge import merged
 from hilserver.rig.rig import Rig
 from hilserver.toml import copied
 
@@ -41,11 +49,24 @@ def wrong_rig(right: Rig, seed: int, rate: float, late: float, force_late: float
     return assemble({**right.sources, "rig": source}, right.file, right.library)
 
 
+def identified(rig: Rig, found: IdentifiedActuator) -> Rig:
+    """The rig with what is identified merged into its file."""
+    text = merged(tomlkit.dumps(rig.sources["rig"]), actuator_fragment([found]), {}, date(2026, 1, 1))
+    return assemble({**rig.sources, "rig": tomlkit.parse(text).unwrap()}, rig.file, rig.library)
+
+
+def off_reference(rig: Rig) -> str:
+    """Error of the displacement with `prediction`, or how the run ended."""
+    (run,) = simulate(rig, ["prediction"]).runs
+    return run.trip or f"{run.actuators['table'].off:.2%}"
+
+
 def main() -> None:
     """Identify the rigs and print errors in standard deviations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rigs", type=int, default=12)
     parser.add_argument("--rates", type=float, nargs="+", default=[1000.0, 2000.0, 4096.0])
+    parser.add_argument("--prediction", action="store_true")
     arguments = parser.parse_args()
     right = load_rig(FRAME)
     model = right.settings.actuators["table"].model()
@@ -55,7 +76,10 @@ def main() -> None:
     for seed in range(arguments.rigs):
         late, force_late = np.random.default_rng(100 + seed).uniform(0.0, 2e-3, 2) * (1.0, 0.3)
         rate = arguments.rates[seed % len(arguments.rates)]
-        found = identify_actuator(recorded_sweep(wrong_rig(right, seed, rate, late, force_late), "table"))
+        rig = wrong_rig(right, seed, rate, late, force_late)
+        found = identify_actuator(recorded_sweep(rig, "table"))
+        if arguments.prediction:
+            print(f"{rate:g} Hz: {off_reference(rig)} -> {off_reference(identified(rig, found))}", flush=True)
         truth = {name: spread_of(model, name) for name in names} | {"delay": late, "force delay": force_late}
         for name, value in truth.items():
             estimate = found.estimate(name)
