@@ -38,9 +38,8 @@ def margin_tables(found: RigMargins) -> Iterator[TerminalTable]:
 
 def actuator_margin_table(found: tuple[ActuatorMargin, ...]) -> TerminalTable:
     """Critical delay of each actuator's node, and the delays that its strategies leave."""
-    table = new_table(
-        "Delay of actuators", "actuator", "critical delay", "strategy", "remaining delay", "margin", "withstands"
-    )
+    head = ("actuator", "critical delay", "strategy", "remaining delay", "margin", "withstands")
+    table = new_table("Delay of actuators", *head)
     for each in found:
         for number, strategy in enumerate(FOLLOWING):
             margin, left = each.margin(strategy), each.remaining(strategy)

@@ -113,8 +113,8 @@ def warnings(found: Collection[ActuatorMargin]) -> Iterator[str]:
         loop = each.loops.get(each.strategy)
         if loop is not None and loop.is_stable and loop.withstands < LEAST_DELAY:
             yield (
-                f"{key}: with {each.strategy}, {1e3 * loop.withstands:.2g} ms of delay that the file does not state are "
-                f"withstood; at least {1e3 * LEAST_DELAY:g} ms are recommended."
+                f"{key}: with {each.strategy}, the loop withstands {1e3 * loop.withstands:.2g} ms of delay that the "
+                f"file does not state; at least {1e3 * LEAST_DELAY:g} ms are recommended."
             )
         if each.critical is None or not isfinite(each.critical) or each.strategy not in FOLLOWING:
             continue

@@ -18,7 +18,7 @@ from hybrid_rig import ACTUATOR, hybrid_rig
 from pages import only
 
 from hilserver.errors import HilserverError
-from hilserver.hybrid.rig_runs import Subject
+from hilserver.hybrid.rig_runs import HybridRig
 from hilserver.identify.actuator_findings import delays, uncertainty
 from hilserver.identify.actuator_fit import IdentifiedActuator, identify_actuator, is_stable
 from hilserver.identify.actuator_model import ActuatorPrediction
@@ -233,7 +233,7 @@ def test_prediction_is_as_accurate_as_with_the_true_values(results: list[Identif
         points = [[f"{0.05 * k} s", float(np.sin(0.05 * k * 2.0 * np.pi))] for k in range(81)]
         cycle = {"inputs": {"push": {"points": points}}}
         moved = assemble({**rig.sources, "cycle": cycle}, rig.file, rig.library)
-        run = Subject.of(moved).run({"table": "prediction"})
+        run = HybridRig.of(moved).run({"table": "prediction"})
         assert not run.trip
         return run.actuators["table"].off
 
