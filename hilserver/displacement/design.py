@@ -26,6 +26,7 @@ from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
     CERTAIN,
+    LOAD_SCALE,
     VELOCITY,
     DelayCompensation,
     DisplacementBridge,
@@ -103,9 +104,8 @@ class _Dynamics(NamedTuple):
         return cls(motion.scaled(scale).held(dt), scale, seen * scale)
 
 
-LOAD_SCALE, LOAD_FADING = 1e3, 1e-3
-"""Typical size of a force on the specimen, N; and 1/s with which it is assumed to fade, for the same reason as
-`FADING`."""
+LOAD_FADING = 1e-3
+"""1/s with which a force on the specimen is assumed to fade, for the same reason as `FADING`."""
 
 
 def bridge_for(

@@ -22,6 +22,7 @@ from hilserver.tick.hybrid.displacement import (
     AVAILABLE_IN_RIGS,
     COMPENSATIONS,
     FOLLOWING,
+    LOAD_SCALE,
     DelayCompensation,
     DisplacementBridge,
     DisplacementMemory,
@@ -35,6 +36,7 @@ from hilserver.tick.hybrid.displacement import (
     seen_force,
 )
 from hilserver.tick.hybrid.memory import (
+    LOAD,
     STATES,
     bridge_of,
     has_regulator,
@@ -88,8 +90,9 @@ def drive_actuators(
             _approach(a, b, follows and there, elapsed)
         else:
             _stay(b, follows)
-        _note_error(b, header(row).mode == Mode.RUNNING and follows_node(b.strategy))
-        if follows and (there or not connected):
+        known = there or not connected
+        _note_error(b, header(row).mode == Mode.RUNNING and follows_node(b.strategy) and known)
+        if follows and known:
             _demand(plan, ix, val, row, i, bridge, memory, work)
         else:
             _move_by_hand(row, b, elapsed)
@@ -152,6 +155,8 @@ def _rest(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memor
         for other in range(h.shape[0]):
             P[k, other] = 0.0
     h[0], h[2] = b.measured / bridge.seen[0, 0], b.force_measured / bridge.seen[1, 2]
+    h[LOAD] = (b.force_measured - a.stiffness * b.measured) / LOAD_SCALE
+    P[LOAD, LOAD] = h[LOAD] * h[LOAD]
     h[STATES] = b.measured - b.command
     P[STATES, STATES] = a.disturbance_start * a.disturbance_start + h[STATES] * h[STATES]
     for k in range(memory.commands.shape[0]):

@@ -28,7 +28,7 @@ from hilserver.sequences.simulated import simulate_sequence
 from hilserver.simulation.replay import replay_log
 
 FOLDER = Path(__file__).parents[1] / "golden"
-RUNS = ("demo", "lift", "boom", "workshop")
+RUNS = ("demo", "lift", "boom", "workshop", "frame")
 
 
 def simulate(name: str, log: Path) -> None:

@@ -42,6 +42,8 @@ standard deviation, with 5 by a quarter of one, although it claims to know none 
 """
 SENSORS = 2
 """Displacement and force."""
+LOAD_SCALE = 1e3
+"""Typical size of a force on the specimen that its model does not contain, N: unit of the last state, if it is one."""
 VELOCITY = 1
 """Place of the velocity in the actuator's state."""
 

@@ -17,6 +17,8 @@ from hilserver.tick.plan import Plan
 
 STATES = 6
 """States of an actuator with its specimen (`hilserver.displacement.actuator`) and a force on this that is not known."""
+LOAD = STATES - 1
+"""The last state: the force that is not known."""
 FOLLOWED = 4
 """Gains for what it follows: position, velocity, acceleration, and a force that has no effect on these."""
 
