@@ -17,7 +17,6 @@ from hilserver.rig.simulated import joined
 from hilserver.tick.hybrid.displacement import COMPENSATIONS, DelayCompensation
 from hilserver.tick.hybrid.memory import gains_of, has_regulator, known_states
 
-
 STIFF = {"stiffness": "1e6 N/m", "damping": "1e3 N*s/m"}
 
 
