@@ -44,6 +44,7 @@ PARTS = {
     "react": "reactions",
     "set_inputs": "inputs",
     "follow_machine": "machine model",
+    "drive_actuators": "actuators",
     "run_circuit": "circuit",
     "watch_circuit": "circuit",
     "drive_valves": "bridge",

@@ -13,7 +13,7 @@ from hilserver.cli.prose import say
 
 if TYPE_CHECKING:
     from hilserver.identify.actuator_fit import IdentifiedActuator
-    from hilserver.identify.actuator_record import ActuatorRecord
+    from hilserver.identify.actuator_record import RecordedActuator
     from hilserver.rig.rig import Rig
 
 
@@ -58,7 +58,7 @@ def _wanted(rig: Rig, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names or known))
 
 
-def _records(rig: Rig, names: Sequence[str], log: Path | None, seconds: float) -> list[ActuatorRecord]:
+def _records(rig: Rig, names: Sequence[str], log: Path | None, seconds: float) -> list[RecordedActuator]:
     from hilserver.identify.actuator_record import columns_in_log, record_of_columns
     from hilserver.identify.actuator_sweep import recorded_sweep
 

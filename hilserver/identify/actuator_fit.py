@@ -15,7 +15,7 @@ import numpy as np
 from hilserver.displacement.actuator import SCALE
 from hilserver.displacement.servo import ServoActuator
 from hilserver.identify.actuator_model import LOGARITHMIC, ActuatorPrediction, actuator_with
-from hilserver.identify.actuator_record import ActuatorRecord
+from hilserver.identify.actuator_record import RecordedActuator
 from hilserver.identify.estimate import Estimate
 from hilserver.identify.fit import FitResult, Signal, fit
 from hilserver.identify.linearised import LinearisedModel
@@ -78,7 +78,7 @@ class IdentifiedActuator:
     predicted.
     """
 
-    record: ActuatorRecord
+    record: RecordedActuator
     stated: ServoActuator
     model: ServoActuator
     values: dict[str, float]
@@ -103,7 +103,7 @@ class IdentifiedActuator:
         return slowest_decay(self.model)
 
 
-def parameters_of(record: ActuatorRecord) -> dict[str, Parameter]:
+def parameters_of(record: RecordedActuator) -> dict[str, Parameter]:
     """The parameters of a fit, see `actuator_with`; besides, delay of the force sensor and zeros of both sensors."""
     model, dt = record.rig.settings.actuators[record.name].model(), record.dt
     part, late = model.specimen, stated_delay(record)
@@ -127,13 +127,13 @@ def parameters_of(record: ActuatorRecord) -> dict[str, Parameter]:
     return found
 
 
-def stated_delay(record: ActuatorRecord) -> float:
+def stated_delay(record: RecordedActuator) -> float:
     """The delay of the command that the rig file states, with the mean lag of a slow device, s."""
     actuator = record.rig.settings.actuators[record.name]
     return actuator.delay + record.rig.slow_devices.lag(actuator.device).mean
 
 
-def identify_actuator(record: ActuatorRecord) -> IdentifiedActuator:
+def identify_actuator(record: RecordedActuator) -> IdentifiedActuator:
     """Identify actuator, specimen, delays and zeros of the sensors."""
     predict, wanted = ActuatorPrediction(record), parameters_of(record)
     signals, start = _signals(predict), {name: p.start for name, p in wanted.items()} | {"displacement delay": 0.0}
@@ -155,7 +155,7 @@ def _signals(predict: ActuatorPrediction) -> list[Signal]:
 
 
 def _result(
-    record: ActuatorRecord,
+    record: RecordedActuator,
     predict: ActuatorPrediction,
     signals: Sequence[Signal],
     values: dict[str, float],

@@ -22,7 +22,7 @@ from scipy.signal import lfilter
 from hilserver.displacement.actuator import SCALE
 from hilserver.displacement.servo import ServoActuator
 from hilserver.displacement.specimen import Specimen
-from hilserver.identify.actuator_record import ActuatorRecord
+from hilserver.identify.actuator_record import RecordedActuator
 from hilserver.identify.parameters import Values
 from hilserver.numerics.arrays import Floats
 
@@ -90,7 +90,7 @@ class _Part:
 class ActuatorPrediction:
     """Predicts all samples of a recording from the parameters of a fit."""
 
-    def __init__(self, record: ActuatorRecord) -> None:
+    def __init__(self, record: RecordedActuator) -> None:
         self.record = record
         self.stated = record.rig.settings.actuators[record.name].model()
         self._sensors = (record.displacement, record.force)

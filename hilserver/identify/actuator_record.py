@@ -32,7 +32,7 @@ LEAST = 2.0
 
 
 @dataclass(frozen=True)
-class Samples:
+class SensorSamples:
     """Samples of a sensor in the order of time. ``time``: s, from tick 0 of the commands; ``value``: SI.
 
     ``noise``: its standard deviation, None if it can't be told; ``stated_noise``: that of the rig file.
@@ -44,7 +44,7 @@ class Samples:
     noise: Estimate | None
     stated_noise: float
 
-    def thinned(self, most: int) -> Samples:
+    def thinned(self, most: int) -> SensorSamples:
         """At most so many of them, evenly."""
         step = max(-(-len(self.time) // most), 1)
         return replace(self, time=self.time[::step], value=self.value[::step])
@@ -56,7 +56,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class ActuatorRecord:
+class RecordedActuator:
     """A recording of an actuator. ``command``: m, by tick, held until the next one; where no row tells it: the last.
 
     ``parts``: first and last tick of each part without gaps in which the rig is RUNNING. ``limited``: share of the
@@ -68,8 +68,8 @@ class ActuatorRecord:
     source: str
     dt: float
     command: Floats
-    displacement: Samples
-    force: Samples
+    displacement: SensorSamples
+    force: SensorSamples
     parts: tuple[tuple[int, int], ...]
     limited: tuple[float, float]
 
@@ -78,7 +78,7 @@ class ActuatorRecord:
         """s that are evaluated."""
         return sum(end - begin for begin, end in self.parts) * self.dt
 
-    def thinned(self, most: int) -> ActuatorRecord:
+    def thinned(self, most: int) -> RecordedActuator:
         """The same with at most so many samples of each sensor."""
         return replace(self, displacement=self.displacement.thinned(most), force=self.force.thinned(most))
 
@@ -115,7 +115,7 @@ def columns_in_log(rig: Rig, names: list[str], path: Path) -> dict[str, Floats]:
     return {column: np.concatenate([batch[column] for batch in batches]) for column in wanted}
 
 
-def record_of_columns(rig: Rig, name: str, columns: Mapping[str, Floats], source: str) -> ActuatorRecord:
+def record_of_columns(rig: Rig, name: str, columns: Mapping[str, Floats], source: str) -> RecordedActuator:
     """From the columns of a log or of a run; ``source`` says which. Raises HilserverError if the rig hardly ran."""
     actuator, dt = rig.settings.actuators[name], 1.0 / rig.settings.loop.rate
     ticks = columns["tick"] - columns["tick"][0]
@@ -132,12 +132,12 @@ def record_of_columns(rig: Rig, name: str, columns: Mapping[str, Floats], source
         settings = rig.settings.channels[channel]
         taken = ticks * dt - columns[f"age.{channel}"] - settings.delay
         time, value = samples_of(rig, channel, taken, columns[f"raw.{channel}"], dt)
-        sensors.append(Samples(channel, time, value, noise_of(value), max(settings.deviation(), least[channel])))
+        sensors.append(SensorSamples(channel, time, value, noise_of(value), max(settings.deviation(), least[channel])))
     running = columns["mode"] == Mode.RUNNING
     flags = columns[f"actuator.{name}.saturation"][running].astype(np.int64)
     limited = tuple(float(np.mean((flags & int(bit)) != 0)) for bit in (Saturation.RANGE, Saturation.SLEW))
     command = columns[f"actuator.{name}.command"][row]
-    return ActuatorRecord(rig, name, source, dt, command, sensors[0], sensors[1], parts, (limited[0], limited[1]))
+    return RecordedActuator(rig, name, source, dt, command, sensors[0], sensors[1], parts, (limited[0], limited[1]))
 
 
 def _parts(ticks: Floats, missed: Floats, running: NDArray[np.bool_], dt: float) -> tuple[tuple[int, int], ...]:

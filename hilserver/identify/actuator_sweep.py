@@ -18,7 +18,7 @@ import tomlkit
 from hilserver.circuit.model import RIG
 from hilserver.displacement.actuator import SCALE
 from hilserver.errors import HilserverError
-from hilserver.identify.actuator_record import ActuatorRecord, columns_of_actuator, record_of_columns
+from hilserver.identify.actuator_record import RecordedActuator, columns_of_actuator, record_of_columns
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.build import assemble
@@ -52,7 +52,7 @@ SMALLEST = 0.05
 
 
 @dataclass(frozen=True)
-class Sweep:
+class DisplacementSweep:
     """A sweep of an actuator's command about ``middle``, m. ``time``, s, ``command``, m: its points."""
 
     name: str
@@ -62,7 +62,7 @@ class Sweep:
     command: Floats
 
 
-def sweep_of(rig: Rig, name: str, seconds: float = USUAL_SECONDS, share: float = 1.0) -> Sweep:
+def sweep_of(rig: Rig, name: str, seconds: float = USUAL_SECONDS, share: float = 1.0) -> DisplacementSweep:
     """The sweep for an actuator; ``share``: of the usual amplitude."""
     a = rig.settings.actuators[name]
     highest = min(BEYOND * a.servo.f90, FASTEST * rig.settings.loop.rate)
@@ -78,7 +78,7 @@ def sweep_of(rig: Rig, name: str, seconds: float = USUAL_SECONDS, share: float =
     most = share * np.minimum(most, SHARE_OF_FORCE * _force_limit(rig, a) / _force_per_command(a, frequency))
     command = middle + np.minimum.accumulate(most) * np.sin(2.0 * pi * phase)
     times = np.concatenate([[0.0], REST + time, [2.0 * REST + seconds]])
-    return Sweep(name, middle, highest, times, np.concatenate([[middle], command, [middle]]))
+    return DisplacementSweep(name, middle, highest, times, np.concatenate([[middle], command, [middle]]))
 
 
 def _force_per_command(a: ActuatorSettings, frequency: Floats) -> Floats:
@@ -100,7 +100,7 @@ def _force_limit(rig: Rig, a: ActuatorSettings) -> float:
     return min(ends)
 
 
-def sweep_circuit(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
+def sweep_circuit(rig: Rig, sweeps: Mapping[str, DisplacementSweep]) -> dict[str, Any]:
     """A circuit in which an input moves the node of each actuator; those without a sweep stay where they are safe."""
     parts: dict[str, Any] = {}
     for name, a in rig.settings.actuators.items():
@@ -117,7 +117,7 @@ def sweep_circuit(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
     return {"description": "Moves actuators by inputs: for hilserver identify", "components": parts}
 
 
-def sweep_cycle(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
+def sweep_cycle(rig: Rig, sweeps: Mapping[str, DisplacementSweep]) -> dict[str, Any]:
     """The work cycle of these inputs."""
     inputs = {}
     for name, sweep in sweeps.items():
@@ -127,7 +127,7 @@ def sweep_cycle(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
     return {"description": "Sweep of displacements for hilserver identify, in m", "inputs": inputs}
 
 
-def sweep_files(rig: Rig, sweeps: Mapping[str, Sweep]) -> dict[str, str]:
+def sweep_files(rig: Rig, sweeps: Mapping[str, DisplacementSweep]) -> dict[str, str]:
     """Texts of files with which a real rig makes the recording, by their names: rig file, circuit, work cycle."""
     stem = f"{rig.file.stem}-sweep"
     circuit, cycle = f"{stem}-circuit.toml", f"{stem}-cycle.toml"
@@ -157,7 +157,7 @@ def _cycle_text(cycle: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rig_for_sweep(rig: Rig, sweeps: Mapping[str, Sweep]) -> Rig:
+def rig_for_sweep(rig: Rig, sweeps: Mapping[str, DisplacementSweep]) -> Rig:
     """The rig with circuit and work cycle of the sweeps, and strategy `direct`."""
     source = copied(rig.sources["rig"])
     for key in LEFT_OUT:
@@ -175,7 +175,7 @@ def rig_for_sweep(rig: Rig, sweeps: Mapping[str, Sweep]) -> Rig:
     return assemble({**rig.sources, "rig": source, **tables}, rig.file, rig.library)
 
 
-def recorded_sweep(rig: Rig, name: str, seconds: float = USUAL_SECONDS) -> ActuatorRecord:
+def recorded_sweep(rig: Rig, name: str, seconds: float = USUAL_SECONDS) -> RecordedActuator:
     """Move an actuator of a simulated rig in lockstep. A sweep that trips is repeated with half the amplitude.
 
     Raises HilserverError if smaller ones trip, too.

@@ -34,7 +34,7 @@ def test_examples_are_listed(hilserver: Command) -> None:
         assert f" {name} " in said.out
         assert found.description in said.out
     rigs = [name for name, found in ready_examples().items() if found.cycle is None]
-    assert rigs == ["demo", "boom", "conveyor", "lift"]  # not the one that needs a log
+    assert rigs == ["demo", "boom", "conveyor", "frame", "lift"]  # not the one that needs a log
     assert {"lowering", "crane"} <= ready_examples().keys()
     assert not {"machine", "boom_valve", "actuator"} & ready_examples().keys()  # parts of rigs
 

@@ -22,7 +22,7 @@ from hilserver.hybrid.rig_runs import HybridRig
 from hilserver.identify.actuator_findings import delays, uncertainty
 from hilserver.identify.actuator_fit import IdentifiedActuator, identify_actuator, is_stable
 from hilserver.identify.actuator_model import ActuatorPrediction
-from hilserver.identify.actuator_record import ActuatorRecord, columns_in_log, columns_of_actuator, record_of_columns
+from hilserver.identify.actuator_record import RecordedActuator, columns_in_log, columns_of_actuator, record_of_columns
 from hilserver.identify.actuator_report import actuator_fragment, actuator_table, sentences
 from hilserver.identify.actuator_sweep import recorded_sweep, sweep_of
 from hilserver.rig.actuator_settings import ActuatorSettings, spread_of
@@ -67,12 +67,12 @@ def truth(name: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def records() -> list[ActuatorRecord]:
+def records() -> list[RecordedActuator]:
     return [recorded_sweep(stated(drawn(seed), seed), "table", 10.0) for seed in range(4)]
 
 
 @pytest.fixture(scope="module")
-def results(records: list[ActuatorRecord]) -> list[IdentifiedActuator]:
+def results(records: list[RecordedActuator]) -> list[IdentifiedActuator]:
     return [identify_actuator(record) for record in records]
 
 
@@ -100,7 +100,7 @@ def test_the_intervals_contain_the_truth(results: list[IdentifiedActuator]) -> N
     assert np.median(widths) < 0.01
 
 
-def test_the_prediction_is_that_of_a_fine_simulation(records: list[ActuatorRecord]) -> None:
+def test_the_prediction_is_that_of_a_fine_simulation(records: list[RecordedActuator]) -> None:
     """With the true parameters and delays of 1.3 and 0.4 ticks, only noise of 1 µm and 0.4 N is left."""
     prediction = ActuatorPrediction(records[0])
     part, model = TRUTH.specimen, prediction.stated
@@ -114,7 +114,7 @@ def test_the_prediction_is_that_of_a_fine_simulation(records: list[ActuatorRecor
     assert np.std((sensors[1].value - force)[used[1]]) == pytest.approx(0.4, rel=0.05)
 
 
-def test_gaps_divide_a_recording(records: list[ActuatorRecord], results: list[IdentifiedActuator]) -> None:
+def test_gaps_divide_a_recording(records: list[RecordedActuator], results: list[IdentifiedActuator]) -> None:
     """Each part has an initial state of its own: the values are the same, to five standard deviations of both."""
     (begin, end), found = records[0].parts[0], results[0]
     parts = ((begin, 4000), (4321, 8000), (8500, end))

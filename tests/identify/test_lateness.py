@@ -59,7 +59,7 @@ class Valve:
         rig = SimpleNamespace(
             channels={"x": SimpleNamespace(delay=STATED), "p_A": SimpleNamespace(delay=STATED)},
             valves={"other": other} if others else {},
-            actuators=dict,
+            hydraulic_actuators=dict,
             ports={"B": "p_B"},
         )
         self.is_speed_limited = False
