@@ -58,6 +58,7 @@ async def operate(user: Panel) -> None:
     state = await user.see("state", lambda state: state["actuators"]["table"]["strategy"] == "adaptive")
     assert set(state["actuators"]["table"]["learned"]) == {
         "specimen_stiffness",
+        "velocity_gain",
         "specimen_damping",
         "f90",
         "force_decay",
