@@ -50,6 +50,18 @@ class Integrator(IntEnum):
     ROSENBROCK = 2
 
 
+class Purpose(IntEnum):
+    """What the integration of a circuit is for."""
+
+    ALL = 0
+    """The next tick: all values and results."""
+    PORTS = 1
+    """States and flows into the machine's ports are all that is needed; signals and results are not refreshed."""
+    AHEAD = 2
+    """All values, in longer steps than those that the circuit states: by the L-stable method, whatever its own is, and
+    with signals of time held in a step, as inputs are."""
+
+
 VOID_CAPACITANCE = 1e-11
 """m³/Pa: below the vapour pressure the state of a node counts its void by this, 1 bar for each millilitre."""
 HELD, FLOWN, BEFORE, AT_START = (np.uint64(k) for k in range(4))  # of a node in a step, see hold_voids
@@ -80,7 +92,7 @@ def run_code(
     chambers: Floats,
     n_steps: int,
     h: float,
-    only_ports: int,
+    purpose: int,
 ) -> None:
     """Integrate with the code at the address CODE, which is compiled for this circuit; the real one calls it."""
     raise NotImplementedError

@@ -24,6 +24,7 @@ from hilserver.circuit.engine import (
     SOLUTION_STEPS,
     THREE,
     Integrator,
+    Purpose,
     clip_states,
     count_voids,
     evaluate_sampled,
@@ -46,7 +47,7 @@ from hilserver.numerics.linear import compressed_size
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
     """`advance_with`, with all boundary values held."""
-    advance_with(ix, val, z, y, work, work[:0], n_steps, h, False)
+    advance_with(ix, val, z, y, work, work[:0], n_steps, h, Purpose.ALL.value)
 
 
 def advance_with(
@@ -58,20 +59,19 @@ def advance_with(
     chambers: Floats,
     n_steps: int,
     h: float,
-    only_ports: bool,
+    purpose: int,
 ) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the flows into the machine.
 
     These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are the present ones.
-    ``only_ports``: the states and these flows are all that is needed; signals and ``y`` are not refreshed.
-    With ``chambers`` the method is Rosenbrock's; otherwise it is the circuit's. Code that is compiled for the circuit
-    alone does the same in less time.
+    ``purpose``: a `Purpose`. With ``chambers`` the method is Rosenbrock's; otherwise it is the circuit's. Code that is
+    compiled for the circuit alone does the same in less time.
     """
     if ix[CODE] != 0:
-        run_code(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h, int(only_ports))
+        run_code(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h, purpose)
     else:
         # compiled once, for these types
-        integrate(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h, int(only_ports))
+        integrate(ix, val, z, y, work, chambers, int(np.int64(n_steps)), h, purpose)
 
 
 def integrate(
@@ -83,10 +83,10 @@ def integrate(
     chambers: Floats,
     n_steps: int,
     h: float,
-    only_ports: int,
+    purpose: int,
 ) -> None:
     """`advance_with` by the circuit's index."""
-    implicit = ix[INTEGRATOR] == Integrator.ROSENBROCK or chambers.shape[0] > 0
+    implicit = ix[INTEGRATOR] == Integrator.ROSENBROCK or chambers.shape[0] > 0 or purpose == Purpose.AHEAD
     set_explicit_step(ix, work, 0.0 if implicit else h)
     row = ix[FLOWS]
     for _ in range(ix[N_MEANS]):
@@ -105,14 +105,18 @@ def integrate(
             evaluate_sampled(ix, val, z, y, work)
         if implicit:
             known = known and ix[N_MECHANISMS] == 0 and ix[N_SAMPLED] == 0
-            known = rosenbrock(ix, val, z, y, work, chambers, h, step > 0 and chambers.shape[0] > 0, known)
+            held = 0.5 * h if purpose == Purpose.AHEAD else 0.0  # signals of time are those of the middle of the step
+            z[ix[N_STATES]] += held
+            again = step > 0 and chambers.shape[0] > 0
+            known = rosenbrock(ix, val, z, y, work, chambers, h, again, known and held == 0.0, h - 2.0 * held)
+            z[ix[N_STATES]] += held
         elif ix[INTEGRATOR] == Integrator.RK4:
             rk4(ix, val, z, y, work, h)
         else:
             euler(ix, val, z, y, work, h)
         clip_states(ix, val, z)
     if not known or ix[N_MECHANISMS] > 0:
-        if only_ports:
+        if purpose == Purpose.PORTS:
             flows_into_ports(ix, val, z, y, work)
         else:
             rates_within_step(ix, val, z, y, work, False)

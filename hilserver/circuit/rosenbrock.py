@@ -62,6 +62,7 @@ def rosenbrock(
     h: float,
     is_linearised: bool,
     known: bool,
+    passes: float,
 ) -> bool:
     """A linearly implicit, L-stable method of second order that divides its step where the circuit is nonlinear.
 
@@ -74,7 +75,8 @@ def rosenbrock(
     and a stiff node would overshoot it. So the step is halved while the rates at its end differ from those that the
     linearisation predicts. After a part that was good, one of twice the size is tried. ``is_linearised``: the
     linearisation of the step before is in ``work``; it is tried first. ``known``: the rates at the start are in
-    ``work``. Returns the same of the rates at the end, where a step was examined there.
+    ``work``. Returns the same of the rates at the end, where a step was examined there. ``passes``: s by which the
+    time of signals goes on.
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
@@ -89,13 +91,13 @@ def rosenbrock(
         while True:
             part = h * size / PARTS
             attempt(ix, val, z, y, work, chambers, part)
-            z[n] = t + h * (at + size) / PARTS
+            z[n] = t + passes * (at + size) / PARTS
             examined += 1
             known = (size > 1 and examined <= MAX_EXAMINED) or is_linearised
             if not known or is_accurate_step(ix, val, z, y, work, chambers, part):
                 break
             if is_linearised:
-                z[n] = t + h * at / PARTS
+                z[n] = t + passes * at / PARTS
                 linearise(ix, val, z, y, work, chambers)
                 is_linearised = False
             else:

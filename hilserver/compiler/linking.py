@@ -67,10 +67,10 @@ _NUMBERS = (numba.types.int64, numba.types.int64, numba.types.float64, numba.typ
 _CODE: Any = numba.types.ExternalFunction(CIRCUIT_CODE, _STATUS(numba.types.uint64, *[_CELLS] * 5, *_NUMBERS))
 
 
-def _run_code(ix, val, z, y, work, chambers, n_steps, h, only_ports):  # type: ignore[no-untyped-def]
+def _run_code(ix, val, z, y, work, chambers, n_steps, h, purpose):  # type: ignore[no-untyped-def]
     """Compiled form of `hilserver.circuit.engine.run_code`."""
     arrays = val.ctypes, z.ctypes, y.ctypes, work.ctypes, chambers.ctypes
-    if _CODE(ix[engine.CODE], *arrays, chambers.shape[0], n_steps, h, only_ports) != 0:
+    if _CODE(ix[engine.CODE], *arrays, chambers.shape[0], n_steps, h, purpose) != 0:
         raise ArithmeticError
 
 

@@ -36,8 +36,7 @@ EVALUATE = {name: f"circuit_{name}" for name in TABLES}
 KERNEL, INTEGRATE = "circuit_kernel_", "circuit_integrate"
 """Symbols in the module: one call of a kernel, with its number behind; the integrators."""
 ENTRY_ARRAYS = ("ix", "val", "z", "y", "work", "chambers")
-"""Arguments of the integrators that are arrays; the length of the last one, number of steps, step and whether only the
-flows into the ports are needed follow."""
+"""Arguments of the integrators that are arrays; length of the last one, number of steps, step and purpose follow."""
 LOWEST_PRIORITY = 19
 CALL, EVALUATION = "call_", ("evaluate", "rates_within_step")
 """Parts of the names of functions that become parts of their callers: each call of a kernel, so that its places are
@@ -75,7 +74,7 @@ def _text(index: Indices) -> Iterator[str]:
     given = ", ".join(f"ptr %{array}" for array in ENTRY_ARRAYS[1:])
     yield f"declare i32 @{INTEGRATE}(ptr, {given}, i64, i64, double, i64)"
     apart = given.replace("ptr ", "ptr noalias ").replace("noalias %chambers", "%chambers")  # those are a part of work
-    numbers = "i64 %cells, i64 %steps, double %h, i64 %ports"
+    numbers = "i64 %cells, i64 %steps, double %h, i64 %purpose"
     yield f"define i32 @{ENTRY}({apart}, {numbers}) {{"
     yield f"  %status = call i32 @{INTEGRATE}(ptr @circuit_index, {given}, {numbers})"
     yield "  ret i32 %status\n}"

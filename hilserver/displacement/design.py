@@ -21,7 +21,7 @@ import numpy as np
 
 from hilserver.displacement.actuator import SCALE, SEEN, ActuatorModel
 from hilserver.displacement.linear import LinearMotion
-from hilserver.displacement.regulator import gains_of_regulator
+from hilserver.displacement.regulator import Regulator, regulator_for
 from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
@@ -123,7 +123,7 @@ def bridge_for(
     tracked, load = len(spread), tuning.load > 0.0
 
     def transition(theta: Floats) -> LinearMotion:
-        return _Dynamics.of(_at(actuator, spread, theta), dt, load).step
+        return _Dynamics.of(deviating(actuator, spread, theta), dt, load).step
 
     nominal, slopes = _Dynamics.of(actuator, dt, load), []
     states = len(nominal.scale)
@@ -155,7 +155,7 @@ def slow_motion(noise: float) -> float:
     return CERTAIN * noise / REST_TIME / float(SCALE[VELOCITY])
 
 
-def _at(actuator: ActuatorModel, spread: Mapping[str, float], theta: Floats) -> ActuatorModel:
+def deviating(actuator: ActuatorModel, spread: Mapping[str, float], theta: Floats) -> ActuatorModel:
     """The actuator whose parameters deviate by ``theta``, in standard deviations."""
     return actuator.shifted({name: size * float(t) for (name, size), t in zip(spread.items(), theta, strict=True)})
 
@@ -167,7 +167,9 @@ def gains_for(
 
     Raises HilserverError if there is no stable regulator.
     """
-    return _quadratic(lambda theta: _gains(followed, _at(actuator, spread, theta), dt, tuning), len(spread))
+    return quadratic(
+        lambda theta: regulator_of(followed, deviating(actuator, spread, theta), dt, tuning).gains, len(spread)
+    )
 
 
 def _drift(tuning: Tuning, sensors: Sensors, actuator: ActuatorModel, tracked: int) -> Floats:
@@ -202,7 +204,7 @@ def at_rest(bridge: DisplacementBridge, tuning: Tuning = USUAL) -> DisplacementM
     )
 
 
-def _quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Floats, Matrix, Matrix]:
+def quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Floats, Matrix, Matrix]:
     """A function of variables near 0: value, first derivatives, second derivatives; from differences over 1."""
     unit, value = np.eye(variables), function(np.zeros(variables))
     slopes, curves = np.zeros((variables, len(value))), np.zeros((variables, variables, len(value)))
@@ -216,8 +218,8 @@ def _quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Fl
     return value, slopes, curves.reshape(variables * variables, len(value))
 
 
-def _gains(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tuning) -> Floats:
-    """Gains of the regulator, in the order of `DisplacementBridge.gains`."""
+def regulator_of(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tuning) -> Regulator:
+    """The regulator, with gains in the order of `DisplacementBridge.gains`."""
     frame, (drive, scale, seen) = followed.motion.held(dt), _Dynamics.of(actuator, dt, tuning.load > 0.0)
     size, states, late = len(frame.A), len(scale), in_ticks(actuator.delay, dt)
     ground, force = size, size + 1
@@ -246,7 +248,7 @@ def _gains(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tunin
     error[first:disturbance] = seen[0]
     error[:size] -= _first(size, 0) if followed.position is None else followed.position
     error[:size] -= followed.lead * (_first(size, size // 2) if followed.velocity is None else followed.velocity)
-    return gains_of_regulator(A, B, error / tuning.error, tuning.change)
+    return regulator_for(A, B, error / tuning.error, tuning.change)
 
 
 def _first(size: int, place: int) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hilserver.compiler import standard_program
@@ -13,8 +15,32 @@ UNSETTLED = 1e-6
 """Relative error of the Riccati equation of a regulator that does not exist: its cost grows without end."""
 
 
-def gains_of_regulator(A: Matrix, B: Matrix, output: Floats, change: float) -> Floats:
-    """Gains that minimise the sum of output² + (input / change)² of z(k+1) = A z(k) + B u(k).
+class Regulator(NamedTuple):
+    """A regulator u = -gains z, for which ``output`` z is to be small.
+
+    ``closed``: the transition with it; ``reach``: its gains for a change of the costate.
+    """
+
+    gains: Floats
+    closed: Matrix
+    reach: Floats
+    output: Floats
+
+    def preview(self, ticks: int) -> Floats:
+        """Gains for values that the output is to have instead of 0, from one tick from now on.
+
+        They are those of a tracking problem whose future is known: the costate is followed backwards (Anderson & Moore,
+        Optimal Control, 1990, ch. 4).
+        """
+        costate, found = self.output.copy(), np.zeros(ticks)
+        for tick in range(ticks):
+            found[tick] = sum_of_products(self.reach[None, :], costate[:, None])[0, 0]
+            costate = sum_of_products(self.closed.T, costate[:, None])[:, 0]
+        return found
+
+
+def regulator_for(A: Matrix, B: Matrix, output: Floats, change: float) -> Regulator:
+    """The regulator that minimises the sum of output² + (input / change)² of z(k+1) = A z(k) + B u(k).
 
     The regulator is the dual of the Kalman filter of the transposed system (Anderson & Moore, Optimal Control, 1990):
     :mod:`hilserver.numerics.riccati` solves the equation of both, by doubling. The methods that sort eigenvalues, as
@@ -31,8 +57,10 @@ def gains_of_regulator(A: Matrix, B: Matrix, output: Floats, change: float) -> F
         settled = _is_settled(before, after, B, change)
     if not settled:
         raise HilserverError("No command makes the actuator follow this structure: it moves without end by itself.")
-    found: Floats = sum_of_products(gain.T, A)[0]
-    return found
+    gains: Floats = sum_of_products(gain.T, A)[0]
+    along = sum_of_products(before, B)
+    reach: Floats = B[:, 0] / (change**-2 + sum_of_products(B.T, along)[0, 0])
+    return Regulator(gains, A - sum_of_products(B, gains[None, :]), reach, output)
 
 
 def _spare(n: int) -> Floats:

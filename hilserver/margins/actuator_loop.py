@@ -1,8 +1,8 @@
 r"""The loop of a linearised circuit, an actuator that follows it, and its specimen, from tick to tick.
 
 With the nominal actuator and a filter that knows its state, one tick is a linear map of the circuit's states z, the
-actuator's states h, the commands that are still on their way and, for a regulator that does not know the circuit, the
-last velocities of the node:
+actuator's states h, the commands that are still on their way and, for a regulator that does not know the circuit but
+foresees the motion of its node, the last velocity of this and the last force:
 
 .. math:: z_{k+1} = A z_k - b F_k, \quad h_{k+1} = G h_k + g\,u_{k-d}, \quad u_k = u_{k-1} - K (z_k, h_k, \dots)
 
@@ -31,9 +31,10 @@ from hilserver.tick.hybrid.displacement import (
     DisplacementStrategy,
     Law,
 )
-from hilserver.tick.hybrid.memory import gains_of, known_states
+from hilserver.tick.hybrid.memory import ENTRIES, POINTS, gains_of, known_states, mobility_at, preview_of
+from hilserver.tick.node_ahead import calls_per_point, length_of_call
 
-Command = Callable[[Floats, Floats, Floats, Floats, Floats], Floats]
+Command = Callable[[Floats, Floats, Floats, Floats], Floats]
 STABLE = 1.0 + 1e-7
 """Largest eigenvalue of a stable loop: a free mass has one of 1."""
 LONGEST = 10e-3
@@ -85,52 +86,84 @@ def _map(rig: Rig, name: str, strategy: str, circuit: LinearModel, command: Comm
     chosen = DisplacementStrategy[strategy]
 
     def tick(state: Floats) -> Floats:
-        z, h, past, velocities = np.split(state, [n, n + m, n + m + late + more + 1])
-        u = command(z, rows @ z, h, past, velocities)
+        z, h, past, last = np.split(state, [n, n + m, n + m + late + more + 1])
+        u = command(z, h, past, last)
         acting = np.append(u, past)[late + more]
         after = drive.A @ h + drive.B[:, 0] * acting
-        force = (SEEN * SCALE)[1] @ h
+        force = -(SEEN * SCALE)[1] @ h
         if chosen.compensation is DelayCompensation.PREDICTED:
-            force = 0.5 * (force + (SEEN * SCALE)[1] @ after)
-        moved = frame.A @ z - frame.B[:, 0] * force
-        change = (rows[1] @ z - velocities[0]) / dt
-        return np.concatenate([moved, after, [u], past[:-1], [rows[1] @ z, change]])
+            force = 0.5 * (force - (SEEN * SCALE)[1] @ after)
+        moved = frame.A @ z + frame.B[:, 0] * force
+        return np.concatenate([moved, after, [u], past[:-1], [rows[1] @ z, force]])
 
     size = n + m + late + more + 3
     return np.column_stack([tick(unit) for unit in np.eye(size)])
 
 
 def _law(rig: Rig, name: str, strategy: str, circuit: LinearModel) -> Command:
-    """The command from the circuit's scaled state, position and velocity of the node, actuator, and the past."""
-    chosen, dt = DisplacementStrategy[strategy], 1.0 / rig.settings.loop.rate
-    actuator = rig.settings.actuators[name]
+    """The command from the circuit's scaled state, the actuator, past commands, and last velocity and force."""
+    chosen, number = DisplacementStrategy[strategy], list(rig.settings.actuators).index(name)
+    rows = circuit.C[:2] * circuit.scale
+    if chosen.law is Law.DIRECT:
+        return lambda z, h, past, last: np.asarray(rows[0] @ z)
+    gains, known = _gains(rig, number, chosen), _known(rig, number)
+    followed = (known or 2) + 2
+    late = len(gains) - followed - len(SCALE) - 2
+    foresee = None if known else _foresight(rig, name, chosen, circuit)
+
+    def command(z: Floats, h: Floats, past: Floats, last: Floats) -> Floats:
+        ahead = foresee(z, last) if foresee is not None else -gains[: len(z)] @ (z * circuit.scale)
+        rest = np.concatenate([h, [0.0, 0.0], past[:late]])
+        return np.asarray(past[0] - gains[followed:] @ rest + ahead)
+
+    return command
+
+
+def _foresight(
+    rig: Rig, name: str, chosen: DisplacementStrategy, circuit: LinearModel
+) -> Callable[[Floats, Floats], float]:
+    """The part of the command for the foreseen motion, as :mod:`hilserver.tick.node_ahead` calculates it."""
+    number, dt, h = (
+        list(rig.settings.actuators).index(name),
+        1.0 / rig.settings.loop.rate,
+        length_of_call(rig.plan, rig.packed.index),
+    )
+    actuator, specimen = rig.settings.actuators[name], rig.settings.actuators[name].specimen
     lead = 0.0
     if chosen.compensation is DelayCompensation.LEAD:
         lead = force_lag(actuator, rig.settings, rig.slow_devices)
-    number = list(rig.settings.actuators).index(name)
-    gains, known = _gains(rig, number, chosen), _known(rig, number)
-    late = len(gains) - (known or 2) - 2 - len(SCALE) - 2
+    step = LinearMotion(circuit.A, circuit.B[:, :1]).scaled(circuit.scale).held(h)
+    rows, gains = circuit.C[:2] * circuit.scale, preview_of(rig.plan, number).gains
+    mobility = mobility_at(rig.packed.index, rig.packed.value, number)
+    k, c, m = specimen.stiffness, specimen.damping, specimen.mass
+    rising, each = 0.25 * h * h * k + 0.5 * h * c + m, calls_per_point(rig.plan, rig.packed.index)
 
-    def command(z: Floats, node: Floats, h: Floats, past: Floats, velocities: Floats) -> Floats:
-        if chosen.law is Law.DIRECT:
-            return np.asarray(node[0])
-        if known:
-            followed = np.concatenate([z * circuit.scale, np.zeros(known - len(z) + 1)])
-        else:
-            change = (node[1] - velocities[0]) / dt
-            acceleration = change + 0.5 * (change - velocities[1])
-            ahead = node[0] + lead * (node[1] + 0.5 * lead * acceleration)
-            followed = np.array([ahead, node[1] + lead * acceleration, acceleration])
-        return np.asarray(past[0] - gains @ np.concatenate([followed, [0.0], h, [0.0, 0.0], past[:late]]))
+    def noted(point: int, x: float, v: float, a: float) -> float:
+        return float(gains[point] * (x + lead * (v + 0.5 * lead * a)) + gains[POINTS + point] * (v + lead * a))
 
-    return command
+    def foresee(z: Floats, last: Floats) -> float:
+        (x, v), (before, force) = rows @ z, last
+        a = (v - before) / dt
+        unmoved = force + k * (x - 0.5 * (v + before) * dt) + c * before + m * a
+        total = noted(0, x, v, a)
+        for call in range(each * (POINTS - 1)):
+            held = unmoved - k * (x + 0.5 * h * v) - c * v
+            force = (held - rising * (a - mobility * force)) / (1.0 + rising * mobility)
+            z = step.A @ z + step.B[:, 0] * force
+            a = (rows[1] @ z - v) / h
+            x, v = rows @ z
+            if (call + 1) % each == 0:
+                total += noted((call + 1) // each, x, v, a)
+        return total
+
+    return foresee
 
 
 def _known(rig: Rig, number: int) -> int:
     """Number of values of the circuit that the regulator knows; 0: it does not know the circuit."""
     index = rig.packed.index
     place = int(index[e.REGULATORS])
-    return known_states(index, number) if place and index[place + 2 * number] else 0
+    return known_states(index, number) if place and index[place + ENTRIES * number] else 0
 
 
 def _gains(rig: Rig, number: int, strategy: DisplacementStrategy) -> Floats:
@@ -140,7 +173,7 @@ def _gains(rig: Rig, number: int, strategy: DisplacementStrategy) -> Floats:
         return designed(actuator, rig.settings, rig.slow_devices).gains
     tracked, late = len(actuator.uncertainty), int(rig.plan.actuator["command_late"][number])
     count = known + gains_of(late) - 2
-    first = int(rig.packed.index[int(rig.packed.index[e.REGULATORS]) + 2 * number])
+    first = int(rig.packed.index[int(rig.packed.index[e.REGULATORS]) + ENTRIES * number])
     first += COMPENSATIONS.index(strategy.compensation) * (1 + tracked + tracked * tracked) * count
     found: Floats = rig.packed.value[first : first + count]
     return found

@@ -9,15 +9,16 @@ import numpy as np
 
 from hilserver.displacement.design import USUAL, Followed, Tuning, bridge_for, slow_motion
 from hilserver.displacement.linear import LinearMotion
+from hilserver.displacement.preview import horizon_of, preview_for
 from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.displacement.servo import ServoActuator
 from hilserver.errors import ConfigurationError, HilserverError, Problem
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import RigSettings
 from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementStrategy
-from hilserver.tick.hybrid.memory import design_cells, memory_cells
+from hilserver.tick.hybrid.memory import design_cells, memory_cells, preview_cells
 
 LOAD_SHARE = 0.02
 """Drift per tick of a force on the specimen that its model does not contain, as a share of the force sensor's noise."""
@@ -56,6 +57,7 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 "approach": a.bridge.approach,
                 "stiffness": a.specimen.stiffness,
                 "damping": a.specimen.damping,
+                "mass": a.specimen.mass,
                 "jog_speed": a.bridge.jog_speed,
                 "jog_time": a.bridge.jog_time,
                 "force_lag": force_lag(a, settings, slow),
@@ -70,7 +72,8 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 **late,
             }
         )
-        design += design_cells(len(a.uncertainty), late["command_late"])
+        tracked = len(a.uncertainty)
+        design += design_cells(tracked, late["command_late"]) + preview_cells(tracked)
     return lines
 
 
@@ -97,18 +100,33 @@ def _ticks_late(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -
     }
 
 
-def designs(settings: RigSettings, slow: SlowDevices, file: str) -> Floats:
-    """The designs of all actuators, one behind the other. Raises ConfigurationError where there is no regulator."""
-    parts, problems = [np.zeros(0)], []
+def designs(settings: RigSettings, slow: SlowDevices, file: str) -> tuple[Floats, float]:
+    """The designs of all actuators, one behind the other, and the time, s, over which they look ahead.
+
+    Raises ConfigurationError where there is no regulator.
+    """
+    found, problems = [], []
     for name, actuator in settings.actuators.items():
         try:
-            parts.append(cells_of_design(designed(actuator, settings, slow)))
+            found.append(designed(actuator, settings, slow))
         except HilserverError as error:
             text = f"no regulator can be designed for this actuator ({error}) Check servo, specimen and uncertainty."
             problems.append(Problem(text, f"actuators.{name}", file))
     if problems:
         raise ConfigurationError(problems)
-    return np.concatenate(parts)
+    horizon = max((horizon_of(bridge.gains, 1.0 / settings.loop.rate) for bridge in found), default=0.0)
+    parts = [np.zeros(0)]
+    for bridge, actuator in zip(found, settings.actuators.values(), strict=True):
+        parts += [cells_of_design(bridge), *map(np.ravel, previewed(actuator, settings, slow, horizon))]
+    return np.concatenate(parts), horizon
+
+
+def previewed(
+    a: ActuatorSettings, settings: RigSettings, slow: SlowDevices, horizon: float
+) -> tuple[Floats, Matrix, Matrix]:
+    """Gains of an actuator for the motion that is foreseen over ``horizon`` s, with their derivatives."""
+    model, tuning = model_with_delay(a, settings, slow), tuning_of(a, settings)
+    return preview_for(Followed(_any_motion()), model, a.spread(), 1.0 / settings.loop.rate, tuning, horizon)
 
 
 def designed(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> DisplacementBridge:

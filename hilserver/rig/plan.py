@@ -301,8 +301,9 @@ def build_plan(
     (of ``file``).
     """
     channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
+    design, foreseen = designs(settings, slow, file)
     lines: dict[str, list[Line]] = {
-        "loop": [_loop_line(settings, cycle, longest_gap)],
+        "loop": [_loop_line(settings, cycle, longest_gap) | {"foreseen": foreseen}],
         "layout": [layout.places()],
         "channel": _channel_lines(settings, slots, slow),
         "curve": _curve_lines(settings),
@@ -319,7 +320,6 @@ def build_plan(
         "actuator": actuator_lines(settings, slow, layout.starts["interval"], first),
         "cycle": cycle_lines(cycle, inputs),
     }
-    design = designs(settings, slow, file)
     plan = make_plan(lines, np.empty((0, 0)), design)
     return make_plan(lines, kalman_table(settings, plan, slow), design) if len(plan.cylinder) else plan
 

@@ -28,11 +28,14 @@ from hilserver.rig.actuators import force_lag, model_with_delay, tuning_of
 from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import RigSettings
 from hilserver.tick.hybrid.displacement import COMPENSATIONS, DelayCompensation
+from hilserver.tick.hybrid.memory import ENTRIES
 
 FADING = 1e-3
 """1/s, with which all motions of the circuit are assumed to decay more than they do, so that none goes on for ever."""
 SAMPLES, LINEAR = 4, 1e-6
 """Number of states at which a circuit is examined, and the relative error of its linear model at which it is linear."""
+PUSH, MOMENT = 1e3, 1e-5
+"""Force, N, and time, s, in which the mobility of a node is found."""
 FAR = (1e-2, 1.0, 100.0)
 """Distances of these states from the initial one, in units of their typical sizes."""
 
@@ -43,19 +46,38 @@ def with_regulators(
     """The packed circuit with the regulators of all actuators that follow it, if it is linear."""
     if not settings.actuators:
         return packed
-    linear = LinearCircuit.of(packed, circuit, compiled_program(library))
+    program = compiled_program(library)
+    linear = LinearCircuit.of(packed, circuit, program)
     index, value, length = packed.index.copy(), [packed.value], len(packed.value)
     index[e.REGULATORS] = len(index)
     inputs = [packed.values.index(name) for name in circuit.inputs()]
     table = []
     for name in settings.actuators:
         gains = linear.gains(name, settings, slow) if linear is not None and name in linear.actuators else None
-        table += [length if gains is not None else 0, len(index) + 2 * len(settings.actuators)]
+        table += [length + 1 if gains is not None else 0, length, len(index) + ENTRIES * len(settings.actuators)]
+        value.append(np.array([mobility(packed, circuit, program, name)]))
         if gains is not None:
             value.append(gains)
-            length += len(gains)
+        length += 1 + (len(gains) if gains is not None else 0)
     more = np.array([*table, len(inputs), *inputs], dtype=np.uint64)
     return replace(packed, index=np.concatenate([index, more]), value=np.concatenate(value))
+
+
+def mobility(packed: PackedCircuit, circuit: Circuit, program: Program, name: str) -> float:
+    """Acceleration of the node of an actuator by a force on it, 1/kg; 0 if no force moves it, or there is none.
+
+    From the velocity that a force gives to the circuit in its initial state, in a moment.
+    """
+    velocity = f"{RIG}{name}.v"
+    if name not in circuit.rig_actuators() or velocity not in packed.values:
+        return 0.0
+    reached = []
+    for force in (0.0, PUSH):
+        moved = Analysis(program, packed)
+        moved.values[packed.values.index(f"{RIG}{name}{FORCE}")] = force
+        reached.append(moved.advance(1, MOMENT).values[packed.values.index(velocity)])
+    found = (reached[1] - reached[0]) / (PUSH * MOMENT)
+    return float(found) if np.isfinite(found) and found > 0.0 else 0.0
 
 
 class LinearCircuit:

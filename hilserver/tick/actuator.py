@@ -1,9 +1,10 @@
 r"""Part of the tick: actuators whose position is controlled, and the force of what they move on the virtual circuit.
 
 An actuator follows a mechanical node of the circuit. A linear circuit is known to the regulator, together with the
-actuator; of any other one it takes the acceleration of the node to be constant while the actuator lags behind its
-command. The measured force of the specimen acts on the node in the tick that begins now; with `prediction` it is the
-mean over this tick. See :mod:`hilserver.tick.hybrid.displacement`.
+actuator; the motion of a node of any other one is foreseen (:mod:`hilserver.tick.node_ahead`), or taken to have a
+constant acceleration if that has not been possible in the last tick. The measured force of the specimen acts on the
+node in the tick that begins now; with `prediction` it is the mean over this tick. See
+:mod:`hilserver.tick.hybrid.displacement`.
 
 This stage comes before that of the circuit, which needs the force: the motion of the node at the beginning of the tick
 is known from the last one.
@@ -74,6 +75,8 @@ def drive_actuators(
         a, b = plan.actuator[i], actuator_state(plan, row, i)
         bridge, memory = bridge_of(plan, i), memory_of(plan, row, work, i)
         _begin(memory)
+        if b.elapsed == 0.0 or elapsed > 1.5 * dt:
+            b.foreseen = nan
         for _ in range(int(elapsed / dt + 0.5) - 1):  # in missed ticks, the last command was held
             predict_actuator(bridge, memory, b.command)
         _measure(a, b, row)
@@ -85,7 +88,7 @@ def drive_actuators(
         follows = header(row).mode == Mode.RUNNING and action != Action.HOLD and follows_node(b.strategy)
         there = isfinite(b.node_velocity)  # otherwise its position is still that of another circuit
         connected = _follow_node(plan, ix, row, i, elapsed - dt)
-        node, velocity = b.position, b.velocity
+        node, velocity, acceleration = b.position, b.velocity, b.acceleration
         if connected:
             _approach(a, b, follows and there, elapsed)
         else:
@@ -93,9 +96,10 @@ def drive_actuators(
         known = there or not connected
         _note_error(b, header(row).mode == Mode.RUNNING and follows_node(b.strategy) and known)
         if follows and known:
-            _demand(plan, ix, val, row, i, bridge, memory, work)
+            _demand(plan, ix, val, row, work, i, node, velocity, acceleration)
         else:
             _move_by_hand(row, b, elapsed)
+        b.foreseen = nan
         _limit(plan, row, a, b, action)
         before = seen_force(bridge, memory)
         predict_actuator(bridge, memory, b.command)
@@ -272,27 +276,32 @@ def _demand(
     ix: Indices,
     val: Floats,
     row: Floats,
-    i: int,
-    bridge: DisplacementBridge,
-    memory: DisplacementMemory,
     work: Floats,
+    i: int,
+    node: float,
+    velocity: float,
+    acceleration: float,
 ) -> None:
     """The command that the strategy demands; a command that is not finite causes a trip.
 
-    The regulator that knows the circuit follows its node, one that does not also the approach to it.
+    The regulator that knows the circuit follows its node, one that does not also the approach to it. Of the motion of
+    the node (``node``, ``velocity``, ``acceleration``), the command may contain already what is foreseen.
     """
     a, b = plan.actuator[i], actuator_state(plan, row, i)
-    lead = a.force_lag if _leads(b.strategy) else 0.0
-    position = b.position + lead * (b.velocity + 0.5 * lead * b.acceleration)
-    demand, first = position, scratch_cells(a.tracked)
-    if _filters(b.strategy) and has_regulator(ix, i) and b.approach >= b.approach_time:
+    bridge, memory = bridge_of(plan, i), memory_of(plan, row, work, i)
+    lead, first = leads_by(a, b), scratch_cells(a.tracked)
+    demand = b.position
+    if regulates(b.strategy) and has_regulator(ix, i) and b.approach >= b.approach_time:
         known = work[first : first + known_states(ix, i)]
         write_known(ix, row[plan.layout[0].circuit :], i, known)
         demand = displacement_command(regulated(plan, ix, val, i, _compensation(b.strategy)), memory, known, 0.0, 0.0)
-    elif _filters(b.strategy):
+    elif regulates(b.strategy):
+        x, v, change, ahead = b.position, b.velocity, b.acceleration, 0.0
+        if isfinite(b.foreseen):
+            x, v, change, ahead = x - node, v - velocity, change - acceleration, b.foreseen
         followed = work[first : first + 2]
-        followed[0], followed[1] = position, b.velocity + lead * b.acceleration
-        demand = displacement_command(bridge, memory, followed, b.acceleration, 0.0)
+        followed[0], followed[1] = x + lead * (v + 0.5 * lead * change), v + lead * change
+        demand = displacement_command(bridge, memory, followed, change, 0.0) + ahead
     if isfinite(demand):
         b.demand = demand
     else:
@@ -359,7 +368,7 @@ def forget_motion(plan: Plan, row: Floats) -> None:
     """Another circuit runs from now on: its nodes may be elsewhere, to which the actuators move smoothly."""
     for i in range(plan.actuator.shape[0]):
         b = actuator_state(plan, row, i)
-        b.node_velocity = b.node_change = b.approach = nan
+        b.node_velocity = b.node_change = b.approach = b.foreseen = nan
 
 
 @compilable
@@ -390,11 +399,12 @@ def follows_node(strategy: int) -> bool:
 @compilable
 def has_same_law(strategy: int, other: int) -> bool:
     """Whether two strategies compute the command by the same law."""
-    return _filters(strategy) == _filters(other) and follows_node(strategy) == follows_node(other)
+    return regulates(strategy) == regulates(other) and follows_node(strategy) == follows_node(other)
 
 
 @compilable
-def _filters(strategy: int) -> bool:
+def regulates(strategy: int) -> bool:
+    """Whether it has a regulator."""
     return 0 <= strategy < len(_FILTERS) and _FILTERS[strategy]
 
 
@@ -404,8 +414,9 @@ def _tracks(strategy: int) -> bool:
 
 
 @compilable
-def _leads(strategy: int) -> bool:
-    return 0 <= strategy < len(_LEADS) and _LEADS[strategy]
+def leads_by(a: ActuatorRecord, b: ActuatorState) -> float:
+    """Time, s, by which an actuator is to be ahead of its node."""
+    return float(a.force_lag) if 0 <= b.strategy < len(_LEADS) and _LEADS[b.strategy] else 0.0
 
 
 @compilable

@@ -5,33 +5,40 @@ The functions that call the integrator are linked to a component library (:mod:`
 
 from __future__ import annotations
 
-from math import ceil
-
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, carry_voids, clip_states, load
 from hilserver.circuit.integrators import advance_with
 from hilserver.circuit.linearisation import CHAMBER_CELLS
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
+from hilserver.numerics.compilable import compilable
 from hilserver.tick.codes import ABSURD, FaultCode
 from hilserver.tick.look_ahead import (
     bind,
-    calls_of,
     coupled_chambers,
-    ends_first_tick,
-    exchanges_of,
     first_chamber,
     hand_over,
-    is_ahead,
-    is_step,
     look_ahead_size,
     note_ahead,
     prepare,
     start_ahead,
+)
+from hilserver.tick.modes import trip
+from hilserver.tick.node_ahead import foresee, nodes_ahead_size, note_foreseen, start_foreseeing
+from hilserver.tick.plan import Plan, is_gap, plan_on
+from hilserver.tick.row import CYLINDER_CELLS, valve_state
+from hilserver.tick.schedule import (
+    calls_of,
+    ends_first_tick,
+    exchanges_of,
+    is_ahead,
+    is_on_copy,
+    purpose_of,
+    step_of,
+    steps_of,
+    substeps_of,
     tick_of,
     ticks_of,
 )
-from hilserver.tick.modes import trip
-from hilserver.tick.plan import Plan, is_gap, plan_on
-from hilserver.tick.row import CYLINDER_CELLS, valve_state
+from hilserver.tick.stages import STAGES, Stage
 from hilserver.tick.valve import reset_volumes
 from hilserver.tick.volumes import count_volumes, lose_volumes
 
@@ -46,38 +53,53 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     space = layout.circuit_space
     start, cylinders = work.shape[0] - look_ahead_size(plan), CYLINDER_CELLS * plan.cylinder.shape[0]
     copy, machine = work[start : start + space], work[start + space : start + space + cylinders]
+    nodes = work[start + space + cylinders : start + space + cylinders + nodes_ahead_size(plan)]
     circuit = row[layout.circuit : layout.circuit + space]
     first = first_chamber(plan.port.shape[0], work.shape[0])
-    substeps, missed = signed(ix, SUBSTEPS), int(elapsed / plan.loop[0].dt + 0.5) - 1
-    for stage in range(4):
-        ticks, exchanges = ticks_of(plan, row, stage, missed), exchanges_of(plan, stage, substeps)
-        steps_each = ceil(substeps / exchanges)
-        h = plan.loop[0].dt / (exchanges * steps_each)
-        values = copy if is_ahead(stage) else circuit
-        if is_ahead(stage) and ticks > 0:
+    missed = int(elapsed / plan.loop[0].dt + 0.5) - 1
+    for stage in range(STAGES):
+        ticks, exchanges = ticks_of(plan, row, stage, missed), exchanges_of(plan, stage, signed(ix, SUBSTEPS))
+        calls, substeps = calls_of(plan, ix, row, stage, ticks, exchanges), substeps_of(plan, ix, stage, exchanges)
+        values, h = copy if is_on_copy(stage) else circuit, step_of(plan, ix, stage, exchanges, substeps)
+        if is_on_copy(stage) and calls > 0:
             overwrite(copy, circuit)
-            start_ahead(plan, row, machine, work, stage, ticks)
-        for call in range(calls_of(ix, stage, ticks, exchanges)):
-            tick, steps = tick_of(ix, stage, exchanges, call), ticks * substeps
-            if is_ahead(stage):
-                steps = steps_each if is_step(ix, stage, call) else 0
+            if stage == Stage.NODES:
+                start_foreseeing(plan, ix, row, values[:n], work, nodes, elapsed)
+            else:
+                start_ahead(plan, row, machine, work, stage, ticks)
+        for call in range(calls):
+            tick, steps = tick_of(ix, stage, exchanges, call), steps_of(ix, stage, ticks, substeps, call)
+            if stage == Stage.NODES:
+                foresee(plan, ix, val, row, values[:n], nodes, call)
+            elif is_ahead(stage):
                 prepare(plan, ix, row, values[:n], machine, work, stage, exchanges, call, tick, steps)
             else:
                 bind(ix, row, values[:n])
             number = coupled_chambers(plan, ix, values[:n], work, stage, steps)
-            chambers = work[first : first + CHAMBER_CELLS * number]
-            only_ports = is_ahead(stage) and not ends_first_tick(ix, stage, exchanges, call)
-            advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h, only_ports)
-            if is_ahead(stage):
+            chambers, purpose = (
+                work[first : first + CHAMBER_CELLS * number],
+                purpose_of(plan, ix, stage, exchanges, call),
+            )
+            advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h, purpose)
+            if stage == Stage.NODES:
+                note_foreseen(plan, ix, row, values[:n], work, nodes, call)
+            elif is_ahead(stage):
                 note_ahead(plan, ix, row, values[:n], machine, work, stage, exchanges, call, tick, steps)
             else:
                 count_volumes(plan, ix, row, circuit[:n], steps * h)
             if ends_first_tick(ix, stage, exchanges, call):
-                overwrite(circuit, copy)
-                hand_over(plan, ix, work, circuit[:n])
-                count_volumes(plan, ix, row, circuit[:n], plan.loop[0].dt)
+                take_first_tick(plan, ix, row, work, circuit, copy)
     if is_gap(plan, elapsed):
         lose_volumes(plan, ix, row, circuit[:n])
+
+
+@compilable
+def take_first_tick(plan: Plan, ix: Indices, row: Floats, work: Floats, circuit: Floats, copy: Floats) -> None:
+    """The circuit continues with its copy after the first tick of a look-ahead."""
+    n = int(ix[N_VALUES])
+    overwrite(circuit, copy)
+    hand_over(plan, ix, work, circuit[:n])
+    count_volumes(plan, ix, row, circuit[:n], plan.loop[0].dt)
 
 
 def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:

@@ -6,8 +6,8 @@ treated in one of two ways. HELD: they stay as they are now, so that only the ci
 PREDICTED: each cylinder moves with the oil that the circuit passes; without feedback, with what the real valve makes of
 it. (For a port without a cylinder, the pressure is extrapolated linearly.)
 
-Circuit and cylinders are stepped alternately, in steps of at most `EXCHANGE`. In each, the pistons keep their speed in
-the middle of the step. A chamber that the circuit fills is one of two things in the step:
+Circuit and cylinders are stepped alternately (:mod:`hilserver.tick.schedule`). In each step, the pistons keep their
+speed in the middle of the step. A chamber that the circuit fills is one of two things in the step:
 
 - a state of the circuit, :math:`C \dot p = Q - A v`, integrated together with it by the L-stable method, if the circuit
   uses that method, or if its flow settles the chamber in a few steps or less,
@@ -26,7 +26,7 @@ All copies are in ``work``, after the integrator's scratch space.
 
 from __future__ import annotations
 
-from math import ceil, isfinite, nan
+from math import isfinite, nan
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from hilserver.numerics.arrays import Floats, Indices, overwrite
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.effects import Compensates
-from hilserver.tick.bridge.strategies import compensates, looks_ahead
+from hilserver.tick.bridge.strategies import compensates
 from hilserver.tick.codes import Mode, Unseen
 from hilserver.tick.cylinder import (
     chamber_A,
@@ -56,8 +56,8 @@ from hilserver.tick.cylinder import (
     taken_B,
     taken_now,
 )
-from hilserver.tick.estimator import predicts
 from hilserver.tick.foresight import foresee_inputs
+from hilserver.tick.node_ahead import nodes_ahead_size
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import (
@@ -71,12 +71,11 @@ from hilserver.tick.row import (
     port_state,
     valve_state,
 )
-from hilserver.tick.stages import FARTHEST, NOTES, POINTS, Note, Stage, first_note, first_of
-from hilserver.tick.valve import DIP, delay_of, opening_for, overlap_of, valve_flow
+from hilserver.tick.schedule import exchange_of
+from hilserver.tick.stages import FARTHEST, NOTES, Note, Stage, first_note
+from hilserver.tick.valve import DIP, opening_for, overlap_of, valve_flow
 from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow, place_of_pressure, place_of_sum
 
-EXCHANGE = 2e-4
-"""s: longest step in which circuit and cylinders are simulated separately."""
 STIFF = 0.25
 """Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by several per
 cent."""
@@ -125,83 +124,7 @@ def look_ahead_size(plan: Plan) -> int:
     """Number of values that the look-ahead needs in ``work``, after the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
     notes = (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * ports + FARTHEST * plan.input.shape[0]
-    return int(plan.layout[0].circuit_space + CYLINDER_CELLS * cylinders + notes)
-
-
-@compilable
-def is_ahead(stage: int) -> bool:
-    """Whether a stage is a look-ahead."""
-    return stage == Stage.HELD or stage == Stage.PREDICTED
-
-
-@compilable
-def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
-    """Ticks that a stage has to integrate."""
-    if stage == Stage.CATCH_UP:
-        return missed
-    if stage == Stage.THIS_TICK:
-        return 0 if predicts(plan, row) else 1
-    ticks = 0
-    for i in range(plan.valve.shape[0]):
-        b, v = valve_state(plan, row, i), plan.valve[i]
-        if not looks_ahead(b.strategy):
-            continue
-        predictive = compensates(b.strategy, Compensates.DELAY)
-        if stage == Stage.HELD and not predictive:
-            ticks = max(ticks, POINTS)
-        if stage == Stage.PREDICTED and predictive:
-            spare = 1.0 if compensates(b.strategy, Compensates.PARAMETERS) else 0.0  # the tracked delay may still rise
-            ticks = max(ticks, first_of(delay_of(b, v) / plan.loop[0].dt + spare, FARTHEST) + POINTS)
-    return ticks
-
-
-@compilable
-def exchanges_of(plan: Plan, stage: int, substeps: int) -> int:
-    """Number of alternating steps of circuit and cylinders per tick."""
-    return min(ceil(plan.loop[0].dt / EXCHANGE - 1e-6), substeps) if stage == Stage.PREDICTED else 1
-
-
-@compilable
-def calls_per_exchange(ix: Indices) -> int:
-    """For the step; and before it for the slopes, if these decide whether a chamber is a state of the circuit."""
-    return 1 if ix[INTEGRATOR] == Integrator.ROSENBROCK else 2
-
-
-@compilable
-def calls_of(ix: Indices, stage: int, ticks: int, exchanges: int) -> int:
-    """Calls of the integrator: one for a stage of the circuit, or per tick with held pressures.
-
-    With predicted pressures: one for the flows now, and then those of the exchanges.
-    """
-    if not is_ahead(stage):
-        return min(ticks, 1)
-    if stage == Stage.HELD or ticks == 0:
-        return ticks
-    return 1 + calls_per_exchange(ix) * exchanges * ticks
-
-
-@compilable
-def exchange_of(ix: Indices, call: int) -> int:
-    """The alternating step of a look-ahead with predicted pressures to which a call belongs."""
-    return max(call - 1, 0) // calls_per_exchange(ix)
-
-
-@compilable
-def tick_of(ix: Indices, stage: int, exchanges: int, call: int) -> int:
-    """The tick of a look-ahead to which a call belongs."""
-    return call if stage == Stage.HELD else exchange_of(ix, call) // exchanges
-
-
-@compilable
-def is_step(ix: Indices, stage: int, call: int) -> bool:
-    """Whether a call of the look-ahead moves the circuit's copy on."""
-    return stage == Stage.HELD or (call > 0 and call % calls_per_exchange(ix) == 0)
-
-
-@compilable
-def ends_first_tick(ix: Indices, stage: int, exchanges: int, call: int) -> bool:
-    """Whether a call ends the first tick of the look-ahead from which the circuit takes its values."""
-    return stage == Stage.PREDICTED and call == calls_per_exchange(ix) * exchanges
+    return int(plan.layout[0].circuit_space + CYLINDER_CELLS * cylinders + nodes_ahead_size(plan) + notes)
 
 
 @compilable

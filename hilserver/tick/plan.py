@@ -54,6 +54,7 @@ class LoopRecord(Struct):
     enable_action: Action = value("", "action when the local enable is switched off")
     reactions: int = value("", "number of reactions that can be armed")
     playouts: int = value("", "number of playouts at the same time")
+    foreseen: float = value("s", "time over which the motion of the nodes that actuators follow is foreseen")
 
 
 class Layout(Struct):
@@ -316,6 +317,7 @@ class ActuatorRecord(Struct):
     jog_time: float = value("s", "duration of a manual command")
     stiffness: float = value("N/m", "of the specimen, where it is not at its node")
     damping: float = value("N*s/m", "of the specimen, likewise")
+    mass: float = value("kg", "of the specimen")
     force_lag: float = value("s", "mean age of the force with which the circuit is calculated")
     raw_gain: float = value("raw/m", "change of the raw value by the command")
     raw_offset: float = value("raw", "raw value of command 0")

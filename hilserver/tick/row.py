@@ -192,6 +192,7 @@ class ActuatorState(Struct):
     node_velocity: float = value("m/s", "velocity of the node at the start of the tick")
     node_change: float = value("m/s^2", "mean acceleration of the node before that")
     elapsed: float = value("s", "time by which the circuit has moved since")
+    foreseen: float = value("m", "part of the next command for the motion that is foreseen; NaN: none is")
     away: float = value("m", "distance from the virtual position at the start of the approach")
     away_velocity: float = value("m/s", "difference of the velocities there")
     away_acceleration: float = value("m/s^2", "acceleration of the node there")

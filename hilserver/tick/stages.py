@@ -18,6 +18,8 @@ class Stage(IntEnum):
     """The look-ahead with the port pressures predicted."""
     THIS_TICK = 3
     """The circuit over this tick."""
+    NODES = 4
+    """The look-ahead for the nodes that actuators follow."""
 
 
 class Note(IntEnum):
@@ -27,8 +29,9 @@ class Note(IntEnum):
     PRESSURE = 1
 
 
+STAGES = len(Stage)
 FARTHEST = 32
-"""Maximum look-ahead, in ticks."""
+"""Maximum look-ahead for the flows of valves, in ticks."""
 POINTS = 5
 """Ticks whose flows determine a command."""
 NOTES = 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from actuator_rigs import Stand, part
 from circuit_runs import run_freely
 from lift_bench import lift
 
@@ -102,6 +103,24 @@ def test_delays_within_a_tick_are_the_same_in_plain_python(plain: Any) -> None:
     for program in (standard_program(), plain):
         run = LockstepRun(rig, program=program, trace=True)
         found.append([np.concatenate([run.start(), run.run(10)]), run.true_values("rig")])
+    assert [rows.tobytes() for rows in found[0]] == [rows.tobytes() for rows in found[1]]
+
+
+@pytest.mark.parametrize("integrator", ["rk4", "rosenbrock"])
+def test_the_look_ahead_of_an_actuator_is_the_same_in_plain_python(integrator: str, plain: Any) -> None:
+    ends = {"rod": "rig.table", "base": "earth"}
+    components = {
+        "mass": part("load_mass", {"rod": "rig.table"}, mass="1000 kg", gravity="0 m/s^2"),
+        "earth": part("velocity_source", {"rod": "earth"}),
+        "spring": part("spring", ends, stiffness="1e6 N/m", relaxed="5 mm"),
+        "friction": part("friction", {"rod": "rig.table"}, coulomb="10 N", static="10 N"),
+    }
+    circuit = {"solver": {"integrator": integrator, "substeps": 2}, "components": components}
+    rig, found = Stand(circuit, strategy="adaptive_lead").rig(), []
+    for program in (standard_program(), plain):
+        run = LockstepRun(rig, program=program, trace=True)
+        found.append([np.concatenate([run.arm_and_start(), run.run(10)]), run.true_values("lab")])
+    assert np.isfinite(found[0][0][-5:, rig.layout.column("actuator.table.foreseen")]).all()
     assert [rows.tobytes() for rows in found[0]] == [rows.tobytes() for rows in found[1]]
 
 

@@ -147,53 +147,6 @@ def test_what_the_bridge_does_not_know_acts_on_the_circuit_with_the_measured_for
     assert off(motion, right) < largest
 
 
-def test_a_virtual_hydraulic_drive_moves_the_specimen_as_if_it_pushed_it() -> None:
-    """A load simulator, with the orifice equation and the oil of both chambers written out. Found 0.10 %."""
-    fluid = {"bulk_modulus": "1.4e9 Pa", "air_fraction": 0.0}
-    size = {"bore": "63 mm", "rod_diameter": "38 mm", "stroke": "100 mm", "moving_mass": "50 kg"}
-    dead = {"dead_volume_A": "0.2 l", "dead_volume_B": "0.2 l", "friction": {"efficiency": 1}}
-    flow = {"flow": "20 l/min", "drop": "35 bar", "per": "edge"}
-    ends = {"P": "S", "T": "T", "A": "A", "B": "B"}
-    components = {
-        "supply": part("pressure_source", {"P": "S"}, pressure="140 bar"),
-        "tank": part("tank", {"T": "T"}, pressure="0 bar"),
-        "valve": part("servo_valve", ends, command="w", nominal_flow=flow, f90="80 Hz", damping=0.7),
-        "cylinder": part("double_rod_cylinder", {"A": "A", "B": "B", "rod": "rig.table"}, **size, **dead),
-        "mass": part("load_mass", {"rod": "rig.table"}, mass="2000 kg", gravity="0 m/s^2"),
-        "sine": {"type": "sine_signal", "signal": "w", "frequency": "2 Hz", "amplitude": 0.1, "start": f"{START} s"},
-    }
-    nodes = {"A": {"pressure": "70 bar"}, "B": {"pressure": "70 bar"}, "rig.table": {"position": "50 mm"}}
-    solver = {"integrator": "rosenbrock", "substeps": 4}
-    circuit = {"fluid": fluid, "solver": solver, "components": components, "nodes": nodes}
-    specimen = Specimen(30.0, 2000.0, 2e5)
-    stand = Stand(circuit, specimen=specimen, strategy="prediction", changes=of_table(offset="-50 mm"))
-    motion = moved(stand.rig(), 9.0)
-    right = solved(load_simulator, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0], motion.time)[:, 0]
-    assert np.abs(right).max() > 2e-3
-    assert off(motion, right) < 0.002
-
-
-def load_simulator(t: float, y: Floats) -> list[float]:
-    """x m, v m/s, pressures MPa, spool and its velocity of the virtual drive with the specimen."""
-    x, v, p_A, p_B, spool, rate = (float(value) for value in y)
-    area, conductance, omega = 0.25 * np.pi * (0.063**2 - 0.038**2), 20.0 / 60000.0 / np.sqrt(3.5), 2.0 * np.pi * 80.0
-    wanted = 0.1 * np.sin(2.0 * np.pi * 2.0 * (t - START)) if t > START else 0.0
-
-    def through(opening: float, drop: float) -> float:
-        return float(conductance * opening * np.sign(drop) * np.sqrt(abs(drop)))
-
-    into_A = through(spool, 14.0 - p_A) if spool > 0.0 else through(spool, p_A)
-    into_B = -through(spool, p_B) if spool > 0.0 else through(-spool, 14.0 - p_B)
-    return [
-        v,
-        (area * (p_A - p_B) * 1e6 - 2000.0 * v - 2e5 * x) / 2080.0,
-        1400.0 * (into_A - area * v) / (0.2e-3 + area * (0.05 + x)),
-        1400.0 * (into_B + area * v) / (0.2e-3 + area * (0.05 - x)),
-        rate,
-        omega**2 * (wanted - spool) - 1.4 * omega * rate,
-    ]
-
-
 def test_a_node_at_a_mechanism_moves_as_the_boom_with_the_specimen() -> None:
     """One angle, with the geometry of the boom written out. Found 0.13 %."""
     stiffness, weight = 1e6, 4241.15

@@ -250,9 +250,9 @@ def displacement_command(
     past = max(bridge.command_late, 1)
     if disturbance + 1 + past != bridge.gains.shape[0]:
         return nan
-    change = 0.0
+    change, theta = 0.0, memory.estimate[states + 1 :]
     for j in range(bridge.gains.shape[0]):
-        gain = _gain(bridge, memory.estimate[states + 1 :], j)
+        gain = gain_at(theta, bridge.gains, bridge.gain_slopes, bridge.gain_curves, j)
         if j < size:
             change += gain * structure[j]
         elif j == size:
@@ -269,14 +269,14 @@ def displacement_command(
 
 
 @compilable
-def _gain(bridge: DisplacementBridge, theta: Floats, j: int) -> float:
-    """A gain of the regulator for these parameters."""
-    gain: float = bridge.gains[j]
+def gain_at(theta: Floats, gains: Floats, slopes: Matrix, curves: Matrix, j: int) -> float:
+    """A gain of the regulator for these parameters, a quadratic function of them."""
+    gain: float = gains[j]
     tracked = theta.shape[0]
     for p in range(tracked):
-        slope = bridge.gain_slopes[p, j]
+        slope = slopes[p, j]
         for other in range(tracked):
-            slope += 0.5 * theta[other] * bridge.gain_curves[p * tracked + other, j]
+            slope += 0.5 * theta[other] * curves[p * tracked + other, j]
         gain += theta[p] * slope
     return gain
 

@@ -1,16 +1,17 @@
 """The bridge of an actuator in the tick: its constants in the plan, its memory in the row.
 
 Where the circuit is linear, regulators that know it are in the packed circuit (:mod:`hilserver.rig.regulators`). Per
-actuator its index has two entries: where the regulators begin among the numbers, 0 if there are none; and where in the
-index the inputs of the circuit are listed, their number first.
+actuator its index has three entries: where the regulators begin among the numbers, 0 if there are none; where the
+mobility of its node is among them; and where in the index the inputs of the circuit are listed, their number first.
 """
 
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 from hilserver.circuit.engine import N_STATES, REGULATORS
-from hilserver.numerics.arrays import Floats, Indices, as_matrix, signed
+from hilserver.numerics.arrays import Floats, Indices, Matrix, as_matrix, signed
 from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementMemory
 from hilserver.tick.plan import Plan
@@ -21,6 +22,21 @@ LOAD = STATES - 1
 """The last state: the force that is not known."""
 FOLLOWED = 4
 """Gains for what it follows: position, velocity, acceleration, and a force that has no effect on these."""
+POINTS = 9
+"""Number of times at which the motion of a node is foreseen: now, and at equal intervals."""
+ENTRIES = 3
+"""Entries of an actuator in the index of a packed circuit."""
+
+
+class Preview(NamedTuple):
+    """Gains of the command for the foreseen positions of the node, then for its velocities.
+
+    With their derivatives with respect to the parameters, as in `DisplacementBridge`.
+    """
+
+    gains: Floats
+    slopes: Matrix
+    curves: Matrix
 
 
 @compilable
@@ -41,6 +57,12 @@ def design_cells(tracked: int, command_late: int) -> int:
     motion = (1 + tracked) * (STATES + 1) * STATES
     sensors = SENSORS * (STATES + 1)
     return motion + sensors + entries(tracked) + (1 + tracked + tracked * tracked) * gains_of(command_late)
+
+
+@compilable
+def preview_cells(tracked: int) -> int:
+    """Length of the gains for what is foreseen, behind the design."""
+    return (1 + tracked + tracked * tracked) * 2 * POINTS
 
 
 @compilable
@@ -90,18 +112,47 @@ def bridge_of(plan: Plan, i: int) -> DisplacementBridge:
     )
 
 
+@gives_arrays
+def preview_of(plan: Plan, i: int) -> Preview:
+    """The gains of actuator ``i`` for what is foreseen."""
+    a = plan.actuator[i]
+    n, first = a.tracked, a.design + design_cells(a.tracked, a.command_late)
+    slopes = first + 2 * POINTS
+    curves = slopes + n * 2 * POINTS
+    d = plan.design
+    return Preview(
+        d[first:slopes],
+        as_matrix(d[slopes:curves], n),
+        as_matrix(d[curves : curves + n * n * 2 * POINTS], n * n),
+    )
+
+
 @compilable
 def has_regulator(ix: Indices, i: int) -> bool:
     """Whether the regulator of actuator ``i`` knows this circuit."""
     place = signed(ix, REGULATORS)
-    return place > 0 and signed(ix, place + 2 * i) > 0
+    return place > 0 and signed(ix, place + ENTRIES * i) > 0
+
+
+@compilable
+def mobility_at(ix: Indices, val: Floats, i: int) -> float:
+    """Acceleration of the node of actuator ``i`` by a force on it, 1/kg."""
+    place = signed(ix, REGULATORS)
+    mobility: float = val[signed(ix, place + ENTRIES * i + 1)] if place > 0 else 0.0
+    return mobility
+
+
+@compilable
+def first_known(ix: Indices, i: int) -> int:
+    """Place of the list of the inputs that the regulator of actuator ``i`` knows."""
+    return signed(ix, signed(ix, REGULATORS) + ENTRIES * i + 2)
 
 
 @gives_arrays
 def regulated(plan: Plan, ix: Indices, val: Floats, i: int, compensation: int) -> DisplacementBridge:
     """The bridge of actuator ``i`` with the regulator for this circuit and this compensation of the late force."""
     a, bridge = plan.actuator[i], bridge_of(plan, i)
-    place = signed(ix, REGULATORS) + 2 * i
+    place = signed(ix, REGULATORS) + ENTRIES * i
     n, gains = a.tracked, known_states(ix, i) + gains_of(a.command_late) - FOLLOWED + 2
     first = signed(ix, place) + compensation * (1 + n + n * n) * gains
     slopes = first + gains
@@ -128,14 +179,13 @@ def regulated(plan: Plan, ix: Indices, val: Floats, i: int, compensation: int) -
 @compilable
 def known_states(ix: Indices, i: int) -> int:
     """Number of values of the circuit that a regulator knows: states, 1 for what is constant, inputs."""
-    inputs = signed(ix, signed(ix, REGULATORS) + 2 * i + 1)
-    return signed(ix, N_STATES) + 1 + signed(ix, inputs)
+    return signed(ix, N_STATES) + 1 + signed(ix, first_known(ix, i))
 
 
 @compilable
 def write_known(ix: Indices, values: Floats, i: int, target: Floats) -> None:
     """Write these values of the circuit, in this order."""
-    states, inputs = signed(ix, N_STATES), signed(ix, signed(ix, REGULATORS) + 2 * i + 1)
+    states, inputs = signed(ix, N_STATES), first_known(ix, i)
     for k in range(states):
         target[k] = values[k]
     target[states] = 1.0
