@@ -13,6 +13,7 @@ Anal. 10 (1973) 413).
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from math import floor
 
@@ -24,7 +25,7 @@ from hilserver.displacement.servo import ServoActuator
 from hilserver.displacement.specimen import Specimen
 from hilserver.identify.actuator_record import RecordedActuator
 from hilserver.identify.parameters import Values
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 
 BEGINNING = 1.0
 """s at the beginning of a part from which its initial state follows."""
@@ -36,6 +37,10 @@ LOGARITHMIC = ("velocity_gain", "f90", "damping", "oil_stiffness", "position_gai
 """Parameters of the actuator that are positive: a fit changes the logarithm of their ratio to the stated value, as it
 does for the mass of the specimen. Others may be 0.
 """
+OF_SENSORS = ("displacement delay", "force delay", "displacement zero", "force zero")
+"""Values on which the response to the command does not depend."""
+KEPT = 32
+"""Number of responses that are kept: that of the present values, while each parameter of a fit is moved."""
 
 
 def actuator_with(stated: ServoActuator, values: Values) -> ServoActuator:
@@ -87,6 +92,30 @@ class _Part:
     times: tuple[Floats, Floats]
 
 
+@dataclass(frozen=True)
+class _Places:
+    """Places in a series: the tick before each, the one after it, and how much of the tick has passed."""
+
+    before: Integers
+    after: Integers
+    passed: Floats
+
+    @classmethod
+    def of(cls, place: Floats, count: int) -> _Places:
+        """Those at ``place``, in ticks, of a series of ``count``."""
+        at = np.clip(place, 0.0, count - 1.0)
+        k = np.minimum(at.astype(np.int64), count - 2)
+        return cls(k, k + 1, at - k)
+
+    def between(self, line: Floats, dt: float) -> Floats:
+        """Values at the places from values and derivatives at whole ticks, float64[2, ticks]."""
+        values, slopes = line[0], line[1] * dt
+        s, y0, d0, d1 = self.passed, values[self.before], slopes[self.before], slopes[self.after]
+        rise = values[self.after] - y0
+        found: Floats = y0 + s * (d0 + s * (3.0 * rise - 2.0 * d0 - d1 + s * (d0 + d1 - 2.0 * rise)))
+        return found
+
+
 class ActuatorPrediction:
     """Predicts all samples of a recording from the parameters of a fit."""
 
@@ -95,6 +124,8 @@ class ActuatorPrediction:
         self.stated = record.rig.settings.actuators[record.name].model()
         self._sensors = (record.displacement, record.force)
         self._parts = [self._part(begin, end) for begin, end in record.parts]
+        self._response = functools.lru_cache(KEPT)(self._response_now)
+        self._places = functools.lru_cache(KEPT * len(self._parts))(self._places_now)
         self.used = [np.zeros(len(sensor.time), dtype=np.bool_) for sensor in self._sensors]
         for part in self._parts:
             for used, chosen in zip(self.used, part.samples, strict=True):
@@ -109,28 +140,41 @@ class ActuatorPrediction:
 
     def __call__(self, values: Values) -> list[Floats]:
         """Displacement, m, and force, N, at the times of their samples; 0 where they are not used."""
-        modes = _Modes.of(actuator_with(self.stated, values))
         found = [np.zeros(len(sensor.time)) for sensor in self._sensors]
         with np.errstate(over="ignore", invalid="ignore"):
-            for part in self._parts:
-                for y, chosen, predicted in zip(found, part.samples, self._of_part(part, modes, values), strict=True):
+            modes, responses = self._response(tuple((n, v) for n, v in values.items() if n not in OF_SENSORS))
+            for number, part in enumerate(self._parts):
+                predictions = self._of_part(number, modes, responses[number], values)
+                for y, chosen, predicted in zip(found, part.samples, predictions, strict=True):
                     y[chosen] = predicted
         for y, sensor in zip(found, self._sensors, strict=True):
             most = MOST * float(np.abs(sensor.value).max(initial=1e-9))
             np.clip(np.nan_to_num(y, copy=False, nan=most), -most, most, out=y)
         return found
 
-    def _of_part(self, part: _Part, modes: _Modes, values: Values) -> list[Floats]:
+    def _response_now(self, values: tuple[tuple[str, float], ...]) -> tuple[_Modes, list[tuple[Floats, Floats]]]:
+        """The modes; of each part, x with dx/dt and F with dF/dt at the ticks, float64[2, ticks], from 0 on."""
+        model = dict(values)
+        modes = _Modes.of(actuator_with(self.stated, model))
+        moved = [self._forced(part, modes, model["delay"]) for part in self._parts]
+        return modes, [((modes.seen[:2] @ q).real, (modes.seen[2:] @ q).real) for q in moved]
+
+    def _places_now(self, number: int, k: int, late: float) -> tuple[Floats, _Places]:
+        """Times at which the samples of a sensor in a part were true, s after its begin, and where that is in ticks."""
+        part = self._parts[number]
+        at = part.times[k] - late
+        return at, _Places.of(at / self.record.dt, part.end - part.begin + 1)
+
+    def _of_part(self, number: int, modes: _Modes, response: tuple[Floats, Floats], values: Values) -> list[Floats]:
         """Forced response, zeros of the sensors, and free response from the best initial state."""
-        dt, q = self.record.dt, self._forced(part, modes, values["delay"])
-        late = (values["displacement delay"], values["force delay"])
+        part, late = self._parts[number], (values["displacement delay"], values["force delay"])
         zeros = (values["displacement zero"], values["force zero"])
         forced, free, rest = [], [], []
         for k, sensor in enumerate(self._sensors):
-            at, seen = part.times[k] - late[k], modes.seen[2 * k : 2 * k + 2]
-            forced.append(_between((seen @ q).real, at / dt, dt) + zeros[k])
+            at, places = self._places(number, k, late[k])
+            forced.append(places.between(response[k], self.record.dt) + zeros[k])
             early = slice(0, int(np.searchsorted(at, BEGINNING)))
-            powers = np.exp(np.outer(np.maximum(at[early], 0.0), modes.eigenvalues)) * seen[0]
+            powers = np.exp(np.outer(np.maximum(at[early], 0.0), modes.eigenvalues)) * modes.seen[2 * k]
             free.append(np.hstack([powers.real, -powers.imag]) / sensor.size)
             rest.append((sensor.value[part.samples[k]][early] - forced[k][early]) / sensor.size)
         start = _least_squares(np.concatenate(free), np.concatenate(rest))
@@ -167,17 +211,6 @@ class ActuatorPrediction:
             b0, b1, a1, before = line.real if step.imag == 0.0 else line
             q[i] = lfilter([b0, b1], [1.0, a1], command, zi=[before])[0]  # from 0 on
         return q
-
-
-def _between(line: Floats, place: Floats, dt: float) -> Floats:
-    """Values at these places, in ticks, from values and derivatives at whole ticks, float64[2, ticks]."""
-    at = np.clip(place, 0.0, line.shape[1] - 1.0)
-    k = np.minimum(at.astype(np.int64), line.shape[1] - 2)
-    s = at - k
-    y0, y1, d0, d1 = line[0, k], line[0, k + 1], line[1, k] * dt, line[1, k + 1] * dt
-    rise = y1 - y0
-    found: Floats = y0 + s * (d0 + s * (3.0 * rise - 2.0 * d0 - d1 + s * (d0 + d1 - 2.0 * rise)))
-    return found
 
 
 def _least_squares(matrix: Floats, rest: Floats) -> Floats:
