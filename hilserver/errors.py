@@ -112,9 +112,17 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
         channels = [name.removeprefix(CHANNEL) for name in names if name.startswith(CHANNEL)]
         found = found or [CHANNEL + name for name in _similar(word, channels)]
     found = found or _similar(word, names)
-    if 0 < len(found) <= MOST_MEANT:
-        return f" Did you mean {' or '.join(found)}?"
-    return f" Allowed: {', '.join(names)}." if names else ""
+    return _meant(found) or (f" Allowed: {', '.join(names)}." if names else "")
+
+
+def _nearest(value: object, expected: str) -> str:
+    """`` Did you mean x?`` if the value is similar to a few of the expected ones, which are quoted in a list."""
+    found = _similar(value, re.findall("'([^']*)'", expected)) if isinstance(value, str) else []
+    return _meant(found)
+
+
+def _meant(found: Sequence[str]) -> str:
+    return f" Did you mean {' or '.join(found)}?" if 0 < len(found) <= MOST_MEANT else ""
 
 
 def _similar(word: str, names: Sequence[str]) -> list[str]:
@@ -184,8 +192,20 @@ def problems_of(
         of_key = entry["loc"][-1:] == ("[key]",)  # the key itself is wrong, not the value there
         value = entry["input"] if of_key else _lookup(raw, location, entry["input"])
         key = ".".join(part for part in (prefix, dotted(location)) if part)
-        found.append(Problem(_sentence(entry, value, _names_at(names, location[:-1])), key, file))
+        text = _sentence(entry, value, _names_at(names, location[:-1]))
+        found.append(Problem(*_at_its_key(text, key, _names_at(names, location)), file))
     return found
+
+
+_NAMED = re.compile(r"((\w+)(?:\.\w+)*): (.+)", re.DOTALL)
+
+
+def _at_its_key(text: str, key: str, names: Iterable[str]) -> tuple[str, str]:
+    """A text on the table ``key`` that names one of its keys first, ``safe: …``: without it, and the key in full."""
+    named = _NAMED.fullmatch(text)
+    if named is None or named[2] not in names:
+        return text, key
+    return named[3], f"{key}.{named[1]}".removeprefix(".")
 
 
 _INTERNAL = {"__root__", "[key]"}
@@ -260,7 +280,7 @@ def _sentence(entry: Any, value: object, names: Iterable[str]) -> str:
         limit = context[{">": "gt", ">=": "ge", "<": "lt", "<=": "le"}[bounds[kind]]]
         return f"{shown(value)} is out of range: must be {bounds[kind]} {_limit(limit, value, entry['input'])}."
     if kind in ("literal_error", "enum"):
-        return f"{shown(value)} is not one of {context['expected']}."
+        return f"{shown(value)} is not one of {context['expected']}.{_nearest(value, context['expected'])}"
     if kind == "finite_number":
         return f"{shown(value)} is not a finite number."
     if kind == "string_pattern_mismatch" and context["pattern"] in _PATTERN_WORDS:

@@ -8,7 +8,7 @@ Dyn. 28 (1999) 1121). It must stay below the critical delay of :mod:`hilserver.m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from hilserver.circuit.analysis import Analysis, LinearModel
 from hilserver.circuit.model import FORCE, RIG
 from hilserver.circuit.program import Program
+from hilserver.displacement.servo import ServoActuator
 from hilserver.margins.actuator_loop import LoopOfActuator, loop_of_actuator
 from hilserver.margins.interface_delay import critical_delay
 from hilserver.rig.actuator_settings import ActuatorSettings
@@ -27,6 +28,8 @@ MIN_MARGIN = 2.0
 """Critical delay divided by the remaining one, below which there is a warning."""
 LEAST_DELAY = 1e-3
 """s of delay that a loop should withstand although the rig file does not state it."""
+STEP = 1e-3
+"""Accuracy of the largest stable velocity gain, as a share of the stated one."""
 SLOW = 1e-2
 """1/s, at which the lag of an actuator is taken: far below all its motions."""
 
@@ -37,7 +40,8 @@ class ActuatorMargin:
 
     ``frequency``: Hz, with which the node oscillates beyond the critical delay. ``lag``: of the displacement behind the
     command at low frequency; ``force_lag``: mean age of the force with which the circuit is calculated. ``growth``:
-    real part of the slowest pole of actuator and specimen, 1/s; above 0 they are unstable by themselves.
+    real part of the slowest pole of actuator and specimen, 1/s; above 0 they are unstable by themselves, up to a
+    velocity gain of ``steady_gain``, 1/s. ``filters``: time constants of its channels' filters, s.
     """
 
     name: str
@@ -47,6 +51,8 @@ class ActuatorMargin:
     lag: float
     force_lag: float
     growth: float
+    steady_gain: float
+    filters: Mapping[str, float]
     loops: Mapping[str, LoopOfActuator] = field(default_factory=dict)
     """Of each strategy, where the node has a motion of its own."""
 
@@ -71,10 +77,11 @@ def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
         frequency = 0.0
         if (node := _node(analysis, name)) is not None:
             critical, frequency = critical_delay(node, actuator.model().specimen)
-        poles = np.linalg.eigvals(actuator.model().motion().A)
+        growth, steady = _growth(actuator.model()), _steady_gain(actuator.model())
+        filters = {each: rig.settings.channels[each].filter for each in (actuator.position, actuator.force)}
         lag = force_lag(actuator, rig.settings, rig.slow_devices)
         loops = {s: loop_of_actuator(rig, name, s, node) for s in FOLLOWING} if node is not None else {}
-        known = (critical, frequency, _lag(rig, actuator), lag, float(poles.real.max()), loops)
+        known = (critical, frequency, _lag(rig, actuator), lag, growth, steady, filters, loops)
         found.append(ActuatorMargin(name, actuator.bridge.strategy, *known))
     return tuple(found)
 
@@ -92,6 +99,22 @@ def _node(analysis: Analysis, name: str) -> LinearModel | None:
     return LinearModel(linear.A, linear.B, C, D, linear.states, linear.scale)
 
 
+def _growth(model: ServoActuator) -> float:
+    """Real part of the slowest pole of actuator and specimen, 1/s."""
+    return float(np.linalg.eigvals(model.motion().A).real.max())
+
+
+def _steady_gain(model: ServoActuator) -> float:
+    """The velocity gain, 1/s, up to which actuator and specimen are stable by themselves; 0 if with none."""
+    low, high = 0.0, model.velocity_gain
+    if _growth(model) <= 0.0:
+        return high
+    while high - low > STEP * model.velocity_gain:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _growth(replace(model, velocity_gain=middle)) <= 0.0 else (low, middle)
+    return low
+
+
 def _lag(rig: Rig, a: ActuatorSettings) -> float:
     """Lag of the displacement behind the command at low frequency, s, with the delays of command and device."""
     motion = a.model().motion()
@@ -104,12 +127,13 @@ def warnings(found: Collection[ActuatorMargin]) -> Iterator[str]:
     """Insufficient margins with the configured strategies, in words."""
     for each in found:
         key = f"actuators.{each.name}"
-        if each.growth > 0.0:
-            yield (
-                f"{key}: actuator and specimen as described are unstable by themselves (a motion grows with "
-                f"{each.growth:.3g} 1/s). Check velocity_gain, force_decay and the specimen: a mass on undamped oil "
-                "needs a smaller velocity_gain or more force_decay."
-            )
+        for channel, filter_time in each.filters.items():
+            if filter_time > each.lag:
+                yield (
+                    f"channels.{channel}.filter: {1e3 * filter_time:.4g} ms is longer than the lag of actuator "
+                    f"{each.name}, {1e3 * each.lag:.3g} ms: its measured motions are mostly filtered away. The bridge "
+                    "filters noise itself: state it as noise, and use a filter of a few milliseconds or none."
+                )
         loop = each.loops.get(each.strategy)
         if loop is not None and loop.is_stable and loop.withstands < LEAST_DELAY:
             yield (
@@ -127,6 +151,9 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
     """Why the rig must not be armed with the configured strategies, in words."""
     for each in found:
         loop = each.loops.get(each.strategy)
+        if each.growth > 0.0:
+            yield f"actuators.{each.name}.servo.velocity_gain: {_unstable(each)}"
+            continue
         if each.strategy not in FOLLOWING:
             continue
         if each.critical == 0.0 and not isfinite(each.frequency):
@@ -147,6 +174,16 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
                 f"{loop.frequency:.3g} Hz (the motion grows with {loop.growth:.3g} 1/s). Give the node more damping or "
                 "mass, or describe a faster actuator; the bridge can compensate a fast motion of a linear circuit only."
             )
+
+
+def _unstable(each: ActuatorMargin) -> str:
+    """Why, and what would be right."""
+    text = f"actuator and specimen as described are unstable by themselves (a motion grows with {each.growth:.3g} 1/s)"
+    most = f"the gain may be {each.steady_gain:.3g} 1/s at most" if each.steady_gain > 0.0 else "no gain is stable"
+    return (
+        f"{text}: with this mass on its oil, {most}. Check the unit; a smaller velocity_gain, or more damping of the "
+        "specimen or force_decay, makes it stable."
+    )
 
 
 def _too_late(each: ActuatorMargin) -> str:

@@ -22,6 +22,10 @@ else:
     UncertainName = Literal[UNCERTAIN]
 
 
+SOFTEST_OIL = 1e4
+"""N/m: a piston of 0.5 cm² on a litre of oil. Less is a mistake in the unit."""
+
+
 class ServoSettings(Datasheet):
     """The actuator with its position controller and servo valve; linear."""
 
@@ -40,6 +44,15 @@ class ServoSettings(Datasheet):
         default="0 1/s", ge=0, examples=["3 1/s"], description="rate at which leakage reduces a force at rest"
     )
     position_gain: Number = Field(default=1.0, gt=0, description="displacement at rest per command")
+
+    @model_validator(mode="after")
+    def _oil(self) -> ServoSettings:
+        if self.oil_stiffness < SOFTEST_OIL:
+            raise ValueError(
+                f"oil_stiffness: {self.oil_stiffness:g} N/m is softer than the oil of any actuator, which has "
+                f"{SOFTEST_OIL:g} N/m at least, and usually 1e6 to 1e9 N/m: check the unit and the power of ten"
+            )
+        return self
 
 
 class SpecimenSettings(Datasheet):
@@ -133,13 +146,23 @@ class ActuatorSettings(Datasheet):
             raise ValueError(f"safe: {shown_value(self.safe, 'm')} is outside of the range, {ends}")
         if self.raw[0] == self.raw[1]:
             raise ValueError("raw: the outputs at both ends of the range must differ")
+        if self.max_error is not None and self.max_error > high - low:
+            largest, span = shown_value(self.max_error, "m"), shown_value(high - low, "m")
+            raise ValueError(
+                f"max_error: {largest} is more than the whole range, {span}, so that the actuator may be anywhere: "
+                "state the largest distance that the specimen can bear"
+            )
+        self._check_uncertainty()
+        return self
+
+    def _check_uncertainty(self) -> None:
+        """Raises ValueError where a value could not be controlled, or is 0, in the range of its uncertainty."""
         model = self.model()
         for name, share in self.uncertainty.items():
             if share > MOST_UNCERTAIN and name not in MAY_VANISH:
                 raise ValueError(f"uncertainty.{name}: {share:g} is too much to control it; at most {MOST_UNCERTAIN:g}")
             if spread_of(model, name) == 0.0:
                 raise ValueError(f"uncertainty.{name}: a fraction of 0 is no uncertainty; give the value itself first")
-        return self
 
     @property
     def largest_error(self) -> float:

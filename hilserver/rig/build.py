@@ -24,6 +24,7 @@ from hilserver.rig.calibration import histories, with_calibrations
 from hilserver.rig.checks import (
     cycle_disagreements,
     disagreements,
+    starts_out_of_range,
     undriven_signals,
     unmatched_signals,
     unresolved_in_rig,
@@ -185,10 +186,8 @@ def assemble(
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
     layout = row_layout(settings, slots, slow, outputs) if not wrong else None
     problems += unmatched_signals(settings, layout.names, name) if layout is not None else ()
-    packed = None
-    if circuit is not None:
-        with collected(problems):
-            packed = _packed(circuit, library, layout, circuit_file, accounts)
+    packed = _packed(circuit, library, layout, circuit_file, accounts, problems) if circuit is not None else None
+    problems += starts_out_of_range(settings, packed, name) if packed is not None else ()
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.written
@@ -199,11 +198,15 @@ def assemble(
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 
 
-def _packed(circuit: Circuit, library: Library, layout: RowLayout | None, file: str, accounts: bool) -> PackedCircuit:
+def _packed(
+    circuit: Circuit, library: Library, layout: RowLayout | None, file: str, accounts: bool, problems: list[Problem]
+) -> PackedCircuit | None:
     """The circuit packed for the rig; without a layout, which has problems, as if nothing was connected to it."""
-    if layout is None:
-        return pack(circuit, library, file=file, accounts=accounts)
-    return pack(circuit, library, layout.bindings, layout.ports, file, accounts, actuators=layout.actuators)
+    with collected(problems):
+        if layout is None:
+            return pack(circuit, library, file=file, accounts=accounts)
+        return pack(circuit, library, layout.bindings, layout.ports, file, accounts, actuators=layout.actuators)
+    return None
 
 
 def _longest_gap(settings: RigSettings, devices: Iterable[Device]) -> float:

@@ -10,7 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hilserver.circuit import engine as e
 from hilserver.circuit.library import Library
+from hilserver.circuit.model import RIG
+from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import Problem, did_you_mean, shown
 from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.available_strategies import cannot
@@ -19,8 +22,10 @@ from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.references import ChannelKind, subtables, unresolved
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.triggers import too_long_before, unknown_signals
-from hilserver.units import CIRCUIT, usual_unit
+from hilserver.units import CIRCUIT, shown_value, usual_unit
 
+ROUNDING = 1e-9
+"""m."""
 TICKS_PER_PERIOD = 10
 """Minimum number of ticks per period of the fastest sine of a sweep."""
 
@@ -116,6 +121,22 @@ def _beyond_its_sensor(settings: RigSettings, name: str, a: ActuatorSettings) ->
     if channel is not None and known is not None and not known[0] <= a.range[0] < a.range[1] <= known[1]:
         text = f'goes beyond what channel "{a.position}" measures, {channel.shown(*known)}.'
         yield Problem(text, f"actuators.{name}.range")
+
+
+def starts_out_of_range(settings: RigSettings, packed: PackedCircuit, file: str) -> Iterator[Problem]:
+    """Nodes of the circuit that begin where their actuator must not move."""
+    first = int(packed.index[e.INITIAL])
+    start = dict(zip(packed.values, packed.value[first : first + len(packed.values)], strict=True))
+    for name, a in settings.actuators.items():
+        x, (low, high) = start.get(f"{RIG}{name}.x"), a.range
+        if x is not None and not low - ROUNDING <= x + a.offset <= high + ROUNDING:
+            at, least, most = (shown_value(each, "m") for each in (x, low, high))
+            sum_of = f", with the offset {shown_value(x + a.offset, 'm')}" if a.offset else ""
+            text = (
+                f"{least} … {most} does not contain the initial position of node {RIG}{name}, {at}{sum_of}. Change "
+                "its position in the circuit, the offset or the range."
+            )
+            yield Problem(text, f"actuators.{name}.range", file)
 
 
 def _outputs(settings: RigSettings) -> Iterator[Problem]:

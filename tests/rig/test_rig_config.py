@@ -143,7 +143,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"null": nan}}}, "valves.main.null: nan is not a finite number"),
         ({"valves": {"main": {"raw": [-inf, 10]}}}, "valves.main.raw[0]: -inf is not a finite number"),
         ({"valves": {"main": {"raw": [10**400, 10]}}}, "is not a finite number"),
-        ({"valves": {"main": {"raw": [5, 5]}}}, "valves.main: raw: the outputs at command -1 and +1 must differ"),
+        ({"valves": {"main": {"raw": [5, 5]}}}, "valves.main.raw: the outputs at command -1 and +1 must differ"),
         ({"valves": {"main": {"raw": [5]}}}, "valves.main.raw[1]: missing"),
         ({"valves": {"main": {"polarity": 0}}}, "valves.main.polarity: 0 is not one of 1 or -1"),
         ({"valves": {"main": {"range": [0.5, 1]}}}, "range: the first value must be below the second"),

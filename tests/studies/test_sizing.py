@@ -91,7 +91,7 @@ def test_the_catalogue_of_the_examples() -> None:
     ("old", "new", "key", "said"),
     [
         ('f90 = "100 Hz"\n', "", "valves.small", "give f90, or step_time"),
-        ('f90 = "100 Hz"\n', 'step_time = "4 ms"\ndamping = 1.2\n', "valves.small", "never reaches 100 %"),
+        ('f90 = "100 Hz"\n', 'step_time = "4 ms"\ndamping = 1.2\n', "valves.small.step_time", "never reaches 100 %"),
         ('"test bench"', '"Moog"', "valves.small.source", "not in [sources]"),
         ('flow = "20 l/min"', 'flow = "20 bar"', "valves.small.nominal_flow.flow", "20 bar"),
         ('f90 = "100 Hz"\n', 'f90 = "100 Hz"\nf9 = 1\n', "valves.small.f9", "f90"),
