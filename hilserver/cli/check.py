@@ -60,8 +60,9 @@ def check(
     Lists all errors in the rig file and in all files that it names, each with file, line and key, with exit code 2.
     Without errors it shows the channels, the virtual circuit, the limits and the rates as tables, and all margins:
     whether the real valves are large and fast enough for the virtual circuit, the tick short enough, and the loop of
-    circuit, bridge and machine stable. Notes point out what is allowed but insufficient or probably unintended;
-    with --strict, the exit code is then 1.
+    circuit, bridge and machine stable; of actuators whose position is controlled, the critical delay of the force at
+    the specimen, and the delay that each strategy leaves. Notes point out what is allowed but insufficient or probably
+    unintended; with --strict, the exit code is then 1.
 
     Circuits, mechanisms, sub-circuits, work cycles, test sequences, studies, catalogues of valves, calibrations, maps
     of a log's columns, layouts of recordings, logins at a broker and answers of hilserver new are checked on their own,
@@ -75,7 +76,8 @@ def check(
     With --run the bridged rig is commissioned virtually: it runs in simulation, without a clock, over its work cycle,
     at rest, and over steps and sweeps of each input, at several positions of the stroke and with lighter and heavier
     loads. Each strategy is judged fit, doubtful or unfit by its deviations from the virtual circuit connected directly
-    to the machine. The exit code is 2 if a configured strategy is unfit.
+    to the machine. The strategies of actuators are judged over the work cycle: as described, and with command and force
+    a tick late. The exit code is 2 if a configured strategy is unfit.
     """
     from hilserver.cli.tables import new_console
     from hilserver.errors import HilserverError

@@ -58,8 +58,9 @@ def demo(
     Runs in real time at 1 kHz (--speed 0.1: in slow motion); relief valve and directional valve are switched live over
     MQTT. Records a log and writes a report on the run with plots, circuit and timing. Ctrl-C ends it cleanly.
 
-    With the name of another example, such as lift or boom, that rig runs in the same way. An example that is a circuit
-    of its own, such as lowering, is simulated over its work cycle, not in real time, and written to a report.
+    With the name of another example, such as lift or boom (frame: an actuator that follows a virtual structure), that
+    rig runs in the same way. An example that is a circuit of its own, such as lowering, is simulated over its work
+    cycle, not in real time, and written to a report.
     """
     import logging
 
@@ -141,18 +142,27 @@ def script(rig: Rig) -> list[DemoStep]:
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
     smaller: dict[str, JsonValue] = {"nominal_flow.flow": "25 l/min", "f45": "15 Hz"}
     weaker: dict[str, JsonValue] = {"nominal_flow.flow": "9 l/min", "f45": "20 Hz"}
-    moves = "lift, hold, lower" if rig.settings.cylinders else "forwards, stop, backwards"
+    armed, begins, moves, ends = _texts(rig)
     steps = [
-        DemoStep(0.2, "arm: the valve stays at null", Arm()),
-        DemoStep(0.4, "start: the bridge drives the valve", Start()),
-        DemoStep(0.6, f"work cycle starts: {moves}", Cycle(action="start")),
+        DemoStep(0.2, f"arm: {armed}", Arm()),
+        DemoStep(0.4, f"start: {begins}", Start()),
+        DemoStep(0.6, f"work cycle starts{moves}", Cycle(action="start")),
         DemoStep(2.0, "relief valve: 150 bar -> 100 bar", Switch(component="relief", set=lower)),
         DemoStep(2.4, "4/3 valve: 12 l/min, 40 Hz -> 9 l/min, 20 Hz", Switch(component="valve", set=weaker)),
         DemoStep(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", Switch(component="main_valve", set=smaller)),
-        DemoStep(9.0, "stop: ramp to null", Stop()),
+        DemoStep(9.0, f"stop: {ends}", Stop()),
     ]
     known = {placed.name for placed in rig.circuit.placed}
     return [step for step in steps if not isinstance(step.command, Switch) or step.command.component in known]
+
+
+def _texts(rig: Rig) -> tuple[str, str, str, str]:
+    """What valve or actuator does when it is armed and started, during the work cycle, and at the stop."""
+    if not rig.settings.valves:
+        stays, returns = "the actuator stays at its safe displacement", "the actuator returns to its safe displacement"
+        return stays, "the actuator approaches its node and follows it", "", returns
+    moves = "lift, hold, lower" if rig.settings.cylinders else "forwards, stop, backwards"
+    return "the valve stays at null", "the bridge drives the valve", f": {moves}", "ramp to null"
 
 
 LENGTH = 9.6
@@ -186,15 +196,51 @@ async def play(run: ServerRun) -> None:
             await asyncio.sleep(0.1 / max(speed, 1.0))
 
 
+Shown = tuple[tuple[str, float | None, str], ...]
+"""Names, values and SI units."""
+
+
+def _of_valve(state: ServerState, rig: Rig) -> tuple[Shown, Shown]:
+    """Of machine and bridge: the first valve."""
+    values, targets, valve = state.actual, state.target, next(iter(rig.settings.valves), "")
+    machine = (
+        ("p_A", values.get("p_A"), "Pa"),
+        ("p_B", values.get("p_B"), "Pa"),
+        ("p_S", values.get("p_S"), "Pa"),
+        ("position", values.get("x"), "m"),
+        ("joystick", targets.get("input.joystick"), ""),
+    )
+    bridge = (
+        ("virtual flow", targets.get(f"valve.{valve}.flow"), "m^3/s"),
+        ("real flow", values.get(f"valve.{valve}.flow"), "m^3/s"),
+        ("command", values.get(f"valve.{valve}.command"), ""),
+    )
+    return machine, bridge
+
+
+def _of_actuator(state: ServerState, rig: Rig) -> tuple[Shown, Shown]:
+    """Of machine and bridge: the first actuator, and the first input."""
+    found, name = next(iter(state.actuators.values())), next(iter(rig.settings.inputs), "")
+    machine = (
+        ("measured", found.measured, "m"),
+        ("estimated", found.estimate, "m"),
+        ("force", found.force, "N"),
+        ("force on the circuit", found.reaction, "N"),
+        (name.replace("_", " "), state.target.get(f"input.{name}"), ""),
+    )
+    return machine, (
+        ("virtual position", found.position, "m"),
+        ("error", found.error, "m"),
+        ("command", found.command, "m"),
+    )
+
+
 def live_table(state: ServerState, rig: Rig, done: list[str], progress: float) -> Table:
-    """The state of the rig, of its first valve."""
+    """The state of the rig, of its first valve, or of its first actuator."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
     from hilserver.cli.status import display
-
-    values, targets, timing = state.actual, state.target, state.timing
-    valve = next(iter(rig.settings.valves), "")
 
     def shown(value: float | None, unit: str) -> str:
         return "-" if value is None else " ".join(display(value, unit))
@@ -202,24 +248,14 @@ def live_table(state: ServerState, rig: Rig, done: list[str], progress: float) -
     table = Table(title=f"hilserver {rig.settings.name}    {state.mode}", min_width=78)
     for heading in ("machine", "", "bridge", ""):
         table.add_column(heading, justify="right" if not heading else "left", min_width=16)
-    for (left, a), (right, b) in zip(
-        (
-            ("p_A", shown(values.get("p_A"), "Pa")),
-            ("p_B", shown(values.get("p_B"), "Pa")),
-            ("p_S", shown(values.get("p_S"), "Pa")),
-            ("position", shown(values.get("x"), "m")),
-            ("joystick", shown(targets.get("input.joystick"), "")),
-        ),
-        (
-            ("virtual flow", shown(targets.get(f"valve.{valve}.flow"), "m^3/s")),
-            ("real flow", shown(values.get(f"valve.{valve}.flow"), "m^3/s")),
-            ("command", shown(values.get(f"valve.{valve}.command"), "")),
-            ("work per tick", f"{timing.get('work_median', 0) * 1e6:.0f} µs of {1e6 / rig.clock_rate:.0f}"),
-            ("missed ticks", str(state.missed_ticks)),
-        ),
-        strict=True,
-    ):
-        table.add_row(left, a, right, b)
+    machine, bridge = (_of_valve if rig.settings.valves else _of_actuator)(state, rig)
+    loop = (
+        ("work per tick", f"{state.timing.get('work_median', 0) * 1e6:.0f} µs of {1e6 / rig.clock_rate:.0f}"),
+        ("missed ticks", str(state.missed_ticks)),
+    )
+    right = [*((name, shown(value, unit)) for name, value, unit in bridge), *loop]
+    for (name, value, unit), (other, text) in zip(machine, right, strict=True):
+        table.add_row(name, shown(value, unit), other, text)
     table.add_section()
     for text in [*done[-6:], *[""] * (6 - len(done))]:
         table.add_row(text, "", "", "")

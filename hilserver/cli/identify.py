@@ -22,6 +22,10 @@ USUAL_SECONDS = 60.0
 SECONDS = "duration of the sequence, s; default: 60, for actuators 20"
 LONGEST = "duration up to which the sequence goes on with what is still uncertain, s; default: 3 times --seconds"
 
+Log = Annotated[Path | None, typer.Option(help="log (.arrow) of this rig to evaluate; default: move the simulated rig")]
+Drive = Annotated[
+    bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log")
+]
 Actuators = Annotated[
     list[str] | None,
     typer.Option(help="actuator to identify; may be repeated; default: all, if the rig has no valves"),
@@ -42,12 +46,8 @@ def identify(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
     valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated; default: all")] = None,
     actuator: Actuators = None,
-    log: Annotated[
-        Path | None, typer.Option(help="log (.arrow) of this rig to evaluate; default: move the simulated rig")
-    ] = None,
-    drive: Annotated[
-        bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log")
-    ] = False,
+    log: Log = None,
+    drive: Drive = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="don't ask for confirmation before the machine moves or the file is changed")
     ] = False,
@@ -66,14 +66,17 @@ def identify(
     ] = False,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
-    """Identify the real valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis; tune flow_servo.
+    """Identify the real valves or actuators from a recorded motion, for the rig file.
 
-    The valves are moved by a bounded sequence of manual commands: those of a simulated rig in lockstep, those of a
-    real one with --drive. Alternatively a log is evaluated in which they move over a wide range (--log). The result is
-    a fragment of the rig file with standard deviations and, for a valve with a flow sensor, the settings of the flow
+    Of valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis, and the tuning of flow_servo. The
+    valves are moved by a bounded sequence of manual commands: those of a simulated rig in lockstep, those of a real one
+    with --drive. Alternatively a log is evaluated in which they move over a wide range (--log). The result is a
+    fragment of the rig file with standard deviations and, for a valve with a flow sensor, the settings of the flow
     servo with their margins, and a report with plots.
 
-    Of actuators whose position is controlled: servo valve, oil, specimen, and delays, from a sweep of the displacement.
+    Of actuators whose position is controlled: position loop, servo valve, oil, specimen, delays and noise of the
+    sensors, from a sweep of the displacement that a simulated rig performs. For a real rig, the files with which the
+    sweep is recorded are written, and its log is evaluated (--log).
     """
     from hilserver.cli.identify_actuators import identify_actuators
     from hilserver.identify.evaluation import Evaluation

@@ -69,6 +69,10 @@ def simulate(
     the virtual valve's command goes straight to the real valve. Reports the deviations of position and flow from the
     reference.
 
+    Of actuators whose position is controlled (--strategy: those of actuators), it reports delay and error of the
+    displacement behind the virtual position, and its deviation from the reference simulation, in which the specimen is
+    connected directly to the circuit.
+
     With a circuit file that includes its cylinder and load: runs the circuit over a work cycle, plots pressures, flows
     and positions, writes all values, and animates each of its mechanisms. No hardware is used, and the run is not in
     real time. A mechanism file is run as a circuit that consists of the mechanism only.
@@ -81,13 +85,8 @@ def simulate(
     """
     from hilserver.simulation.circuit_run import is_circuit_file
 
-    of_circuit = {
-        "--cycle": cycle,
-        "--duration": duration,
-        "--tick": tick,
-        "--output-step": output_step,
-        "--hold-inputs": hold_inputs,
-    }
+    of_circuit: dict[str, object] = {"--cycle": cycle, "--duration": duration, "--tick": tick}
+    of_circuit |= {"--output-step": output_step, "--hold-inputs": hold_inputs}
     _refuse_misplaced(file, {"--strategy": strategy} if is_circuit_file(file) else of_circuit)
     if is_circuit_file(file):
         settings = _settings(tick, output_step, tolerance, hold_inputs, speed)

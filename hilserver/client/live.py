@@ -201,7 +201,7 @@ class Client:
         return self.do(commands.Start())
 
     def stop(self) -> Answer:
-        """RUNNING to ARMED: the valve to null within its slew limit."""
+        """RUNNING to ARMED: valves to null within their slew limit, actuators to their safe displacement."""
         return self.do(commands.Stop())
 
     def reset(self) -> Answer:

@@ -130,7 +130,7 @@ class Connection:
             raise HilserverError(f"{command.name} was not sent: {error}.") from None
 
     async def stop(self) -> Answer:
-        """Bring the valve to rest: by ``stop`` if the rig is known to run, otherwise by ``disarm``, which always does.
+        """Bring the rig to rest: by ``stop`` if the rig is known to run, otherwise by ``disarm``, which always does.
 
         A second press that overtakes the news of the first finds that the rig does not run any more: it disarms, too.
         Sent as soon as there is a connection to the broker, whatever is known of the server: late is better than

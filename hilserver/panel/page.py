@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 WALL = "/wall"
 """Address of the view for a monitor on the wall."""
 STOP = """
-<button id="stop" type="button" aria-label="STOP" title="Running: valve to null within its slew limit. Armed: disarm."
+<button id="stop" type="button" aria-label="STOP"
+  title="Running: valves to null within their slew limit, actuators to their safe displacement. Armed: disarm."
   ><b>STOP</b><small></small></button>
 <div id="lost-link" role="alert" hidden><b></b> <span></span></div>
 """

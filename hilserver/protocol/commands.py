@@ -122,7 +122,7 @@ class Start(_ByOperator):
 
 
 class Stop(Command):
-    """End the run: RUNNING to ARMED, the valve to null within its slew limit."""
+    """End the run: RUNNING to ARMED, valves to null within their slew limit, actuators to their safe displacement."""
 
     name = "stop"
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import shutil
 import sys
 import sysconfig
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from command_line import Command
+from rich.console import Console
 
 import hilserver as package
-from hilserver.cli.demo import report, script
+from hilserver.cli.demo import live_table, report, script
 from hilserver.cli.examples import example, ready_example, ready_examples
 from hilserver.protocol.commands import Switch
+from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import load_rig
 from hilserver.service.switching import circuit_change
+from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.lockstep import LockstepRun
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +91,43 @@ def test_a_rig_without_a_flow_sensor_says_so(tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "valve A: the flow is not measured; saturated" in said
     assert "nan" not in said
+
+
+def test_the_demo_of_an_actuator_tells_of_the_actuator() -> None:
+    rig = load_rig(ready_example("frame").file)
+    said = [step.text for step in script(rig)]
+    assert said == [
+        "arm: the actuator stays at its safe displacement",
+        "start: the actuator approaches its node and follows it",
+        "work cycle starts",
+        "stop: the actuator returns to its safe displacement",
+    ]
+    assert script(load_rig(ready_example("demo").file))[0].text == "arm: the valve stays at null"
+
+
+@pytest.mark.parametrize(("name", "first", "second"), [("frame", "force", "error"), ("demo", "p_A", "virtual flow")])
+def test_the_live_table_shows_what_the_rig_has(name: str, first: str, second: str, tmp_path: Path) -> None:
+    rig = load_rig(ready_example(name).file)
+    run = LockstepRun(rig)
+    run.start()
+    run.run(100)
+    with LoopMemory.create(tmp_path / "segment", row_width=rig.layout.width, ring_rows=9, mailbox_slots=4) as memory:
+        state = TelemetryReader(rig, memory).state(run.row, 0)
+    text = StringIO()
+    Console(file=text, width=100).print(live_table(state, rig, ["0.2 s  arm"], 0.5))
+    for word in (first, second, "missed ticks", "0.2 s  arm"):
+        assert f" {word} " in text.getvalue()
+    assert ("p_A" in text.getvalue()) == (name == "demo")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("check", "of actuators whose position is controlled, the critical delay of the force"),
+        ("check", "The strategies of actuators are judged over the work cycle"),
+        ("simulate", "Of actuators whose position is controlled (--strategy: those of actuators), it reports delay"),
+        ("identify", "Of actuators whose position is controlled: position loop, servo valve, oil, specimen, delays"),
+    ],
+)
+def test_the_help_tells_of_actuators(command: str, said: str, hilserver: Command) -> None:
+    assert said in " ".join(hilserver(command, "--help").out.split())
