@@ -21,6 +21,7 @@ from hilserver.record.mat import MatWriter
 from hilserver.record.mdf import TIME, MdfWriter
 from hilserver.record.notes import as_event, read_notes
 from hilserver.record.reader import Batch, Damage, LogReader
+from hilserver.record.shown_columns import shown_columns
 
 _CHUNK_ROWS = 20_000
 """Rows that are held in memory and written together."""
@@ -49,11 +50,12 @@ def export(
 ) -> Exported:
     """Write the log at ``path`` (and its following parts) to ``out`` as `FORMATS` has it: ``"csv"``, ``"parquet"``, ….
 
-    Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
-    value that any circuit of the run has, empty if the circuit of a row lacks it; ``events``: JSON list, mostly
-    empty (in MDF4 an attachment, in MAT a structure, in Excel a sheet). Notes on the log are among the events, at
-    the first row at or after their time. ``columns`` are patterns like ``"raw.*"``; ``time`` is there in any case. One
-    row of ``every`` is kept, with the events of the omitted rows after it. Packed arrays of circuits stay in the log.
+    Without ``format`` by the suffix of ``out``. One column per name of the fixed part, see `shown_columns`;
+    ``circuit.<name>`` for each value that any circuit of the run has, empty if the circuit of a row lacks it;
+    ``events``: JSON list, mostly empty (in MDF4 an attachment, in MAT a structure, in Excel a sheet). Notes on the log
+    are among the events, at the first row at or after their time. ``columns`` are patterns like ``"raw.*"``; ``time``
+    is there in any case. One row of ``every`` is kept, with the events of the omitted rows after it. Packed arrays of
+    circuits stay in the log.
     Fields carry the ``unit`` if the log contains it, and the file carries the log's header under ``hilserver`` (not MAT
     or Excel).
     The log is read twice and never held in memory. An existing ``out`` is replaced when the export is complete.
@@ -70,7 +72,7 @@ def export(
     if any(target.exists() and target.samefile(part) for part in source.parts):
         raise RecordError(target, "is the log itself: choose another name for the export.")
     names, events = _survey(source, every)
-    wanted = _matching(source.path, names, columns)
+    wanted = _matching(source, names, columns)
     if TIME not in wanted:  # without it, nobody can plot the others
         wanted = [TIME, *wanted]
     schema = _schema(source, wanted)
@@ -110,22 +112,29 @@ def _survey(source: LogReader, every: int) -> tuple[list[str], dict[int, list[Ev
             events.setdefault(row - row % every, []).append(event)
     for note in notes:  # behind the last row
         events.setdefault(last - last % every, []).append(as_event(note))
-    return [*source.header.columns, *(f"circuit.{name}" for name in circuit), EVENTS], events
+    return [*shown_columns(source.header), *(f"circuit.{name}" for name in circuit), EVENTS], events
 
 
-def _matching(path: Path, names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+def _matching(source: LogReader, names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The names that match a pattern, by themselves or as the log calls them."""
+    called = shown_columns(source.header)
+
+    def matches(name: str, pattern: str) -> bool:
+        return fnmatchcase(name, pattern) or fnmatchcase(called.get(name, name), pattern)
+
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise RecordError(path, f"has no column {pattern}.{did_you_mean(pattern, names)}")
-    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        if not any(matches(name, pattern) for name in names):
+            raise RecordError(source.path, f"has no column {pattern}.{did_you_mean(pattern, names)}")
+    return [name for name in names if any(matches(name, pattern) for pattern in patterns)]
 
 
 def _schema(source: LogReader, names: Sequence[str]) -> pa.Schema:
-    units = source.header.units
+    units, called = source.header.units, shown_columns(source.header)
     fields = []
     for name in names:
-        unit = units.get(name.removeprefix("circuit."))
-        kind = pa.string() if name == EVENTS else pa.int64() if name in source.header.whole else pa.float64()
+        column = called.get(name, name)
+        unit = units.get(column.removeprefix("circuit."))
+        kind = pa.string() if name == EVENTS else pa.int64() if column in source.header.whole else pa.float64()
         fields.append(pa.field(name, kind, metadata={"unit": unit} if unit else None))
     return pa.schema(fields, metadata={METADATA_KEY: encode(source.header.model_dump())})
 
@@ -133,12 +142,12 @@ def _schema(source: LogReader, names: Sequence[str]) -> pa.Schema:
 def _tables(source: LogReader, schema: pa.Schema, events: Mapping[int, list[Event]], every: int) -> Iterator[pa.Table]:
     """The kept rows, in chunks."""
     waiting: list[pa.RecordBatch] = []
-    count = 0
+    called, count = shown_columns(source.header), 0
     for batch in source.batches():
         first = -batch.start % every
         if first >= len(batch):
             continue
-        waiting.append(_kept(batch, schema, events, slice(first, None, every)))
+        waiting.append(_kept(batch, schema, called, events, slice(first, None, every)))
         count += len(waiting[-1])
         if count >= _CHUNK_ROWS:
             yield pa.Table.from_batches(waiting).combine_chunks()
@@ -146,7 +155,9 @@ def _tables(source: LogReader, schema: pa.Schema, events: Mapping[int, list[Even
     yield pa.Table.from_batches(waiting, schema).combine_chunks()
 
 
-def _kept(batch: Batch, schema: pa.Schema, events: Mapping[int, list[Event]], rows: slice) -> pa.RecordBatch:
+def _kept(
+    batch: Batch, schema: pa.Schema, called: Mapping[str, str], events: Mapping[int, list[Event]], rows: slice
+) -> pa.RecordBatch:
     names = [f"circuit.{name}" for name in batch.circuit.names]
     values = dict(zip(names, batch.circuit_values().T, strict=True))
     numbers = range(batch.start, batch.start + len(batch))[rows]
@@ -156,8 +167,8 @@ def _kept(batch: Batch, schema: pa.Schema, events: Mapping[int, list[Event]], ro
             arrays.append(pa.array([encode(events[row]) if row in events else None for row in numbers], pa.string()))
         elif name in values:
             arrays.append(pa.array(np.ascontiguousarray(values[name][rows])))
-        elif name in batch.arrow.schema.names:
-            arrays.append(pa.array(np.ascontiguousarray(batch.column(name)[rows])))
+        elif (column := called.get(name, name)) in batch.arrow.schema.names:
+            arrays.append(pa.array(np.ascontiguousarray(batch.column(column)[rows])))
         else:
             arrays.append(pa.nulls(len(numbers), pa.float64()))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -25,6 +25,7 @@ from hilserver.record.format import (
 )
 from hilserver.record.header import read_header
 from hilserver.record.reader import LogReader, ends_whole, not_recorded
+from hilserver.record.shown_columns import shown_columns
 from hilserver.record.writer import is_being_written
 from hilserver.units import CIRCUIT
 from hilserver.viewer.measurement import Measurement
@@ -63,7 +64,8 @@ class ArrowLog(Measurement):
         super().__init__(path)
         reader = LogReader(path)
         self._left_out = {*reader.header.left_out, *_values_of(reader.header.packed)}
-        self._columns = {name: place for place, name in enumerate(reader.header.columns)}
+        shown = shown_columns(reader.header)
+        self._columns = {name: place for place, name in enumerate(shown)}
         self._units, self._moments = reader.header.units, MomentList(reader.header)
         self._circuits: list[tuple[float, Mapping[str, Any]]] = [(-inf, reader.header.packed.get("source", {}))]
         self._parts: list[_Part] = []
@@ -81,7 +83,7 @@ class ArrowLog(Measurement):
             raise RecordError(path, "has no complete rows.")
         self._times = np.concatenate(times)
         values = dict.fromkeys(name for stretch in self._stretches for name in stretch.places)
-        self.units = {name: self._units.get(name, "") for name in self._columns}
+        self.units = {name: self._units.get(column, "") for name, column in shown.items()}
         self.units |= {CIRCUIT + name: self._units.get(name, "") for name in values}
         started = datetime.fromisoformat(reader.header.started).timestamp() - float(self._times[0])
         self.started = self._utc - float(self._times[0]) if np.isfinite(self._utc) else started
