@@ -168,7 +168,7 @@ def _commission(
 
     rig = load_rig(file)
     if rig.settings.actuators:
-        _commission_actuators(console, rig, strategies, strict, as_json=out is None)
+        _commission_actuators(console, rig, strategies, strict, out)
         if not rig.settings.valves:
             return
     with progress_bar() as tell:
@@ -185,7 +185,7 @@ def _commission(
 
 
 def _commission_actuators(
-    console: Console, rig: Rig, strategies: list[str] | None, strict: bool, as_json: bool
+    console: Console, rig: Rig, strategies: list[str] | None, strict: bool, out: Path | None
 ) -> None:
     """The same of the actuators of a rig."""
     from hilserver.cli.progress import progress_bar
@@ -196,13 +196,16 @@ def _commission_actuators(
     with progress_bar() as tell:
         found = actuators.commission_actuators(rig, strategies, tell)
     configured = {name: a.bridge.strategy for name, a in rig.settings.actuators.items()}
-    if as_json:
+    if out is None:
         print(json_text({"actuators": actuators.figures(found)}))
     else:
+        from hilserver.virtual_commissioning import actuator_report  # slow to load: Matplotlib
+
         title = f"{rig.settings.name}: virtual commissioning of the actuators"
         console.print(_compact(actuators.overview(found, configured), title))
-        for each in found:
-            say(actuators.sentence(each), console)
+        written = [f"Written: {path}" for path in actuator_report.write_report(found, rig, out)]
+        for line in [*map(actuators.sentence, found), *written]:
+            say(line, console)
     if refused := actuators.refusals(found, configured, strict):
         raise HilserverError("\n".join(f"{rig.file}: {text}" for text in refused))
 

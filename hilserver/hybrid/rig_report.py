@@ -97,10 +97,10 @@ def _blocks(result: RigRuns) -> Iterator[Block]:
     yield Heading("Strategies")
     yield Listing(tuple(f"{run.strategy}: {DisplacementStrategy[run.strategy].text}" for run in result.runs))
     for name in dict.fromkeys(name for run in result.runs for name in run.actuators):
-        yield Picture(f"actuator-{name}", _figure(result, name), f"Displacement of {name}, and its error")
+        yield Picture(f"actuator-{name}", motion_figure(result, name), f"Displacement of {name}, and its error")
 
 
-def _figure(result: RigRuns, name: str) -> Figure:
+def motion_figure(result: RigRuns, name: str) -> Figure:
     """Displacement and error of an actuator with each strategy."""
     found = {run.strategy: run.actuators[name] for run in result.runs if name in run.actuators}
     first = next(iter(found.values()))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Command
+from frame_bench import FRAME
 from hybrid_rig import hybrid_rig, sources
 from rig_bench import merged
+from service_harness import CONFIG
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import HilserverError
@@ -16,6 +20,7 @@ from hilserver.hybrid.rig_runs import simulate
 from hilserver.hybrid.stand_in import NAME, simulated
 from hilserver.rig.build import assemble
 from hilserver.rig.rig import Rig
+from hilserver.virtual_commissioning.actuator_report import write_report
 from hilserver.virtual_commissioning.actuators import cases, commission_actuators, examined_actuators, refusals, verdict
 from hilserver.virtual_commissioning.criteria import Suitability
 
@@ -91,3 +96,33 @@ def test_what_cannot_be_simulated_is_said() -> None:
     with pytest.raises(HilserverError, match=r'"pi_lead" is not a strategy of an actuator'):
         simulate(with_cycle(), ["pi_lead"])
     assert simulated(with_cycle()).devices[0].name == "lab"
+
+
+def test_check_run_writes_a_report_with_every_case(hilserver: Command, tmp_path: Path) -> None:
+    points = '[["0 s", 0], ["0.5 s", 1], ["1 s", -1], ["1.5 s", 0], ["2 s", 0]]'
+    (tmp_path / "push.toml").write_text(f"inputs.ground_acceleration.points = {points}")
+    text = FRAME.read_text().replace("../cycles/el_centro.toml", "push.toml").replace('"../', f'"{CONFIG}/')
+    (tmp_path / "frame.toml").write_text(text)
+    options = ("--run", "--strategy", "direct", "--strategy", "prediction", "-o", tmp_path / "out")
+    said = hilserver("check", tmp_path / "frame.toml", *options)
+    assert (said.code, said.err) == (0, "")
+    stem = "frame-virtual-commissioning-actuators"
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == [f"{stem}-actuator-table.png", f"{stem}.html", f"{stem}.json", f"{stem}.md"]
+    for name in written:
+        assert f"Written: {tmp_path / 'out' / name}" in said.out
+    report = (tmp_path / "out" / f"{stem}.md").read_text()
+    for part in ("## As described", "## Command and force a tick late", "| prediction (configured) |", "floor_2"):
+        assert part in report
+    figures = json.loads((tmp_path / "out" / f"{stem}.json").read_text())["actuators"]
+    assert list(figures) == ["direct", "prediction"]
+    assert figures["prediction"]["cases"].keys() == {"as described", "command and force a tick late"}
+    assert figures == json.loads(hilserver("check", tmp_path / "frame.toml", *options, "--json").out)["actuators"]
+
+
+def test_a_report_without_any_complete_run(tmp_path: Path) -> None:
+    rig = with_cycle({"rig": {"actuators": {"table": {"max_error": "0.01 mm"}}}})
+    found = commission_actuators(rig, ["direct"])
+    assert all(run.trip for run in found[0].runs.values())
+    html, *_ = write_report(found, rig, tmp_path)
+    assert "limit table.following" in html.read_text()
