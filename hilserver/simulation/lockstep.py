@@ -33,6 +33,7 @@ from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.simulation.steps import Steps, completed
 from hilserver.tick.bridge.strategies import STRATEGY_NAMES
 from hilserver.tick.codes import CommandKind, Mode, ResultCode, fault_text
+from hilserver.tick.hybrid.displacement import AVAILABLE_IN_RIGS, DisplacementStrategy
 from hilserver.tick.lockstep import GOES_ON, WAITING_CELLS, Attached, is_unwanted
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import command_record, no_command, work_array
@@ -229,10 +230,12 @@ class LockstepRun:
         """Queue a new value of an operator input."""
         self.command(CommandKind.SET_INPUT, _index(name, list(self.rig.settings.inputs), "an input"), value)
 
-    def select(self, strategy: str, valve: str) -> None:
-        """Queue another bridge strategy for a valve."""
-        number = _index(strategy, list(STRATEGY_NAMES), "a strategy")
-        self.command(CommandKind.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
+    def select(self, strategy: str, driven: str) -> None:
+        """Queue another strategy for a valve or an actuator. Raises HilserverError for what the rig does not have."""
+        valves, actuators = list(self.rig.settings.valves), list(self.rig.settings.actuators)
+        number = _index(driven, [*valves, *actuators], "a valve or actuator" if actuators else "a valve")
+        chosen = _index(strategy, list(STRATEGY_NAMES), "a strategy") if driven in valves else _law(strategy)
+        self.command(CommandKind.STRATEGY, number, chosen)
 
     def swap(self, circuit: Circuit, packed: PackedCircuit | None = None, wanted: int = GOES_ON) -> None:
         """Queue a switch to another circuit, packed or not; ``wanted``: see `command`.
@@ -490,3 +493,8 @@ def _index(name: str, names: list[str], what: str) -> float:
     if name not in names:
         raise HilserverError(f'"{name}" is not {what} of the rig.{did_you_mean(name, names)}')
     return float(names.index(name))
+
+
+def _law(strategy: str) -> float:
+    _index(strategy, list(AVAILABLE_IN_RIGS), "a strategy of the actuators")
+    return float(DisplacementStrategy[strategy])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from frame_bench import FRAME, rig_with_both
 
-from hilserver.errors import ConfigurationError
+from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands
 from hilserver.rig.build import load_rig
 from hilserver.rig.rig import Rig
@@ -59,6 +59,25 @@ def test_actuators_are_numbered_behind_the_valves(tmp_path: Path) -> None:
     run.run(3)
     assert both.layout.values(run.row, "valve.main.strategy") == Strategy.inverse_lag
     assert actuator_statuses(both, run.row)["table"].strategy == "direct"
+
+
+def test_a_run_in_lockstep_selects_for_valves_and_actuators_by_name(tmp_path: Path) -> None:
+    both = load_rig(rig_with_both(tmp_path))
+    run = LockstepRun(both)
+    run.select("inverse_static", "main")
+    run.select("adaptive_lead", "table")
+    run.run(3)
+    assert both.layout.values(run.row, "valve.main.strategy") == Strategy.inverse_static
+    assert both.layout.values(run.row, "actuator.table.strategy") == DisplacementStrategy.adaptive_lead
+    for strategy, name, said in (
+        ("direct", "tabel", '"tabel" is not a valve or actuator of the rig. Did you mean table?'),
+        ("flow_servo", "table", '"flow_servo" is not a strategy of the actuators of the rig. Allowed: adaptive, '),
+        ("predicton", "table", "Did you mean prediction?"),
+        ("direct", "main", '"direct" is not a strategy of the rig.'),
+    ):
+        with pytest.raises(HilserverError) as refused:
+            run.select(strategy, name)
+        assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(
