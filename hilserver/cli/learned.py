@@ -30,23 +30,28 @@ def learned(
     yes: Annotated[bool, typer.Option("--yes", help="don't ask before the file is changed")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="run the Python code that the log contains")] = False,
 ) -> None:
-    """Show what adaptive bridges have learned about the real valves beside the values of the rig file; save it there.
+    """Show what adaptive bridges have learned about valves and actuators beside the rig file's values; save it there.
 
-    The values are those at the end of a log, or the current ones of the running server. Values at a bound, and those
-    that the movements of the valve have not determined, are not saved.
+    The values are those at the end of a log, or the current ones of the running server; of an actuator, those that its
+    uncertainty names, with standard deviations. Values at a bound, and those that the movements have not determined,
+    are not saved.
     """
     from hilserver.cli.status import learned_table
     from hilserver.cli.tables import new_console
-    from hilserver.commissioning.learned_settings import check_origin, left_out
+    from hilserver.commissioning.learned_settings import check_origin, left_out, of_actuators
     from hilserver.errors import HilserverError
     from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
     found = _of_server(rig, broker) if log is None else _of_log(log, trust)
     if not found:
-        say("Nothing was learned: no valve has used the strategy adaptive.")
+        say("Nothing was learned: no valve has used the strategy adaptive, and no actuator has uncertain values.")
         return
-    new_console().print(learned_table(found), soft_wrap=True)
+    actuators = of_actuators(found)
+    valves = {name: values for name, values in found.items() if name not in actuators}
+    for what, values in (("a valve", valves), ("an actuator", actuators)):
+        if values:
+            new_console().print(learned_table(values, what), soft_wrap=True)
     for line in left_out(found):
         say(line)
     try:
@@ -74,7 +79,8 @@ def _of_server(rig: Rig, broker: str | None) -> Learned:
     found = status(address, name)
     if found.state is None or not found.online:
         raise HilserverError(f"The server of rig {name} is offline: give a log (--log).")
-    return found.state.learned
+    actuators = {name: each.learned for name, each in found.state.actuators.items() if each.learned}
+    return {**found.state.learned, **actuators}
 
 
 def _apply(rig: Rig, found: Learned, yes: bool) -> None:

@@ -240,7 +240,9 @@ def learned_table(learned: Mapping[str, Mapping[str, LearnedValue]], what: str =
     for valve, values in learned.items():
         for key, v in values.items():
             ends = f"{in_practice(v.minimum, v.unit)} to {in_practice(v.maximum, v.unit)}"
-            table.add_row(valve, key, in_practice(v.configured, v.unit), in_practice(v.value, v.unit), ends, v.state)
+            found = in_practice(v.value, v.unit)
+            found += f" ± {in_practice(v.deviation, v.unit)}" if v.deviation is not None else ""
+            table.add_row(valve, key, in_practice(v.configured, v.unit), found, ends, v.state)
     return table
 
 

@@ -38,6 +38,7 @@ class LearnedValue(Published):
     minimum: float = Field(description="smallest value that is accepted")
     maximum: float = Field(description="largest value that is accepted")
     unit: str = Field(description='its unit, "" for a plain number')
+    deviation: float | None = Field(default=None, description="its standard deviation; null: not calculated")
     known: bool = Field(description="whether the movements have determined it")
     at_bound: bool = Field(description="whether it is the smallest or largest value that is accepted")
     state: str = Field(description="tracked, not excited yet, at a bound, or why it is held or off")

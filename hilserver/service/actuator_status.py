@@ -28,6 +28,15 @@ def actuator_statuses(rig: Rig, row: Floats) -> dict[str, ActuatorStatus]:
     return {name: _status(rig, row, i, name) for i, name in enumerate(rig.settings.actuators)}
 
 
+def learned_of_actuators(rig: Rig, row: Floats) -> dict[str, dict[str, LearnedValue]]:
+    """What the bridges of the actuators track, by actuator and name in ``uncertainty``; of those that name anything."""
+    return {
+        name: dict(_learned(rig, row, i, settings))
+        for i, (name, settings) in enumerate(rig.settings.actuators.items())
+        if settings.uncertainty
+    }
+
+
 def parameter_columns(rig: Rig) -> dict[str, str]:
     """The tracked parameters of all actuators: channel of the telemetry -> column of the row."""
     return {
@@ -50,7 +59,7 @@ def _status(rig: Rig, row: Floats, i: int, name: str) -> ActuatorStatus:
         force=_number(row[a.column_F]) if _sampled(rig, row, settings.force) else None,
         reaction=_number(b.force) or 0.0,
         saturation=tuple(flag.text for flag in Saturation if int(b.saturation) & flag),
-        learned={value[0]: value[1] for value in _learned(rig, row, i, settings)},
+        learned=dict(_learned(rig, row, i, settings)),
     )
 
 
@@ -66,7 +75,8 @@ def _learned(rig: Rig, row: Floats, i: int, settings: ActuatorSettings) -> Itera
     model, spread = settings.model(), settings.spread()
     for k, name in enumerate(settings.uncertainty, STATES + 1):
         deviations = float(memory.estimate[k]) if b.known and math.isfinite(memory.estimate[k]) else 0.0
-        known = not why and bool(0.0 < memory.covariance[k, k] < KNOWN**2)
+        variance = float(memory.covariance[k, k])
+        known = not why and 0.0 < variance < KNOWN**2
         stated, width, at_bound = spread_of(model, name), spread[name], abs(deviations) >= MAX_DEVIATIONS - AT_BOUND
         yield (
             name,
@@ -76,6 +86,7 @@ def _learned(rig: Rig, row: Floats, i: int, settings: ActuatorSettings) -> Itera
                 minimum=stated - MAX_DEVIATIONS * width,
                 maximum=stated + MAX_DEVIATIONS * width,
                 unit=_unit(name),
+                deviation=math.sqrt(variance) * width if 0.0 < variance < math.inf and b.known else None,
                 known=known,
                 at_bound=at_bound,
                 state=why or ("at a bound" if at_bound else "tracked" if known else "not excited yet"),
