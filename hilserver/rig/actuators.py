@@ -89,15 +89,19 @@ def force_lag(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> 
     return 0.5 / settings.loop.rate + channel.lag + slow.lag(channel.device).mean
 
 
-def _ticks_late(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> dict[str, int]:
-    """Delays of command and measurements in ticks."""
-    dt = 1.0 / settings.loop.rate
-    position, force = settings.channels[a.position], settings.channels[a.force]
+def delays_of(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> dict[str, float]:
+    """Delays of command, displacement and force, s, by their names in the plan."""
     return {
-        "command_late": in_ticks(a.delay + slow.lag(a.device).mean, dt),
-        "displacement_late": in_ticks(position.lag, dt),
-        "force_late": in_ticks(force.lag, dt),
+        "command_late": a.delay + slow.lag(a.device).mean,
+        "displacement_late": settings.channels[a.position].lag,
+        "force_late": settings.channels[a.force].lag,
     }
+
+
+def _ticks_late(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> dict[str, int]:
+    """The same in ticks."""
+    dt = 1.0 / settings.loop.rate
+    return {name: in_ticks(delay, dt) for name, delay in delays_of(a, settings, slow).items()}
 
 
 def designs(settings: RigSettings, slow: SlowDevices, file: str) -> tuple[Floats, float]:

@@ -9,11 +9,14 @@ from math import inf
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.driver import Pace
 from hilserver.errors import did_you_mean, shown
+from hilserver.rig.actuators import delays_of
 from hilserver.rig.plausibility import implausible
 from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Watched
 from hilserver.units import CIRCUIT
 
+ROUNDED = 0.2
+"""Remainder of a delay, in ticks, of which an actuator's bridge takes no account without a note."""
 MIN_PERIODS = 3.0
 """Periods of a slow device that the age limit of its samples must allow: reading, answer, another clock."""
 
@@ -39,6 +42,7 @@ def notes(rig: Rig) -> Iterator[str]:
             )
     yield from _short_watchdogs(rig)
     yield from _rounded_delays(rig)
+    yield from _rounded_delays_of_actuators(rig)
     yield from _unused(rig)
     yield from _unmatched_signals(rig)
     yield from implausible(rig)
@@ -81,6 +85,22 @@ def _rounded_delays(rig: Rig) -> Iterator[str]:
                 f"inputs.{name}.delay: {settings.delay * 1e3:g} ms is applied as {rounded * 1e3:g} ms: the delay of an "
                 f"input is a whole number of ticks, of {tick * 1e3:g} ms each."
             )
+
+
+def _rounded_delays_of_actuators(rig: Rig) -> Iterator[str]:
+    """Delays of actuators and their sensors that differ considerably from a whole number of ticks."""
+    tick, settings = 1.0 / rig.settings.loop.rate, rig.settings
+    for (name, a), line in zip(settings.actuators.items(), rig.plan.actuator, strict=True):
+        keys = (f"actuators.{name}.delay", f"channels.{a.position}", f"channels.{a.force}")
+        delays = delays_of(a, settings, rig.slow_devices)
+        for key, (place, delay) in zip(keys, delays.items(), strict=True):
+            counted = int(getattr(line, place)) * tick
+            if abs(delay - counted) > ROUNDED * tick:
+                what = "the delay" if key.endswith(".delay") else "the delay with that of the filter,"
+                yield (
+                    f"{key}: {what} {delay * 1e3:.3g} ms counts as {counted * 1e3:.3g} ms, in whole ticks of "
+                    f"{tick * 1e3:.3g} ms: the rest makes actuator {name} late or early."
+                )
 
 
 def _unused(rig: Rig) -> Iterator[str]:

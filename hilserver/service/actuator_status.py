@@ -13,7 +13,7 @@ from hilserver.rig.actuator_settings import ActuatorSettings, ServoSettings, Spe
 from hilserver.rig.rig import Rig
 from hilserver.tick.codes import Saturation
 from hilserver.tick.hybrid.displacement import MAX_DEVIATIONS, DisplacementStrategy
-from hilserver.tick.hybrid.memory import STATES, memory_of, scratch_cells
+from hilserver.tick.hybrid.memory import STATES, memory_of, scratch_cells, take_covariance
 from hilserver.tick.row import ActuatorState, actuator_state
 from hilserver.units import Unit
 
@@ -72,6 +72,7 @@ def _learned(rig: Rig, row: Floats, i: int, settings: ActuatorSettings) -> Itera
     """Each uncertain value as it is tracked; the bridge knows it in standard deviations from the stated one."""
     b, work = actuator_state(rig.plan, row, i), np.zeros(scratch_cells(len(settings.uncertainty)))
     memory, why = memory_of(rig.plan, row, work, i), _why_held(settings, b)
+    take_covariance(rig.plan, row, i, memory)
     model, spread = settings.model(), settings.spread()
     for k, name in enumerate(settings.uncertainty, STATES + 1):
         deviations = float(memory.estimate[k]) if b.known and math.isfinite(memory.estimate[k]) else 0.0

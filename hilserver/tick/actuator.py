@@ -41,10 +41,12 @@ from hilserver.tick.hybrid.memory import (
     STATES,
     bridge_of,
     has_regulator,
+    keep_covariance,
     known_states,
     memory_of,
     regulated,
     scratch_cells,
+    take_covariance,
     write_known,
 )
 from hilserver.tick.modes import supervisor_lost, trip
@@ -75,6 +77,7 @@ def drive_actuators(
         a, b = plan.actuator[i], actuator_state(plan, row, i)
         bridge, memory = bridge_of(plan, i), memory_of(plan, row, work, i)
         _begin(memory)
+        take_covariance(plan, row, i, memory)
         if b.elapsed == 0.0 or elapsed > 1.5 * dt:
             b.foreseen = nan
         for _ in range(int(elapsed / dt + 0.5) - 1):  # in missed ticks, the last command was held
@@ -107,6 +110,7 @@ def drive_actuators(
         b.disturbance = memory.estimate[STATES]
         _react(a, b, before, seen_force(bridge, memory), node, velocity)
         b.elapsed = elapsed
+        keep_covariance(plan, row, i, memory)
 
 
 @compilable

@@ -10,6 +10,7 @@ from service_harness import CONFIG
 
 from hilserver.errors import ConfigurationError
 from hilserver.rig.build import load_rig
+from hilserver.rig.notes import notes
 
 SERVO, PARTS, GIVEN = "actuators.table.servo.", "actuators.table.uncertainty.", "specimen_stiffness = 0.042"
 RANGE = 'range = ["-50 mm", "50 mm"]'
@@ -58,3 +59,23 @@ def test_the_line_is_that_of_the_value(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load_rig(file)
     assert str(refused.value).startswith(f"{file}:{line}: {PARTS}specimen_stiffness: 0.7 is")
+
+
+@pytest.mark.parametrize(
+    ("right", "changed", "said"),
+    [
+        (
+            'max_error = "2 mm"',
+            'max_error = "2 mm"\ndelay = "0.4 ms"',
+            "actuators.table.delay: the delay 0.4 ms counts as 0.488 ms, in whole ticks of 0.244 ms: the rest makes",
+        ),
+        ('max_error = "2 mm"', 'max_error = "2 mm"\ndelay = "0.5 ms"', ""),
+    ],
+)
+def test_a_delay_between_ticks_is_a_note(right: str, changed: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "frame.toml"
+    text = FRAME.read_text().replace('"../', f'"{CONFIG}/')
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, changed))
+    found = [note for note in notes(load_rig(file)) if "whole ticks" in note]
+    assert [note.startswith(said) for note in found] == ([True] if said else [])

@@ -66,17 +66,26 @@ def preview_cells(tracked: int) -> int:
 
 
 @compilable
+def triangle(size: int) -> int:
+    """Number of values of a symmetric matrix."""
+    return size * (size + 1) // 2
+
+
+@compilable
 def memory_cells(tracked: int, command_late: int, displacement_late: int, force_late: int) -> int:
-    """Length of a memory in the row: the arrays of `DisplacementMemory` but for the scratch space, in their order."""
+    """Length of a memory in the row: the arrays of `DisplacementMemory` but for the scratch space, in their order.
+
+    Of the covariance, which is symmetric, the part up to the diagonal: a row is logged in every tick.
+    """
     size, age = entries(tracked), max(displacement_late, force_late)
-    return size + size * size + STATES + 3 + command_late + 3 * age - displacement_late - force_late
+    return size + triangle(size) + STATES + 3 + command_late + 3 * age - displacement_late - force_late
 
 
 @compilable
 def scratch_cells(tracked: int) -> int:
     """Length of the scratch space."""
     size = entries(tracked)
-    return 3 * size * size + size + FOLLOWED
+    return 4 * size * size + size + FOLLOWED
 
 
 @gives_arrays
@@ -195,18 +204,21 @@ def write_known(ix: Indices, values: Floats, i: int, target: Floats) -> None:
 
 @gives_arrays
 def memory_of(plan: Plan, row: Floats, work: Floats, i: int) -> DisplacementMemory:
-    """The memory of the bridge of actuator ``i``, with scratch space at the beginning of ``work``."""
+    """The memory of the bridge of actuator ``i``, with scratch space at the beginning of ``work``.
+
+    The covariance is there, too: `take_covariance` and `keep_covariance` copy it from the row and back.
+    """
     a, layout = plan.actuator[i], plan.layout[0]
     size, age = entries(a.tracked), max(a.displacement_late, a.force_late)
     first = layout.actuator_memory + i * layout.actuator_memory_cells
-    now = first + size + size * size
+    now = first + size + triangle(size)
     commands = now + STATES
     displacements = commands + 1 + a.command_late + age
     forces = displacements + 1 + age - a.displacement_late
     square = size * size
     return DisplacementMemory(
         row[first : first + size],
-        as_matrix(row[first + size : now], size),
+        as_matrix(work[3 * square : 4 * square], size),
         row[now:commands],
         row[commands:displacements],
         row[displacements:forces],
@@ -214,5 +226,32 @@ def memory_of(plan: Plan, row: Floats, work: Floats, i: int) -> DisplacementMemo
         as_matrix(work[:square], size),
         as_matrix(work[square : 2 * square], size),
         as_matrix(work[2 * square : 3 * square], size),
-        work[3 * square : 3 * square + size],
+        work[4 * square : 4 * square + size],
     )
+
+
+@compilable
+def first_of_covariance(plan: Plan, i: int) -> int:
+    """Place of the covariance of actuator ``i`` in the row."""
+    layout = plan.layout[0]
+    return int(layout.actuator_memory + i * layout.actuator_memory_cells + entries(plan.actuator[i].tracked))
+
+
+@compilable
+def take_covariance(plan: Plan, row: Floats, i: int, memory: DisplacementMemory) -> None:
+    """Copy the covariance from the row."""
+    place, P = first_of_covariance(plan, i), memory.covariance
+    for j in range(P.shape[0]):
+        for k in range(j + 1):
+            P[j, k] = P[k, j] = row[place]
+            place += 1
+
+
+@compilable
+def keep_covariance(plan: Plan, row: Floats, i: int, memory: DisplacementMemory) -> None:
+    """Copy it to the row."""
+    place, P = first_of_covariance(plan, i), memory.covariance
+    for j in range(P.shape[0]):
+        for k in range(j + 1):
+            row[place] = P[j, k]
+            place += 1
