@@ -2,83 +2,50 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 
 from nicegui import ui
 
 from hilserver.panel.actuators import ActuatorsView
 from hilserver.panel.automation import AutomationView
+from hilserver.panel.driven import DrivenView
 from hilserver.panel.inputs import InputsView
 from hilserver.panel.jog import JogControl
 from hilserver.panel.learned import learned_text
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import DISPLACEMENT, FLOW, FLOWS, Plot, displacement_channels, flow_channels
 from hilserver.panel.schematic import SchematicView
-from hilserver.panel.view import HOLD_OFF, Page
-from hilserver.protocol import commands
+from hilserver.panel.view import Page
 from hilserver.protocol.driven import ValveDescription
+from hilserver.protocol.published import Description
 from hilserver.web.display import percent
 from hilserver.web.style import heading
 
 
-class ValvesView:
+class ValvesView(DrivenView[ValveDescription]):
     """Each real valve: virtual against real flow, command, saturation, the choice of its strategy, jogging."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self._valves: tuple[str, ...] = ()
-        self._box = ui.column().classes("w-full gap-3")
-        self._choices: dict[str, ui.select] = {}
-        self._chosen: dict[str, float] = {}
-        self._jogs: dict[str, JogControl] = {}
-        page.each_round(self._follow, "Operate")
-        page.each_round(self._update, "Operate")
+    kind, title = "valve", "Real valve"
 
-    def _follow(self) -> None:
-        description = self.page.connection.description
-        if description is not None and tuple(description.valves) != self._valves:
-            self._valves = tuple(description.valves)
-            self._box.clear()
-            with self._box:
-                for name, info in description.valves.items():
-                    self._build(name, info)
-        for name, choice in self._choices.items():
-            choice.set_enabled(self.page.may_command)
-            strategy = self._present(name)
-            if choice.value != strategy and time.monotonic() - self._chosen.get(name, 0.0) > HOLD_OFF:
-                choice.set_value(strategy)
-            self._jogs[name].follow(strategy == "manual")
+    def _described(self, description: Description) -> Mapping[str, ValveDescription]:
+        return description.valves
 
-    def _present(self, valve: str) -> str | None:
-        """The strategy that drives a valve, as reported by the server."""
+    def _present(self, name: str) -> str | None:
         state = self.page.connection.state
-        return None if state is None else state.strategies.get(valve)
+        return None if state is None else state.strategies.get(name)
 
-    def _build(self, name: str, info: ValveDescription) -> None:
-        with ui.column().classes("card w-full gap-2"):
-            with ui.row().classes("w-full items-center no-wrap"):
-                heading(f"Real valve {name}").tooltip(info.description or name)
-                ui.space()
-                ui.html(piece("saturation", valve=name), sanitize=False)
-            fields = {"virtual flow": "flow_virtual", "real flow": "flow_measured", "command": "command"}
-            ui.html(piece("valve_values", valve=name, fields=fields), sanitize=False).classes("w-full")
-            ui.html(piece("learned", valve=name), sanitize=False).classes("w-full")
-            self._choices[name] = ui.select(
-                list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
-            )
-            self._choices[name].props("outlined dense options-dense").classes("w-full strategy")
-            self._jogs[name] = JogControl(self.page, {"valve": name}, info.jog_limit)
+    def _build_values(self, name: str) -> None:
+        fields = {"virtual flow": "flow_virtual", "real flow": "flow_measured", "command": "command"}
+        ui.html(piece("valve_values", valve=name, fields=fields), sanitize=False).classes("w-full")
 
-    async def _select(self, valve: str, strategy: str | None) -> None:
-        if strategy is not None and strategy != self._present(valve):
-            self._chosen[valve] = time.monotonic()
-            await self.page.command(commands.SelectStrategy(valve=valve, strategy=strategy))
+    def _jog(self, name: str, info: ValveDescription) -> JogControl:
+        return JogControl(self.page, {self.kind: name}, info.jog_limit)
 
     def _update(self) -> None:
         units, now = self.page.units, self.page.connection.history.latest()
         texts: dict[str, str] = {}
         bars: dict[str, float] = {}
-        for valve in self._valves:
+        for valve in self._names:
             flows = [now.get(f"valve.{valve}.{word}") for word in FLOWS]
             largest = max(1e-3, *(abs(flow) for flow in flows if flow is not None), 0.0)
             for word, flow in zip(FLOWS, flows, strict=True):
@@ -87,9 +54,9 @@ class ValvesView:
             command = now.get(f"valve.{valve}.command")
             texts[f"valve.{valve}.command"] = percent(command)
             bars[f"{valve}.command"] = round(command or 0.0, 3)
-            texts[f"saturated.{valve}"] = "saturated" if now.get(f"valve.{valve}.saturation") else ""
+            texts[f"limited.valve.{valve}"] = "saturated" if now.get(f"valve.{valve}.saturation") else ""
             state = self.page.connection.state
-            texts[f"learned.{valve}"] = "" if state is None else learned_text(state.learned.get(valve, {}))
+            texts[f"learned.valve.{valve}"] = "" if state is None else learned_text(state.learned.get(valve, {}))
         self.page.show("texts", texts)
         self.page.show("bars", bars)
 

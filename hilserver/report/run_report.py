@@ -18,6 +18,7 @@ from hilserver.protocol.event_text import number_of_ticks
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.actuator_sums import ActuatorSums, actuators_in
 from hilserver.record.command_text import command_text
+from hilserver.record.deviations import Deviations
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.notes import read_notes
 from hilserver.record.reader import Batch, LogReader
@@ -76,32 +77,18 @@ def run_report(path: Path) -> Document:
 
 
 @dataclass
-class _Valve:
-    """Sums over the rows in mode RUNNING. Flows in m^3/s; ``lost``: its first and last value, m^3."""
+class _Valve(Deviations):
+    """Flows in m^3/s. ``total``: sum of the virtual ones without sign; ``lost``: first and last volume lost, m^3."""
 
-    rows: int = 0
-    known: int = 0
-    squares: float = 0.0
-    largest: float = 0.0
-    low: float = np.inf
-    high: float = -np.inf
-    saturated: int = 0
     total: float = 0.0
     lost: tuple[float, float] | None = None
 
     def add(self, virtual: Floats, measured: Floats, flags: Floats, lost: Floats | None) -> None:
         """Add rows in mode RUNNING."""
+        self.compare(virtual, measured, flags, SATURATED)
         self.total += float(np.abs(virtual).sum())
         if lost is not None:
             self.lost = (float(lost[0]) if self.lost is None else self.lost[0], float(lost[-1]))
-        deviation = measured - virtual
-        deviation = deviation[np.isfinite(deviation)]
-        self.rows += len(virtual)
-        self.known += len(deviation)
-        self.squares += float(np.square(deviation).sum())
-        self.largest = max(self.largest, float(np.abs(deviation).max(initial=0.0)))
-        self.low, self.high = min(self.low, float(virtual.min())), max(self.high, float(virtual.max()))
-        self.saturated += int(np.count_nonzero(flags.astype(np.int64) & SATURATED))
 
 
 @dataclass
@@ -321,11 +308,11 @@ def _valve_table(run: _Run) -> Grid:
 
 
 def _valve_cells(valve: _Valve, period: float) -> tuple[str, ...]:
-    flow, (_, factor) = valve.high - valve.low, shown_unit("m^3/s")
+    flow, (_, factor) = valve.span, shown_unit("m^3/s")
     deviations = ("–", "–", "–")
     if valve.known and flow > 0.0:
-        rms = (valve.squares / valve.known) ** 0.5
-        deviations = (f"{rms * factor:.3g}", f"{100 * rms / flow:.2g} %", f"{valve.largest * factor:.3g}")
+        share = f"{100 * valve.rms / flow:.2g} %"
+        deviations = (f"{valve.rms * factor:.3g}", share, f"{valve.largest * factor:.3g}")
     if valve.rows == 0:
         return "0", "–", *deviations, "–", "–"
     passed, lost = valve.total * period, "–"
@@ -335,7 +322,7 @@ def _valve_cells(valve: _Valve, period: float) -> tuple[str, ...]:
         f"{valve.rows * period:.4g}",
         f"{flow * factor:.1f}",
         *deviations,
-        f"{100 * valve.saturated / valve.rows:.2g} %",
+        f"{100 * valve.share_limited:.2g} %",
         lost,
     )
 

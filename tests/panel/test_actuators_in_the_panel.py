@@ -54,8 +54,8 @@ def test_an_actuator_is_shown_and_its_strategy_chosen() -> None:
             assert page.texts["actuator.table.error"] == "0.009 mm"
             assert page.texts["actuator.table.force"] == "−4012.0 N"
             assert page.texts["actuator.table.force_measured"] == "–"
-            assert page.texts["limited.table"] == ""
-            assert page.texts["tracked.table"] == "learned: specimen stiffness 1.2e+06 N/m (tracked)"
+            assert page.texts["limited.actuator.table"] == ""
+            assert page.texts["learned.actuator.table"] == "learned: specimen stiffness 1.2e+06 N/m (tracked)"
             choice = view._choices["table"]
             assert (choice.options, choice.value) == (["direct", "adaptive", "prediction"], "prediction")
             await view._select("table", "prediction")
@@ -65,7 +65,7 @@ def test_an_actuator_is_shown_and_its_strategy_chosen() -> None:
             page.sample({"saturation": 8.0})
             page.connection.role = "viewer"
             page.tells(actuators={"table": status("adaptive")})
-            assert page.texts["limited.table"] == "at a limit"
+            assert page.texts["limited.actuator.table"] == "at a limit"
             assert not choice.enabled
 
     asyncio.run(run())

@@ -135,7 +135,9 @@ def test_an_actuator_that_does_not_follow_causes_a_trip() -> None:
 
 
 def test_range_and_slew_limit_the_command_and_are_reported() -> None:
-    changes = with_strategy("prediction", range=["-3 mm", "3 mm"], slew="40 mm/s", max_error="6 mm", error_action="warn")
+    changes = with_strategy(
+        "prediction", range=["-3 mm", "3 mm"], slew="40 mm/s", max_error="6 mm", error_action="warn"
+    )
     changes["rig"]["devices"] = {"lab": {"actuators": {"command": {"raw": [-500 / 3, 500 / 3]}}}}
     rig = hybrid_rig(changes)
     with started(rig) as run:
