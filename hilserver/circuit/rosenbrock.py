@@ -90,7 +90,7 @@ def rosenbrock(
             linearise(ix, val, z, y, work, chambers)
         while True:
             part = h * size / PARTS
-            attempt(ix, val, z, y, work, chambers, part)
+            attempt(ix, val, z, y, work, chambers, part, passes * size / PARTS)
             z[n] = t + passes * (at + size) / PARTS
             examined += 1
             known = (size > 1 and examined <= MAX_EXAMINED) or is_linearised
@@ -123,8 +123,10 @@ def keep_start(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cha
         work[flow_of_step(ix, n, k) + RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
 
 
-def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> None:
-    """One step of ``h`` from the kept linearisation."""
+def attempt(
+    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float, passes: float
+) -> None:
+    """One step of ``h`` from the kept linearisation, in which the time ``passes`` for signals."""
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, k1, k2 = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :]
@@ -143,7 +145,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
         for i in range(n):
             volume += GAMMA * h * work[one + SLOPES + i] * k1[i]
         work[one + VOLUME] = volume
-    z[own] += GAMMA * h
+    z[own] += GAMMA * passes
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, k2)

@@ -20,7 +20,7 @@ from hilserver.displacement.actuator import ActuatorModel
 from hilserver.displacement.design import Followed, Tuning, deviating, quadratic, regulator_of
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.memory import POINTS
-from hilserver.tick.node_ahead import CALLS_EXPLICIT
+from hilserver.tick.node_ahead import CALLS
 
 LEADS = 3.0
 """Horizon, in times by which the command has to be ahead of the position: 2 leave errors of 0.5 to 3 % at 20 Hz with a
@@ -32,10 +32,10 @@ LONGEST = 0.25
 def horizon_of(gains: Floats, dt: float) -> float:
     """The time, s, over which a motion has to be foreseen; ``gains``: the first ones are for position and velocity.
 
-    From one point to the next, it has a multiple of `CALLS_EXPLICIT` ticks, so that steps of the look-ahead are ticks.
+    From one point to the next, it has a multiple of `CALLS` ticks, so that steps of the look-ahead contain whole ticks.
     """
     leads = min(LEADS * float(gains[1] / gains[0]), LONGEST)
-    between = dt * CALLS_EXPLICIT
+    between = dt * CALLS
     return max(ceil(leads / ((POINTS - 1) * between) - 0.1), 1) * (POINTS - 1) * between
 
 

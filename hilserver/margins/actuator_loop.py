@@ -32,7 +32,7 @@ from hilserver.tick.hybrid.displacement import (
     Law,
 )
 from hilserver.tick.hybrid.memory import ENTRIES, POINTS, gains_of, known_states, mobility_at, preview_of
-from hilserver.tick.node_ahead import calls_per_point, length_of_call
+from hilserver.tick.node_ahead import CALLS, length_of_call
 
 Command = Callable[[Floats, Floats, Floats, Floats], Floats]
 STABLE = 1.0 + 1e-7
@@ -126,7 +126,7 @@ def _foresight(
     number, dt, h = (
         list(rig.settings.actuators).index(name),
         1.0 / rig.settings.loop.rate,
-        length_of_call(rig.plan, rig.packed.index),
+        length_of_call(rig.plan),
     )
     actuator, specimen = rig.settings.actuators[name], rig.settings.actuators[name].specimen
     lead = 0.0
@@ -136,7 +136,7 @@ def _foresight(
     rows, gains = circuit.C[:2] * circuit.scale, preview_of(rig.plan, number).gains
     mobility = mobility_at(rig.packed.index, rig.packed.value, number)
     k, c, m = specimen.stiffness, specimen.damping, specimen.mass
-    rising, each = 0.25 * h * h * k + 0.5 * h * c + m, calls_per_point(rig.plan, rig.packed.index)
+    rising = 0.25 * h * h * k + 0.5 * h * c + m
 
     def noted(point: int, x: float, v: float, a: float) -> float:
         return float(gains[point] * (x + lead * (v + 0.5 * lead * a)) + gains[POINTS + point] * (v + lead * a))
@@ -146,14 +146,14 @@ def _foresight(
         a = (v - before) / dt
         unmoved = force + k * (x - 0.5 * (v + before) * dt) + c * before + m * a
         total = noted(0, x, v, a)
-        for call in range(each * (POINTS - 1)):
+        for call in range(CALLS * (POINTS - 1)):
             held = unmoved - k * (x + 0.5 * h * v) - c * v
             force = (held - rising * (a - mobility * force)) / (1.0 + rising * mobility)
             z = step.A @ z + step.B[:, 0] * force
             a = (rows[1] @ z - v) / h
             x, v = rows @ z
-            if (call + 1) % each == 0:
-                total += noted((call + 1) // each, x, v, a)
+            if (call + 1) % CALLS == 0:
+                total += noted((call + 1) // CALLS, x, v, a)
         return total
 
     return foresee

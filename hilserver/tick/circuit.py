@@ -60,7 +60,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     for stage in range(STAGES):
         ticks, exchanges = ticks_of(plan, row, stage, missed), exchanges_of(plan, stage, signed(ix, SUBSTEPS))
         calls, substeps = calls_of(plan, ix, row, stage, ticks, exchanges), substeps_of(plan, ix, stage, exchanges)
-        values, h = copy if is_on_copy(stage) else circuit, step_of(plan, ix, stage, exchanges, substeps)
+        values, h = copy if is_on_copy(stage) else circuit, step_of(plan, stage, exchanges, substeps)
         if is_on_copy(stage) and calls > 0:
             overwrite(copy, circuit)
             if stage == Stage.NODES:
@@ -78,7 +78,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
             number = coupled_chambers(plan, ix, values[:n], work, stage, steps)
             chambers, purpose = (
                 work[first : first + CHAMBER_CELLS * number],
-                purpose_of(plan, ix, stage, exchanges, call),
+                purpose_of(ix, stage, exchanges, call),
             )
             advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h, purpose)
             if stage == Stage.NODES:

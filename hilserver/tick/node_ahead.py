@@ -22,14 +22,10 @@ import numpy as np
 from hilserver.circuit.engine import (
     BOUND,
     FOLLOWED,
-    INTEGRATOR,
     N_BOUND,
-    N_MECHANISMS,
     N_VALUES,
     ONE,
-    SUBSTEPS,
     TWO,
-    Integrator,
 )
 from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
@@ -41,14 +37,10 @@ from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import ACTUATOR_CELLS, actuator_state
 
-CALLS_EXPLICIT, CALLS_IMPLICIT = 4, 2
-"""Steps of circuit and specimen between two points: with the circuit's own explicit method, and with the L-stable one.
-In a step the inputs are held, which an explicit circuit may pass on to its node at once (a prescribed motion)."""
-MOST_STEPS = 12
-"""Steps of the explicit method in one of these steps; if it needs more, or for a mechanism, the other one takes less
-computing time."""
+CALLS = 2
+"""Steps of circuit and specimen between two points, in which inputs and signals of time have their mean values."""
 LONGEST_STEP = 2.5e-3
-"""s: longest step of the L-stable method in the look-ahead."""
+"""s: longest step of the integrator in the look-ahead."""
 
 
 class NodeAhead(Struct):
@@ -92,45 +84,24 @@ def is_foreseen(plan: Plan, ix: Indices, row: Floats, i: int) -> bool:
 
 
 @compilable
-def is_implicit(plan: Plan, ix: Indices) -> bool:
-    """Whether the copy of the circuit is integrated by the L-stable method."""
-    longest = MOST_STEPS * CALLS_EXPLICIT * plan.loop[0].dt / signed(ix, SUBSTEPS)
-    costly = ix[N_MECHANISMS] > 0 or _interval(plan) > longest
-    return bool(ix[INTEGRATOR] == Integrator.ROSENBROCK or costly)
-
-
-@compilable
-def _interval(plan: Plan) -> float:
-    """Time from one point to the next, s."""
-    return float(plan.loop[0].foreseen / (POINTS - 1))
-
-
-@compilable
-def calls_per_point(plan: Plan, ix: Indices) -> int:
-    """Steps of circuit and specimen between two points."""
-    return CALLS_IMPLICIT if is_implicit(plan, ix) else CALLS_EXPLICIT
-
-
-@compilable
 def calls_foreseen(plan: Plan, ix: Indices, row: Floats) -> int:
     """Calls of the integrator, one for each of these steps."""
     for i in range(plan.actuator.shape[0]):
         if is_foreseen(plan, ix, row, i):
-            return calls_per_point(plan, ix) * (POINTS - 1)
+            return CALLS * (POINTS - 1)
     return 0
 
 
 @compilable
-def length_of_call(plan: Plan, ix: Indices) -> float:
+def length_of_call(plan: Plan) -> float:
     """Duration of a step of circuit and specimen, s."""
-    return _interval(plan) / calls_per_point(plan, ix)
+    return float(plan.loop[0].foreseen / (CALLS * (POINTS - 1)))
 
 
 @compilable
-def steps_of_call(plan: Plan, ix: Indices) -> int:
+def steps_of_call(plan: Plan) -> int:
     """Number of steps of the integrator in it."""
-    step = LONGEST_STEP if is_implicit(plan, ix) else plan.loop[0].dt / signed(ix, SUBSTEPS)
-    return max(ceil(length_of_call(plan, ix) / step - 1e-6), 1)
+    return max(ceil(length_of_call(plan) / LONGEST_STEP - 1e-6), 1)
 
 
 @compilable
@@ -157,7 +128,7 @@ def start_foreseeing(
 @compilable
 def foresee(plan: Plan, ix: Indices, val: Floats, row: Floats, z: Floats, space: Floats, call: int) -> None:
     """Write inputs and forces into the circuit's copy for a step of circuit and specimen."""
-    first, h, place = plan.layout[0].actuator, length_of_call(plan, ix), ix[BOUND]
+    first, h, place = plan.layout[0].actuator, length_of_call(plan), ix[BOUND]
     ticks, each, first_input = ticks_foreseen(plan), h / plan.loop[0].dt, plan.layout[0].input
     tick = int(call * each + 1.5)
     end = max(int((call + 1) * each + 0.5), tick) + 1
@@ -196,15 +167,14 @@ def push(plan: Plan, ix: Indices, val: Floats, space: Floats, i: int, h: float) 
 @compilable
 def note_foreseen(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, space: Floats, call: int) -> None:
     """The nodes after a step; at the points, what they add to the next commands."""
-    each = calls_per_point(plan, ix)
     for i in range(plan.actuator.shape[0]):
         if is_foreseen(plan, ix, row, i):
             node, place = node_ahead(plan, space, i), signed(ix, FOLLOWED) + 2 * i
             v = z[signed(ix, place + 1)]
-            node.a = (v - node.v) / length_of_call(plan, ix)
+            node.a = (v - node.v) / length_of_call(plan)
             node.x, node.v = z[signed(ix, place)], v
-            if (call + 1) % each == 0:
-                note_point(plan, row, work, node, i, (call + 1) // each)
+            if (call + 1) % CALLS == 0:
+                note_point(plan, row, work, node, i, (call + 1) // CALLS)
 
 
 @compilable

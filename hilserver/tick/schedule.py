@@ -10,7 +10,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.strategies import compensates, looks_ahead
 from hilserver.tick.estimator import predicts
-from hilserver.tick.node_ahead import calls_foreseen, is_implicit, length_of_call, steps_of_call
+from hilserver.tick.node_ahead import calls_foreseen, length_of_call, steps_of_call
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import valve_state
 from hilserver.tick.stages import FARTHEST, POINTS, Stage, first_of
@@ -63,15 +63,15 @@ def exchanges_of(plan: Plan, stage: int, substeps: int) -> int:
 def substeps_of(plan: Plan, ix: Indices, stage: int, exchanges: int) -> int:
     """Steps of the integrator in one of these steps; in a stage that has none, in a tick."""
     if stage == Stage.NODES:
-        return steps_of_call(plan, ix)
+        return steps_of_call(plan)
     return ceil(signed(ix, SUBSTEPS) / exchanges)
 
 
 @compilable
-def step_of(plan: Plan, ix: Indices, stage: int, exchanges: int, substeps: int) -> float:
+def step_of(plan: Plan, stage: int, exchanges: int, substeps: int) -> float:
     """A step of the integrator, s."""
     if stage == Stage.NODES:
-        return length_of_call(plan, ix) / substeps
+        return length_of_call(plan) / substeps
     return float(plan.loop[0].dt / (exchanges * substeps))
 
 
@@ -131,10 +131,10 @@ def ends_first_tick(ix: Indices, stage: int, exchanges: int, call: int) -> bool:
 
 
 @compilable
-def purpose_of(plan: Plan, ix: Indices, stage: int, exchanges: int, call: int) -> int:
+def purpose_of(ix: Indices, stage: int, exchanges: int, call: int) -> int:
     """For what a call integrates."""
     if stage == Stage.NODES:
-        return Purpose.AHEAD.value if is_implicit(plan, ix) else Purpose.ALL.value
+        return Purpose.AHEAD.value
     return (
         Purpose.PORTS.value
         if is_ahead(stage) and not ends_first_tick(ix, stage, exchanges, call)

@@ -105,7 +105,7 @@ def off(motion: Motion, right: Floats) -> float:
 
 @pytest.mark.parametrize(
     ("frequency", "amplitude", "mass", "largest"),
-    [(2.0, 0.1, 2000.0, 4e-4), (6.0, 0.3, 2000.0, 4e-3), (12.0, 0.3, 500.0, 0.015), (20.0, 0.5, 500.0, 0.04)],
+    [(2.0, 0.1, 2000.0, 4e-4), (6.0, 0.3, 2000.0, 4e-3), (12.0, 0.3, 500.0, 0.01), (20.0, 0.5, 500.0, 0.02)],
 )
 def test_a_virtual_hydraulic_drive_moves_the_specimen_as_if_it_pushed_it(
     frequency: float, amplitude: float, mass: float, largest: float
@@ -122,10 +122,10 @@ def test_a_node_may_be_lighter_than_the_specimen() -> None:
     """70 kg of virtual masses move a specimen of 100 kg."""
     drive = Drive(12.0, 0.5, 20.0, Specimen(100.0, 2000.0, 2e5))
     motion = moved(drive.stand().rig(), 6.0)
-    assert off(motion, drive.right(motion.time)) < 0.025
+    assert off(motion, drive.right(motion.time)) < 0.01
 
 
-@pytest.mark.parametrize(("frequency", "largest"), [(3.0, 2e-3), (8.0, 3e-3), (20.0, 0.012)])
+@pytest.mark.parametrize(("frequency", "largest"), [(3.0, 1e-3), (8.0, 1.5e-3), (20.0, 0.015)])
 def test_a_node_whose_motion_is_prescribed_is_followed_without_lead(frequency: float, largest: float) -> None:
     source = part("position_source", {"rod": "rig.table"}, command="s", travel="1 mm", time_constant="5 ms")
     sine = {"type": "sine_signal", "signal": "s", "frequency": f"{frequency} Hz"}

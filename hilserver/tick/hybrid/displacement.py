@@ -282,30 +282,30 @@ def gain_at(theta: Floats, gains: Floats, slopes: Matrix, curves: Matrix, j: int
 
 
 @compilable
+def seen(bridge: DisplacementBridge, state: Floats, sensor: int) -> float:
+    """What a sensor would show of a state of the actuator: 0: the displacement, m; 1: the force of the specimen, N."""
+    value = 0.0
+    for j in range(bridge.step.shape[0]):
+        value += bridge.seen[sensor, j] * state[j]
+    return value
+
+
+@compilable
 def seen_displacement(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
     """The displacement now, m, according to the estimate."""
-    displacement = 0.0
-    for j in range(bridge.step.shape[0]):
-        displacement += bridge.seen[0, j] * memory.now[j]
-    return displacement
+    return seen(bridge, memory.now, 0)
 
 
 @compilable
 def seen_force(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
     """The force of the specimen now, N, according to the estimate."""
-    force = 0.0
-    for j in range(bridge.step.shape[0]):
-        force += bridge.seen[1, j] * memory.now[j]
-    return force
+    return seen(bridge, memory.now, 1)
 
 
 @compilable
 def force_then(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
     """The force when the last measurement was taken, N, according to the estimate."""
-    force = 0.0
-    for j in range(bridge.step.shape[0]):
-        force += bridge.seen[1, j] * memory.estimate[j]
-    return force
+    return seen(bridge, memory.estimate, 1)
 
 
 @compilable
