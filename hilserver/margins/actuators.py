@@ -7,7 +7,7 @@ Dyn. 28 (1999) 1121). It must stay below the critical delay of :mod:`hilserver.m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
@@ -28,6 +28,8 @@ MIN_MARGIN = 2.0
 """Critical delay divided by the remaining one, below which there is a warning."""
 LEAST_DELAY = 1e-3
 """s of delay that a loop should withstand although the rig file does not state it."""
+MOVING = 0.01
+"""m/s, of slow motion: faster than what components treat as sticking."""
 STEP = 1e-3
 """Accuracy of the largest stable velocity gain, as a share of the stated one."""
 SLOW = 1e-2
@@ -69,21 +71,36 @@ class ActuatorMargin:
 
 
 def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
-    """The margins of all actuators, with the circuit at its initial values."""
-    analysis = Analysis(program, rig.packed)
+    """The margins of all actuators, with the circuit at its initial values, at rest or slowly moving: the smaller ones.
+
+    At rest, dry friction would damp any motion.
+    """
+    analyses = [Analysis(program, rig.packed), _moving(Analysis(program, rig.packed))]
     found = []
     for name, actuator in rig.settings.actuators.items():
         critical: float | None = None
-        frequency = 0.0
-        if (node := _node(analysis, name)) is not None:
-            critical, frequency = critical_delay(node, actuator.model().specimen)
+        frequency, nodes = 0.0, [node for each in analyses if (node := _node(each, name)) is not None]
+        if nodes:
+            critical, frequency = min(critical_delay(node, actuator.model().specimen) for node in nodes)
         growth, steady = _growth(actuator.model()), _steady_gain(actuator.model())
         filters = {each: rig.settings.channels[each].filter for each in (actuator.position, actuator.force)}
         lag = force_lag(actuator, rig.settings, rig.slow_devices)
-        loops = {s: loop_of_actuator(rig, name, s, node) for s in FOLLOWING} if node is not None else {}
+        loops = {s: _worst(loop_of_actuator(rig, name, s, node) for node in nodes) for s in FOLLOWING if nodes}
         known = (critical, frequency, _lag(rig, actuator), lag, growth, steady, filters, loops)
         found.append(ActuatorMargin(name, actuator.bridge.strategy, *known))
     return tuple(found)
+
+
+def _moving(analysis: Analysis) -> Analysis:
+    """With all velocities of nodes at `MOVING`."""
+    velocities = [k for k, name in enumerate(analysis.packed.values[: analysis.n]) if name.endswith(".v")]
+    analysis.values[velocities] = MOVING
+    return analysis
+
+
+def _worst(loops: Iterable[LoopOfActuator]) -> LoopOfActuator:
+    """The one that grows fastest, or withstands least."""
+    return max(loops, key=lambda loop: (loop.growth if not loop.is_stable else 0.0, -loop.withstands))
 
 
 def _node(analysis: Analysis, name: str) -> LinearModel | None:

@@ -16,7 +16,7 @@ import pytest
 from actuator_rigs import START, Motion, Oscillator, Specimen, Stand, Table, moved, part, share, solved
 
 from hilserver.compiler import compiled_program
-from hilserver.margins.actuators import actuator_margins
+from hilserver.margins.actuators import actuator_margins, refusals
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.actuators import previewed
 from hilserver.simulation.lockstep import LockstepRun
@@ -119,10 +119,12 @@ def test_a_virtual_hydraulic_drive_moves_the_specimen_as_if_it_pushed_it(
 
 
 def test_a_node_may_be_lighter_than_the_specimen() -> None:
-    """70 kg of virtual masses move a specimen of 100 kg."""
+    """In motion: 70 kg of virtual masses move a specimen of 100 kg. At rest it oscillates, as `check` says."""
     drive = Drive(12.0, 0.5, 20.0, Specimen(100.0, 2000.0, 2e5))
     motion = moved(drive.stand().rig(), 6.0)
     assert off(motion, drive.right(motion.time)) < 0.01
+    margins = actuator_margins(motion.rig, compiled_program(motion.rig.library))
+    assert next(iter(refusals(margins))).startswith("actuators.table")
 
 
 @pytest.mark.parametrize(("frequency", "largest"), [(3.0, 1e-3), (8.0, 1.5e-3), (20.0, 0.015)])
@@ -193,6 +195,18 @@ def best_first_command(rig: Any, wanted: Floats) -> float:
     rows = np.vstack([steps / tuning.error, np.eye(count) / tuning.change])
     changes = lstsq(rows, np.concatenate([wanted / tuning.error, np.zeros(count)]))[0]
     return float(changes[0])
+
+
+def test_dry_friction_does_not_hide_the_critical_delay() -> None:
+    virtual = Oscillator(frequency=6.0, ratio=0.02, force=0.0, specimen=Specimen(30.0, 46.0, 7e5))
+    circuit, found = virtual.circuit(), []
+    for force in (0.0, 200.0):
+        dry = {"coulomb": f"{force} N", "static": f"{force} N", "viscous": "0 N*s/m"}
+        rub = part("friction", {"rod": "rig.table"}, **dry)
+        with_friction = {**circuit, "components": {**circuit["components"], "rub": rub}}
+        rig = Stand(with_friction if force else circuit, 1000.0, virtual.specimen).rig()
+        found.append(actuator_margins(rig, compiled_program(rig.library))[0].critical)
+    assert found[1] == pytest.approx(found[0], rel=0.02)
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "prediction"])
