@@ -101,6 +101,7 @@ def rosenbrock(
                 linearise(ix, val, z, y, work, chambers)
                 is_linearised = False
             else:
+                z[n] = t + passes * at / PARTS
                 size //= 2
         is_linearised = False
         pass_volumes_of_part(ix, val, z, work, chambers)

@@ -144,10 +144,9 @@ def _foresight(
     def foresee(z: Floats, last: Floats) -> float:
         (x, v), (before, force) = rows @ z, last
         a = (v - before) / dt
-        unmoved = force + k * (x - 0.5 * (v + before) * dt) + c * before + m * a
         total = noted(0, x, v, a)
         for call in range(CALLS * (POINTS - 1)):
-            held = unmoved - k * (x + 0.5 * h * v) - c * v
+            held = -k * (x + 0.5 * h * v) - c * v
             force = (held - rising * (a - mobility * force)) / (1.0 + rising * mobility)
             z = step.A @ z + step.B[:, 0] * force
             a = (rows[1] @ z - v) / h

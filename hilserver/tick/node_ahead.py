@@ -1,13 +1,15 @@
 r"""Part of the look-ahead: the motion of nodes that actuators follow, where their regulators do not know the circuit.
 
 A copy of the circuit is simulated from the end of this tick on, with the inputs as they are foreseen, and with the
-force that the specimen exerts if it moves with its node:
+force that the specimen exerts if it is at its node:
 
-.. math:: F = F_0 - k\,(x - x_0) - c\,(v - v_0) - m\,(a - a_0)
+.. math:: F = -L - k\,x - c\,v - m\,a
 
-Its part that changes is taken in the middle of a step. Of a light node and a heavy or stiff specimen this would be an
-unstable sequence; therefore the acceleration in the step is the one of the last step, changed by the mobility of the
-node times the change of the force, which is an implicit step of node and specimen.
+L is the force that the model of the specimen does not contain, as the filter estimates it. (Changes of the measured
+force would contain the following error of the actuator as if it were a force that remains.) F is taken in the middle of
+a step. Of a light node and a heavy or stiff specimen this would be an unstable sequence; therefore the acceleration in
+the step is the one of the last step, changed by the mobility of the node times the change of the force, which is an
+implicit step of node and specimen.
 
 Position and velocity at `POINTS` times make the part of the next command that follows from them
 (:mod:`hilserver.displacement.preview`). The circuit is not linearised: valves, stops and mechanisms act as they are.
@@ -31,8 +33,8 @@ from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.tick.actuator import leads_by, regulates
 from hilserver.tick.foresight import foresee_inputs
-from hilserver.tick.hybrid.displacement import gain_at
-from hilserver.tick.hybrid.memory import POINTS, STATES, has_regulator, memory_of, mobility_at, preview_of
+from hilserver.tick.hybrid.displacement import LOAD_SCALE, gain_at
+from hilserver.tick.hybrid.memory import LOAD, POINTS, STATES, has_regulator, memory_of, mobility_at, preview_of
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import ACTUATOR_CELLS, actuator_state
@@ -108,7 +110,7 @@ def steps_of_call(plan: Plan) -> int:
 def start_foreseeing(
     plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, space: Floats, elapsed: float
 ) -> None:
-    """Begin with the circuit at the end of this tick, and the force that acts on it in this tick."""
+    """Begin with the circuit at the end of this tick; the force is what has acted on it in this tick."""
     ticks = ticks_foreseen(plan)
     foresee_inputs(plan, row, ticks, space[: plan.input.shape[0] * ticks])
     for i in range(plan.actuator.shape[0]):
@@ -119,8 +121,8 @@ def start_foreseeing(
         x, v = z[signed(ix, place)], z[signed(ix, place + 1)]
         before = b.node_velocity if isfinite(b.node_velocity) else v
         node.x, node.v, node.a, node.force = x, v, (v - before) / elapsed, b.force
-        x0 = x - 0.5 * (v + before) * elapsed
-        node.unmoved = b.force + a.stiffness * x0 + a.damping * before + a.mass * node.a
+        load = LOAD_SCALE * memory_of(plan, row, work, i).estimate[LOAD]
+        node.unmoved = -a.stiffness * a.offset - load
         b.foreseen = 0.0
         note_point(plan, row, work, node, i, 0)
 
