@@ -123,11 +123,8 @@ def _foresight(
     rig: Rig, name: str, chosen: DisplacementStrategy, circuit: LinearModel
 ) -> Callable[[Floats, Floats], float]:
     """The part of the command for the foreseen motion, as :mod:`hilserver.tick.node_ahead` calculates it."""
-    number, dt, h = (
-        list(rig.settings.actuators).index(name),
-        1.0 / rig.settings.loop.rate,
-        length_of_call(rig.plan),
-    )
+    number, dt = list(rig.settings.actuators).index(name), 1.0 / rig.settings.loop.rate
+    h = length_of_call(rig.plan)
     actuator, specimen = rig.settings.actuators[name], rig.settings.actuators[name].specimen
     lead = 0.0
     if chosen.compensation is DelayCompensation.LEAD:

@@ -76,10 +76,8 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
             else:
                 bind(ix, row, values[:n])
             number = coupled_chambers(plan, ix, values[:n], work, stage, steps)
-            chambers, purpose = (
-                work[first : first + CHAMBER_CELLS * number],
-                purpose_of(ix, stage, exchanges, call),
-            )
+            chambers = work[first : first + CHAMBER_CELLS * number]
+            purpose = purpose_of(ix, stage, exchanges, call)
             advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h, purpose)
             if stage == Stage.NODES:
                 note_foreseen(plan, ix, row, values[:n], work, nodes, call)

@@ -21,14 +21,7 @@ from math import ceil, isfinite
 
 import numpy as np
 
-from hilserver.circuit.engine import (
-    BOUND,
-    FOLLOWED,
-    N_BOUND,
-    N_VALUES,
-    ONE,
-    TWO,
-)
+from hilserver.circuit.engine import BOUND, FOLLOWED, N_BOUND, N_VALUES, ONE, TWO
 from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.tick.actuator import leads_by, regulates
@@ -40,7 +33,7 @@ from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import ACTUATOR_CELLS, actuator_state
 
 CALLS = 2
-"""Steps of circuit and specimen between two points, in which inputs and signals of time have their mean values."""
+"""Steps of circuit and specimen between two points, in which inputs have their means, and time stands at its middle."""
 LONGEST_STEP = 2.5e-3
 """s: longest step of the integrator in the look-ahead."""
 

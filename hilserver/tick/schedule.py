@@ -135,8 +135,5 @@ def purpose_of(ix: Indices, stage: int, exchanges: int, call: int) -> int:
     """For what a call integrates."""
     if stage == Stage.NODES:
         return Purpose.AHEAD.value
-    return (
-        Purpose.PORTS.value
-        if is_ahead(stage) and not ends_first_tick(ix, stage, exchanges, call)
-        else Purpose.ALL.value
-    )
+    only_ports = is_ahead(stage) and not ends_first_tick(ix, stage, exchanges, call)
+    return Purpose.PORTS.value if only_ports else Purpose.ALL.value

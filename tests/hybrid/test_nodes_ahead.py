@@ -9,6 +9,7 @@ what was found.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hilserver.margins.actuators import actuator_margins, refusals
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.actuators import previewed
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.replay import replay_log
 from hilserver.tick.hybrid.memory import POINTS, has_regulator
 
 RIGID = Specimen(30.0, 46.0, 1.8e5)
@@ -151,6 +153,18 @@ def test_missed_ticks_are_bridged_without_what_was_foreseen() -> None:
         errors = np.concatenate(rows)[:, run.rig.layout.column("actuator.table.error")]
         found.append(np.sqrt(np.mean(errors[START_ROW:] ** 2)))
     assert found[1] < 3.0 * found[0]
+
+
+def test_a_log_replays_to_the_bit_across_missed_ticks(tmp_path: Path) -> None:
+    log = tmp_path / "run.arrow"
+    with LockstepRun(Drive(6.0, 0.3).stand().rig(), log=log) as run:
+        run.arm_and_start()
+        run.run(3300)
+        run.miss(2)
+        run.run(300)
+    found = replay_log(log, tolerance=0.0)
+    assert (found.differences, found.starts, found.damages) == ((), (), ())
+    assert found.compared > 3500
 
 
 # --- the gains, and the loop ------------------------------------------------------------------------------------------
