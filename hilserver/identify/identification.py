@@ -44,6 +44,8 @@ ROUGH_POLE = 0.9
 OTHER_DELAYS = (-2e-3, -1.5e-3, -1e-3, -0.5e-3, 0.5e-3, 1e-3, 1.5e-3, 2e-3)
 OTHER_DAMPINGS = (0.5, 0.75, 1.1)
 """Start values that don't depend on the rig file, so that the fit does not end in a local minimum."""
+OTHER_ELASTICITIES = (0.8, 1.25)
+"""The same for the elasticity of the oil, as shares of the usual start."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     """
     experiment = Experiment(rig, recording, valve)
     start = start_values(experiment)
-    second = _reduced(experiment, True, start) if order != 1 else None
+    second = _best(experiment, True, start) if order != 1 else None
     if second is not None and second.suggested_curve:
         return second
     if second is not None and (order == 2 or second.is_of_second_order):
@@ -131,7 +133,7 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     if second is not None and order is None and "frequency" in second.left_out and experiment.settings.f45 is None:
         return second  # a first-order model would state a frequency only because it leaves the damping out
     f45 = 1.0 / (2.0 * pi * lag_of(start["frequency"], start["damping"]))
-    first = _reduced(experiment, False, {**start, "frequency": f45})
+    first = _best(experiment, False, {**start, "frequency": f45})
     if second is None:
         return first
     parameters = len(second.fit.values) - len(first.fit.values)
@@ -176,6 +178,22 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
     limits = experiment.parameters(True)
     inside = {n: float(np.clip(b, limits[n].lower, limits[n].upper)) for n, b in zip(linear, best, strict=True)}
     return float(left @ left), values | inside
+
+
+def _best(experiment: Experiment, second_order: bool, start: Values) -> Identified:
+    """The fit; where it does not know the flow of the valve, the best of several from other starts.
+
+    There may be another minimum, in which oil of twice the elasticity makes up for the noise of the pressures, and the
+    valve is left without a meaning.
+    """
+    found = _reduced(experiment, second_order, start)
+    soft = [name for name in start if name.startswith("elasticity ")]
+    if found.suggested_curve or not soft or not found.left_out.keys() & {"C_PA", "C_AT"}:
+        return found
+    starts = ({**start, **{name: share * start[name] for name in soft}} for share in OTHER_ELASTICITIES)
+    return min(
+        [found, *(_reduced(experiment, second_order, each) for each in starts)], key=lambda each: each.fit.deviance
+    )
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:

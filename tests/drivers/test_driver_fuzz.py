@@ -29,6 +29,8 @@ from hilserver_drivers.wire import Retry, Wire
 pytestmark = pytest.mark.slow
 
 COUNT = 10_000
+PATIENT = {"timeout": "10 s", "hang_time": "60 s"}
+"""Of a call: a busy machine, which interrupts it, must not look like a silent device."""
 PAGE = Path(__file__).parents[2] / "docs" / "modbus-and-serial.md"
 
 
@@ -176,7 +178,7 @@ def modbus(line: dict[str, Any], wire: Wire, monkeypatch: pytest.MonkeyPatch) ->
     """A driver with one input, opened."""
     for kind in ("TcpWire", "SerialWire"):
         monkeypatch.setattr(f"hilserver_drivers.modbus.line.{kind}", lambda settings: wire)
-    settings = {"timeout": "0.6 s", **line, "inputs": INPUTS}  # of a call: on a busy machine, too, a request is sent
+    settings = {**PATIENT, **line, "inputs": INPUTS}
     driver = Modbus("io", Modbus.Config.model_validate(settings), ["x"], [])
     driver.open()
     return Reading(driver)
@@ -280,7 +282,7 @@ def test_damaged_answers_on_a_serial_line(monkeypatch: pytest.MonkeyPatch) -> No
 def serial(settings: dict[str, Any], wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Reading:
     """A driver with the inputs of the settings, opened."""
     monkeypatch.setattr("hilserver_drivers.serial_line.driver.SerialWire", lambda config: wire)
-    config = SerialLine.Config.model_validate({"port": "/dev/none", **settings})
+    config = SerialLine.Config.model_validate({"port": "/dev/none", **PATIENT, **settings})
     driver = SerialLine("io", config, list(config.inputs), [])
     driver.open()
     return Reading(driver)
