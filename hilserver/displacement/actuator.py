@@ -22,8 +22,9 @@ import numpy as np
 from hilserver.displacement.linear import LinearMotion
 from hilserver.displacement.specimen import Specimen
 from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.tick.hybrid.displacement import VELOCITY_SCALE
 
-SCALE: Floats = np.array([1e-3, 0.1, 1e3, 1e5, 1e7])
+SCALE: Floats = np.array([1e-3, VELOCITY_SCALE, 1e3, 1e5, 1e7])
 """Typical sizes of the states: displacement m, velocity m/s, force N, signal of the servo valve and its derivative."""
 SEEN: Matrix = np.array([[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]])
 """Displacement and force from the states."""

@@ -70,18 +70,14 @@ USUAL = Tuning()
 class Followed(NamedTuple):
     """What an actuator follows.
 
-    ``motion``: inputs: an acceleration that is assumed to remain constant, and the force of the specimen.
-    ``position``, ``velocity``: of the node from the states; None: the first state, and that at half of their number.
-    ``late_force``: whether the measured force of a tick acts in the next one only. ``lead``: s by which the actuator is
-    to be ahead.
+    ``motion``: inputs: an acceleration that is assumed to remain constant, and the force of the specimen. Its states
+    are positions, then velocities; the first of each are those of the node. ``lead``: s by which the actuator is to be
+    ahead.
     """
 
     motion: LinearMotion
     compensation: DelayCompensation = DelayCompensation.ACCEPTED
     lead: float = 0.0
-    position: Floats | None = None
-    velocity: Floats | None = None
-    late_force: bool = True
 
 
 class _Dynamics(NamedTuple):
@@ -240,17 +236,10 @@ def regulator_of(followed: Followed, actuator: ActuatorModel, dt: float, tuning:
     if followed.compensation is DelayCompensation.PREDICTED:
         A[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] + A[force] @ A))
         B[:size] += np.outer(frame.B[:, 1], 0.5 * (A[force] @ B))
-    elif followed.late_force:
-        A[:size, force] = frame.B[:, 1]
     else:
-        A[:size, first:disturbance] += np.outer(frame.B[:, 1], seen[1])
+        A[:size, force] = frame.B[:, 1]
     error = np.zeros(oldest + 1)
     error[first:disturbance] = seen[0]
-    error[:size] -= _first(size, 0) if followed.position is None else followed.position
-    error[:size] -= followed.lead * (_first(size, size // 2) if followed.velocity is None else followed.velocity)
+    error[0] -= 1.0
+    error[size // 2] -= followed.lead
     return regulator_for(A, B, error / tuning.error, tuning.change)
-
-
-def _first(size: int, place: int) -> Floats:
-    found: Floats = np.eye(size)[place]
-    return found

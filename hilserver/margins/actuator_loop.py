@@ -1,44 +1,50 @@
-r"""The loop of a linearised circuit, an actuator that follows it, and its specimen, from tick to tick.
+r"""The loop of a linearised circuit, the actuators that follow it, and their specimens, from tick to tick.
 
-With the nominal actuator and a filter that knows its state, one tick is a linear map of the circuit's states z, the
-actuator's states h, the commands that are still on their way and, for a regulator that does not know the circuit but
-foresees the motion of its node, the last velocity of this and the last force:
+At nominal parameters, a tick is a linear map of the circuit's states z and of each actuator's states h, their estimate
+by the filter, the commands and measurements that are still on their way, and what the look-ahead remembers of its node.
+F is the force of a specimen on the circuit:
 
-.. math:: z_{k+1} = A z_k - b F_k, \quad h_{k+1} = G h_k + g\,u_{k-d}, \quad u_k = u_{k-1} - K (z_k, h_k, \dots)
+.. math:: z_{k+1} = A z_k + b F_k, \quad h_{k+1} = G h_k + g\,u_{k-d}, \quad \hat h_{k+1} = G (\hat h_k + K (y_k - C
+   \hat h_k)) + g\,u_{k-d}
 
 It oscillates if an eigenvalue lies outside of the unit circle (Franklin, Powell & Workman, Digital Control of Dynamic
-Systems, 3rd ed. 1998, sec. 4). With more delay d than is stated, the loop shows what it withstands.
+Systems, 3rd ed. 1998, sec. 4). With more delay d than the bridge knows, the loop shows what it withstands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
-from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import LinearModel
+from hilserver.compiler import standard_program
 from hilserver.displacement.actuator import SCALE, SEEN
 from hilserver.displacement.linear import LinearMotion
 from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.numerics.riccati import spare_cells
 from hilserver.rig.actuators import designed, force_lag, model_with_delay
 from hilserver.rig.rig import Rig
+from hilserver.tick.hybrid.carried import force_in_step
 from hilserver.tick.hybrid.displacement import (
-    COMPENSATIONS,
+    SENSORS,
+    VELOCITY,
+    VELOCITY_SCALE,
     DelayCompensation,
     DisplacementStrategy,
     Law,
 )
-from hilserver.tick.hybrid.memory import ENTRIES, POINTS, gains_of, known_states, mobility_at, preview_of
+from hilserver.tick.hybrid.memory import FOLLOWED, POINTS, STATES, mobility_at, preview_of
 from hilserver.tick.node_ahead import CALLS, length_of_call
 
-Command = Callable[[Floats, Floats, Floats, Floats], Floats]
 STABLE = 1.0 + 1e-7
 """Largest eigenvalue of a stable loop: a free mass has one of 1."""
 LONGEST = 10e-3
 """s of delay that are tried."""
+REMEMBERED = 5
+"""Values of an actuator's node in the last tick: velocity, acceleration, its expected value, force, load."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +61,20 @@ class LoopOfActuator:
         return self.growth <= 0.0
 
 
-def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel) -> LoopOfActuator:
-    """The loop at rest; ``circuit``: from the force on the node to its position and velocity."""
-    dt, law = 1.0 / rig.settings.loop.rate, _law(rig, name, strategy, circuit)
-    growth, frequency = _worst(_map(rig, name, strategy, circuit, law, 0), dt)
+def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, nodes: Sequence[str]) -> LoopOfActuator:
+    """The loop at rest, with this strategy of one actuator; of the others, which belong to it, as configured.
+
+    ``circuit``: from the forces on the ``nodes`` of actuators, by their names, to position and velocity of each.
+    """
+    dt = 1.0 / rig.settings.loop.rate
+    strategies = {node: rig.settings.actuators[node].bridge.strategy for node in nodes} | {name: strategy}
+
+    def worst(more: int) -> tuple[float, float]:
+        return _worst(Loop(rig, strategies, circuit, {name: more}).matrix(), dt)
+
+    growth, frequency = worst(0)
     withstands = 0
-    while growth <= 0.0 and (withstands + 1) * dt <= LONGEST:
-        if _worst(_map(rig, name, strategy, circuit, law, withstands + 1), dt)[0] > 0.0:
-            break
+    while growth <= 0.0 and (withstands + 1) * dt <= LONGEST and worst(withstands + 1)[0] <= 0.0:
         withstands += 1
     return LoopOfActuator(growth, frequency, withstands * dt)
 
@@ -75,101 +87,145 @@ def _worst(loop: Matrix, dt: float) -> tuple[float, float]:
     return (growth if np.abs(largest) > STABLE else min(growth, 0.0)), float(abs(np.angle(largest))) / (2.0 * pi * dt)
 
 
-def _map(rig: Rig, name: str, strategy: str, circuit: LinearModel, command: Command, more: int) -> Matrix:
-    """One tick as a matrix; ``more``: ticks by which commands are later than stated."""
-    actuator, dt = rig.settings.actuators[name], 1.0 / rig.settings.loop.rate
-    model = model_with_delay(actuator, rig.settings, rig.slow_devices)
-    late = round(model.delay / dt)
-    frame = LinearMotion(circuit.A, circuit.B[:, :1]).scaled(circuit.scale).held(dt)
-    drive = model.motion().scaled(SCALE).held(dt)
-    rows, n, m = circuit.C[:2] * circuit.scale, len(circuit.A), len(SCALE)
-    chosen = DisplacementStrategy[strategy]
+class _Actuator:
+    """An actuator in the loop: its constants, and what it does in a tick with its part of the state.
 
-    def tick(state: Floats) -> Floats:
-        z, h, past, last = np.split(state, [n, n + m, n + m + late + more + 1])
-        u = command(z, h, past, last)
-        acting = np.append(u, past)[late + more]
-        after = drive.A @ h + drive.B[:, 0] * acting
-        force = -(SEEN * SCALE)[1] @ h
-        if chosen.compensation is DelayCompensation.PREDICTED:
-            force = 0.5 * (force - (SEEN * SCALE)[1] @ after)
-        moved = frame.A @ z + frame.B[:, 0] * force
-        return np.concatenate([moved, after, [u], past[:-1], [rows[1] @ z, force]])
+    This part: its true state; the estimate, with the disturbance of the command; the commands and the measurements, the
+    newest first; and the `REMEMBERED` values.
+    """
 
-    size = n + m + late + more + 3
-    return np.column_stack([tick(unit) for unit in np.eye(size)])
+    def __init__(self, rig: Rig, name: str, strategy: str, more: int) -> None:
+        number, dt = list(rig.settings.actuators).index(name), 1.0 / rig.settings.loop.rate
+        settings, slow = rig.settings.actuators[name], rig.slow_devices
+        model, self.line = model_with_delay(settings, rig.settings, slow), rig.plan.actuator[number]
+        self.chosen, self.dt, self.more = DisplacementStrategy[strategy], dt, more
+        self.bridge = designed(settings, rig.settings, slow)
+        self.true = model.motion().scaled(SCALE).held(dt)
+        self.preview = preview_of(rig.plan, number).gains
+        self.mobility = mobility_at(rig.packed.index, rig.packed.value, number)
+        leads = self.chosen.compensation is DelayCompensation.LEAD
+        self.lead = force_lag(settings, rig.settings, slow) if leads else 0.0
+        self.late, self.age = self.bridge.command_late, max(self.bridge.displacement_late, self.bridge.force_late)
+        self.step = np.zeros((STATES + 1, STATES + 1))
+        self.step[:STATES, :STATES], self.step[:STATES, STATES] = self.bridge.step, self.bridge.input
+        self.step[STATES, STATES] = 1.0
+        self.seen = np.hstack([self.bridge.seen, np.zeros((SENSORS, 1))])
+        self.gain = self._filter_gain()
+        self.commands = 1 + self.late + max(self.more, self.age)
+        parts = np.array([len(SCALE), STATES + 1, self.commands, SENSORS * (self.age + 1), REMEMBERED])
+        self.ends, self.size = np.cumsum(parts)[:-1], int(parts.sum())
+
+    def _filter_gain(self) -> Matrix:
+        """That of the settled filter, by which all measurements of a tick correct it."""
+        n = len(self.step)
+        gain, after, periods = np.zeros((n, SENSORS)), np.zeros((n, n)), np.ones(SENSORS, dtype=np.int64)
+        drift, variance = np.diag(self.bridge.drift[:n]), self.bridge.variance
+        standard_program().stationary(self.step, drift, self.seen, variance, periods, gain, after, _spare(n))
+        return gain
+
+    def moved(self, own: Floats, node: Floats, ahead: float) -> tuple[Floats, float]:
+        """The state after a tick, and the force on the circuit; ``node``: position and velocity.
+
+        ``ahead``: the part of the command for the motion that is foreseen.
+        """
+        h, e, line, seen, (before, _, expected, last, _) = np.split(own, self.ends)
+        seen = np.concatenate([SEEN * SCALE @ h, seen[:-SENSORS]])
+        e = e + self.gain @ (seen[-SENSORS:] - self.seen @ e)
+        beyond = seen[-1] - self.seen[1] @ e
+        now = self._now(e, line)
+        past, first = line[: max(self.late, 1)], FOLLOWED + STATES + 1
+        gains = self.bridge.gains
+        u = line[0] - gains[FOLLOWED:first] @ now - gains[first:] @ past + ahead
+        if self.chosen.law is Law.DIRECT:
+            u = node[0]
+        line = np.concatenate([[u], line[:-1]])
+        change = (node[1] - before) / self.dt
+        load = self._load(now, self._now(self._next(e, line), line))
+        force = -seen[SENSORS * self.bridge.force_late + 1]
+        if self.chosen.compensation is DelayCompensation.PREDICTED:
+            unchanged = 2.0 * change - expected
+            of_step = (load + beyond, node[0], node[1], unchanged, last, self.mobility, self.dt)
+            force = force_in_step(self.line, *of_step)
+        h = self.true.A @ h + self.true.B[:, 0] * line[self.late + self.more]
+        remembered = [node[1], change, change + self.mobility * (force - last), force, load]
+        return np.concatenate([h, self._next(e, line), line, seen, remembered]), force
+
+    def _next(self, e: Floats, line: Floats) -> Floats:
+        """The estimate a tick later, after the newest command."""
+        driven: Floats = self.step @ e
+        driven[:STATES] += self.bridge.input * line[self.late + self.age]
+        return driven
+
+    def _now(self, e: Floats, line: Floats) -> Floats:
+        """The estimate, moved on to the present."""
+        now = e
+        for since in range(self.age - 1, -1, -1):
+            driven = self.step @ now
+            driven[:STATES] += self.bridge.input * line[self.late + since]
+            now = driven
+        return now
+
+    def _load(self, now: Floats, then: Floats) -> float:
+        """Mean force of a tick that the description of the specimen does not contain."""
+        mean, speed = 0.5 * (now + then), VELOCITY_SCALE * (then - now)[VELOCITY] / self.dt
+        held = self.line.stiffness * (self.seen[0] @ mean) + self.line.damping * VELOCITY_SCALE * mean[VELOCITY]
+        return float(self.seen[1] @ mean - held - self.line.mass * speed)
 
 
-def _law(rig: Rig, name: str, strategy: str, circuit: LinearModel) -> Command:
-    """The command from the circuit's scaled state, the actuator, past commands, and last velocity and force."""
-    chosen, number = DisplacementStrategy[strategy], list(rig.settings.actuators).index(name)
-    rows = circuit.C[:2] * circuit.scale
-    if chosen.law is Law.DIRECT:
-        return lambda z, h, past, last: np.asarray(rows[0] @ z)
-    gains, known = _gains(rig, number, chosen), _known(rig, number)
-    followed = (known or 2) + 2
-    late = len(gains) - followed - len(SCALE) - 2
-    foresee = None if known else _foresight(rig, name, chosen, circuit)
+class Loop:
+    """The loop of a circuit and the actuators at its nodes; ``more``: ticks by which commands are later than stated."""
 
-    def command(z: Floats, h: Floats, past: Floats, last: Floats) -> Floats:
-        ahead = foresee(z, last) if foresee is not None else -gains[: len(z)] @ (z * circuit.scale)
-        rest = np.concatenate([h, [0.0, 0.0], past[:late]])
-        return np.asarray(past[0] - gains[followed:] @ rest + ahead)
+    def __init__(self, rig: Rig, strategies: Mapping[str, str], circuit: LinearModel, more: Mapping[str, int]) -> None:
+        self._actuators = [_Actuator(rig, name, chosen, more.get(name, 0)) for name, chosen in strategies.items()]
+        self._n, self._call, self._dt = len(circuit.A), length_of_call(rig.plan), 1.0 / rig.settings.loop.rate
+        motion = LinearMotion(circuit.A, circuit.B).scaled(circuit.scale)
+        self._tick, self._ahead, self._rows = motion.held(self._dt), motion.held(self._call), circuit.C * circuit.scale
 
-    return command
+    def matrix(self) -> Matrix:
+        """One tick."""
+        size = self._n + sum(each.size for each in self._actuators)
+        return np.column_stack([self._moved(unit) for unit in np.eye(size)])
 
+    def _moved(self, state: Floats) -> Floats:
+        z, *own = np.split(state, np.cumsum([self._n, *(each.size for each in self._actuators[:-1])]))
+        nodes, ahead = (self._rows @ z).reshape(-1, 2), self._foreseen(z, own)
+        found = [
+            each.moved(part, node, share)
+            for each, part, node, share in zip(self._actuators, own, nodes, ahead, strict=True)
+        ]
+        z = self._tick.A @ z + self._tick.B @ np.array([force for _, force in found])
+        return np.concatenate([z, *(part for part, _ in found)])
 
-def _foresight(
-    rig: Rig, name: str, chosen: DisplacementStrategy, circuit: LinearModel
-) -> Callable[[Floats, Floats], float]:
-    """The part of the command for the foreseen motion, as :mod:`hilserver.tick.node_ahead` calculates it."""
-    number, dt = list(rig.settings.actuators).index(name), 1.0 / rig.settings.loop.rate
-    h = length_of_call(rig.plan)
-    actuator, specimen = rig.settings.actuators[name], rig.settings.actuators[name].specimen
-    lead = 0.0
-    if chosen.compensation is DelayCompensation.LEAD:
-        lead = force_lag(actuator, rig.settings, rig.slow_devices)
-    step = LinearMotion(circuit.A, circuit.B[:, :1]).scaled(circuit.scale).held(h)
-    rows, gains = circuit.C[:2] * circuit.scale, preview_of(rig.plan, number).gains
-    mobility = mobility_at(rig.packed.index, rig.packed.value, number)
-    k, c, m = specimen.stiffness, specimen.damping, specimen.mass
-    rising = 0.25 * h * h * k + 0.5 * h * c + m
-
-    def noted(point: int, x: float, v: float, a: float) -> float:
-        return float(gains[point] * (x + lead * (v + 0.5 * lead * a)) + gains[POINTS + point] * (v + lead * a))
-
-    def foresee(z: Floats, last: Floats) -> float:
-        (x, v), (before, force) = rows @ z, last
-        a = (v - before) / dt
-        total = noted(0, x, v, a)
+    def _foreseen(self, z: Floats, own: Sequence[Floats]) -> Floats:
+        """The parts of the commands for the motion, as :mod:`hilserver.tick.node_ahead` calculates them."""
+        nodes, h = (self._rows @ z).reshape(-1, 2), self._call
+        before, _, expected, last, load = np.array([part[-REMEMBERED:] for part in own]).T
+        a, force = (nodes[:, 1] - before) / self._dt, last.copy()
+        other = 0.5 * (a - expected) * (h / self._dt + 1.0)
+        total = self._noted(0, nodes, a)
         for call in range(CALLS * (POINTS - 1)):
-            held = -k * (x + 0.5 * h * v) - c * v
-            force = (held - rising * (a - mobility * force)) / (1.0 + rising * mobility)
-            z = step.A @ z + step.B[:, 0] * force
-            a = (rows[1] @ z - v) / h
-            x, v = rows @ z
+            held, old = np.zeros(len(own)), force.copy()
+            for i, each in enumerate(self._actuators):
+                if each.chosen.law is Law.STATE_FEEDBACK:
+                    of_step = (load[i], *nodes[i], a[i] + other[i], old[i], each.mobility, h)
+                    force[i] = force_in_step(each.line, *of_step)
+                held[i] = a[i] + each.mobility * (force[i] - old[i])
+            z = self._ahead.A @ z + self._ahead.B @ force
+            then = (self._rows @ z).reshape(-1, 2)
+            a = (then[:, 1] - nodes[:, 1]) / h
+            nodes, other = then, a - held
             if (call + 1) % CALLS == 0:
-                total += noted((call + 1) // CALLS, x, v, a)
+                total += self._noted((call + 1) // CALLS, nodes, a)
         return total
 
-    return foresee
+    def _noted(self, point: int, nodes: Matrix, a: Floats) -> Floats:
+        found = np.zeros(len(a))
+        for i, each in enumerate(self._actuators):
+            x, v, lead = nodes[i, 0], nodes[i, 1], each.lead
+            found[i] = each.preview[point] * (x + lead * (v + 0.5 * lead * a[i]))
+            found[i] += each.preview[POINTS + point] * (v + lead * a[i])
+        return found
 
 
-def _known(rig: Rig, number: int) -> int:
-    """Number of values of the circuit that the regulator knows; 0: it does not know the circuit."""
-    index = rig.packed.index
-    place = int(index[e.REGULATORS])
-    return known_states(index, number) if place and index[place + ENTRIES * number] else 0
-
-
-def _gains(rig: Rig, number: int, strategy: DisplacementStrategy) -> Floats:
-    """Gains at nominal parameters."""
-    actuator = list(rig.settings.actuators.values())[number]
-    if not (known := _known(rig, number)):
-        return designed(actuator, rig.settings, rig.slow_devices).gains
-    tracked, late = len(actuator.uncertainty), int(rig.plan.actuator["command_late"][number])
-    count = known + gains_of(late) - 2
-    first = int(rig.packed.index[int(rig.packed.index[e.REGULATORS]) + ENTRIES * number])
-    first += COMPENSATIONS.index(strategy.compensation) * (1 + tracked + tracked * tracked) * count
-    found: Floats = rig.packed.value[first : first + count]
-    return found
+def _spare(n: int) -> Floats:
+    return np.zeros(spare_cells(n))

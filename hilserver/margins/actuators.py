@@ -7,7 +7,7 @@ Dyn. 28 (1999) 1121). It must stay below the critical delay of :mod:`hilserver.m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
@@ -76,16 +76,20 @@ def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
     At rest, dry friction would damp any motion.
     """
     analyses = [Analysis(program, rig.packed), _moving(Analysis(program, rig.packed))]
+    states = analyses[0].packed.values[: analyses[0].n]
+    moving = [name for name in rig.settings.actuators if f"{RIG}{name}.x" in states and f"{RIG}{name}.v" in states]
+    circuits = [_nodes(each, moving) for each in analyses] if moving else []
     found = []
     for name, actuator in rig.settings.actuators.items():
         critical: float | None = None
-        frequency, nodes = 0.0, [node for each in analyses if (node := _node(each, name)) is not None]
-        if nodes:
+        frequency, loops = 0.0, dict[str, LoopOfActuator]()
+        if name in moving:
+            nodes = [_with_acceleration(_nodes(each, [name])) for each in analyses]
             critical, frequency = min(critical_delay(node, actuator.model().specimen) for node in nodes)
+            loops = {s: _worst(loop_of_actuator(rig, name, s, each, moving) for each in circuits) for s in FOLLOWING}
         growth, steady = _growth(actuator.model()), _steady_gain(actuator.model())
         filters = {each: rig.settings.channels[each].filter for each in (actuator.position, actuator.force)}
         lag = force_lag(actuator, rig.settings, rig.slow_devices)
-        loops = {s: _worst(loop_of_actuator(rig, name, s, node) for node in nodes) for s in FOLLOWING if nodes}
         known = (critical, frequency, _lag(rig, actuator), lag, growth, steady, filters, loops)
         found.append(ActuatorMargin(name, actuator.bridge.strategy, *known))
     return tuple(found)
@@ -103,17 +107,18 @@ def _worst(loops: Iterable[LoopOfActuator]) -> LoopOfActuator:
     return max(loops, key=lambda loop: (loop.growth if not loop.is_stable else 0.0, -loop.withstands))
 
 
-def _node(analysis: Analysis, name: str) -> LinearModel | None:
-    """Position, velocity and acceleration of an actuator's node under a force; None if something else moves it."""
-    states = list(analysis.packed.values[: analysis.n])
-    x, v = f"{RIG}{name}.x", f"{RIG}{name}.v"
-    if x not in states or v not in states:
-        return None
-    linear = analysis.linearised([f"{RIG}{name}{FORCE}"])
-    rows = [states.index(x), states.index(v)]
-    C = np.vstack([np.eye(analysis.n)[rows], linear.A[rows[1]]])
-    D = np.array([[0.0], [0.0], [linear.B[rows[1], 0]]])
+def _nodes(analysis: Analysis, names: Sequence[str]) -> LinearModel:
+    """From the forces on the nodes of actuators to position and velocity of each node, one behind the other."""
+    linear, states = analysis.linearised([f"{RIG}{name}{FORCE}" for name in names]), list(analysis.packed.values)
+    rows = [states.index(f"{RIG}{name}.{what}") for name in names for what in "xv"]
+    C, D = np.eye(analysis.n)[rows], np.zeros((len(rows), len(names)))
     return LinearModel(linear.A, linear.B, C, D, linear.states, linear.scale)
+
+
+def _with_acceleration(node: LinearModel) -> LinearModel:
+    """The same of one node, with its acceleration behind position and velocity."""
+    rate, row = node.C[1:] @ node.A, node.C[1:] @ node.B
+    return replace(node, C=np.vstack([node.C, rate]), D=np.vstack([node.D, row]))
 
 
 def _growth(model: ServoActuator) -> float:
@@ -173,23 +178,24 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
             continue
         if each.strategy not in FOLLOWING:
             continue
-        if each.critical == 0.0 and not isfinite(each.frequency):
+        at_node = DisplacementStrategy[each.strategy].compensation is DelayCompensation.PREDICTED
+        if each.critical == 0.0 and not isfinite(each.frequency) and not at_node:
             yield (
                 f"actuators.{each.name}.specimen.mass: the specimen is at least as heavy as the virtual part at its "
-                "node: any delay makes this unstable. Let more of the mass be virtual."
+                "node: any delay makes this unstable. Use prediction, or let more of the mass be virtual."
             )
-        elif each.critical == 0.0:
+        elif each.critical == 0.0 and isfinite(each.frequency):
             yield (
                 f"actuators.{each.name}: circuit and specimen connected directly are not damped at "
                 f"{each.frequency:.3g} Hz, so that any delay makes them oscillate. Give the circuit some damping."
             )
-        elif each.critical is not None and each.margin(each.strategy) <= 1.0:
+        elif each.critical is not None and each.margin(each.strategy) <= 1.0 and not at_node:
             yield f"actuators.{each.name}: {_too_late(each)}, and {_left(each)} remain. {_remedy(each)}"
         elif loop is not None and not loop.is_stable:
             yield (
                 f"actuators.{each.name}: with {each.strategy}, circuit, actuator and specimen oscillate at "
                 f"{loop.frequency:.3g} Hz (the motion grows with {loop.growth:.3g} 1/s). Give the node more damping or "
-                "mass, or describe a faster actuator; the bridge can compensate a fast motion of a linear circuit only."
+                "mass, or describe a faster actuator."
             )
 
 

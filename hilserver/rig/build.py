@@ -31,10 +31,10 @@ from hilserver.rig.checks import (
 )
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.file_kinds import kind_of
+from hilserver.rig.mobilities import with_mobilities
 from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import subtables, unresolved
-from hilserver.rig.regulators import with_regulators
 from hilserver.rig.rig import Device, Rig, slow_devices_of
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import PlantCircuit, build_plant, read_plant
@@ -193,7 +193,7 @@ def assemble(
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, slow, circuit.fluid, _longest_gap(settings, devices), name)
-    packed = with_regulators(packed, circuit, settings, slow, library)
+    packed = with_mobilities(packed, circuit, settings, library)
     parts = (tuple(devices), library, layout, plan, packed, sources, arrays, circuits, calibrations)
     return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 

@@ -17,8 +17,8 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.mobilities import with_mobilities
 from hilserver.rig.plan import RowLayout
-from hilserver.rig.regulators import with_regulators
 from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
 from hilserver.rig.simulated import PlantCircuit
@@ -123,7 +123,7 @@ class Rig:
         known = self.layout
         packed = pack(circuit, self.library, known.bindings, known.ports, file, self.accounts, like, known.actuators)
         self.layout.check_space(packed, file)
-        return with_regulators(packed, circuit, self.settings, self.slow_devices, self.library)
+        return with_mobilities(packed, circuit, self.settings, self.library)
 
     def plants(self) -> dict[str, PlantArrays]:
         """Fresh plants of the simulated devices, by device name: arrays of their own, at their initial values."""

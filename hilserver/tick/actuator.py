@@ -1,10 +1,9 @@
 r"""Part of the tick: actuators whose position is controlled, and the force of what they move on the virtual circuit.
 
-An actuator follows a mechanical node of the circuit. A linear circuit is known to the regulator, together with the
-actuator; the motion of a node of any other one is foreseen (:mod:`hilserver.tick.node_ahead`), or taken to have a
-constant acceleration if that has not been possible in the last tick. The measured force of the specimen acts on the
-node in the tick that begins now; with `prediction` it is the mean over this tick. See
-:mod:`hilserver.tick.hybrid.displacement`.
+An actuator follows a mechanical node of the circuit, whose motion is foreseen (:mod:`hilserver.tick.node_ahead`), or
+taken to have a constant acceleration if that has not been possible in the last tick. The measured force of the specimen
+acts on the node in the tick that begins now; with `prediction` it is the one that the specimen has if it is at its node
+(:mod:`hilserver.tick.hybrid.carried`). See :mod:`hilserver.tick.hybrid.displacement`.
 
 This stage comes before that of the circuit, which needs the force: the motion of the node at the beginning of the tick
 is known from the last one.
@@ -19,11 +18,13 @@ from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation
+from hilserver.tick.hybrid.carried import force_in_step
 from hilserver.tick.hybrid.displacement import (
     AVAILABLE_IN_RIGS,
-    COMPENSATIONS,
     FOLLOWING,
     LOAD_SCALE,
+    VELOCITY,
+    VELOCITY_SCALE,
     DelayCompensation,
     DisplacementBridge,
     DisplacementMemory,
@@ -40,14 +41,11 @@ from hilserver.tick.hybrid.memory import (
     LOAD,
     STATES,
     bridge_of,
-    has_regulator,
     keep_covariance,
-    known_states,
     memory_of,
-    regulated,
+    mobility_at,
     scratch_cells,
     take_covariance,
-    write_known,
 )
 from hilserver.tick.modes import supervisor_lost, trip
 from hilserver.tick.plan import ActuatorRecord, Plan
@@ -58,7 +56,6 @@ _FOLLOWS = tuple(each.name in FOLLOWING for each in DisplacementStrategy)
 _FILTERS = tuple(each.law is Law.STATE_FEEDBACK for each in DisplacementStrategy)
 _TRACKS = tuple(each.tracks for each in DisplacementStrategy)
 _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
-_COMPENSATION = tuple(COMPENSATIONS.index(each.compensation) for each in DisplacementStrategy)
 _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
 
 TAKE_UP = 0.05
@@ -85,8 +82,9 @@ def drive_actuators(
         _measure(a, b, row)
         _know(a, b, bridge, memory)
         correct_actuator(bridge, memory, b.measured, b.force_measured)
-        if isfinite(b.force_measured):
-            b.force_beyond = b.force_measured - force_then(bridge, memory)
+        then = memory.forces[memory.forces.shape[0] - 1]
+        if isfinite(then):
+            b.force_beyond = then - force_then(bridge, memory)
         _estimate(b, bridge, memory, elapsed)
         follows = header(row).mode == Mode.RUNNING and action != Action.HOLD and follows_node(b.strategy)
         there = isfinite(b.node_velocity)  # otherwise its position is still that of another circuit
@@ -99,16 +97,15 @@ def drive_actuators(
         known = there or not connected
         _note_error(b, header(row).mode == Mode.RUNNING and follows_node(b.strategy) and known)
         if follows and known:
-            _demand(plan, ix, val, row, work, i, node, velocity, acceleration)
+            _demand(plan, row, work, i, node, velocity, acceleration)
         else:
             _move_by_hand(row, b, elapsed)
         b.foreseen = nan
         _limit(plan, row, a, b, action)
-        before = seen_force(bridge, memory)
-        predict_actuator(bridge, memory, b.command)
-        b.force_estimate = before
+        b.force_estimate = seen_force(bridge, memory)
+        _predict(a, b, bridge, memory, dt)
         b.disturbance = memory.estimate[STATES]
-        _react(a, b, before, seen_force(bridge, memory), node, velocity)
+        _react(a, b, node, velocity, mobility_at(ix, val, i), elapsed)
         b.elapsed = elapsed
         keep_covariance(plan, row, i, memory)
 
@@ -207,12 +204,13 @@ def _follow_node(plan: Plan, ix: Indices, row: Floats, i: int, late: float) -> b
     x_at, v_at, count = signed(ix, place), signed(ix, place + 1), signed(ix, N_VALUES)
     if x_at >= count or v_at >= count:
         b.node_velocity = b.node_change = nan
+        b.other_change = 0.0
         return False
     v = row[first + v_at]
     change = (v - b.node_velocity) / b.elapsed if b.elapsed > 0.0 else nan
-    acceleration = change + 0.5 * (change - b.node_change)
+    acceleration, b.other_change = change + 0.5 * (change - b.node_change), change - b.expected_change
     if not isfinite(acceleration):
-        acceleration = change if isfinite(change) else 0.0
+        acceleration, b.other_change = change if isfinite(change) else 0.0, 0.0
     b.node_velocity, b.node_change = v, change
     b.acceleration = acceleration
     b.velocity = v + late * acceleration
@@ -275,31 +273,17 @@ def _take_up_motion(b: ActuatorState, time: float, T: float) -> None:
 
 
 @compilable
-def _demand(
-    plan: Plan,
-    ix: Indices,
-    val: Floats,
-    row: Floats,
-    work: Floats,
-    i: int,
-    node: float,
-    velocity: float,
-    acceleration: float,
-) -> None:
+def _demand(plan: Plan, row: Floats, work: Floats, i: int, node: float, velocity: float, acceleration: float) -> None:
     """The command that the strategy demands; a command that is not finite causes a trip.
 
-    The regulator that knows the circuit follows its node, one that does not also the approach to it. Of the motion of
-    the node (``node``, ``velocity``, ``acceleration``), the command may contain already what is foreseen.
+    Of the motion of the node (``node``, ``velocity``, ``acceleration``), the command may contain already what is
+    foreseen.
     """
     a, b = plan.actuator[i], actuator_state(plan, row, i)
     bridge, memory = bridge_of(plan, i), memory_of(plan, row, work, i)
     lead, first = leads_by(a, b), scratch_cells(a.tracked)
     demand = b.position
-    if regulates(b.strategy) and has_regulator(ix, i) and b.approach >= b.approach_time:
-        known = work[first : first + known_states(ix, i)]
-        write_known(ix, row[plan.layout[0].circuit :], i, known)
-        demand = displacement_command(regulated(plan, ix, val, i, _compensation(b.strategy)), memory, known, 0.0, 0.0)
-    elif regulates(b.strategy):
+    if regulates(b.strategy):
         x, v, change, ahead = b.position, b.velocity, b.acceleration, 0.0
         if isfinite(b.foreseen):
             x, v, change, ahead = x - node, v - velocity, change - acceleration, b.foreseen
@@ -350,21 +334,37 @@ def _limit(plan: Plan, row: Floats, a: ActuatorRecord, b: ActuatorState, action:
 
 
 @compilable
-def _react(a: ActuatorRecord, b: ActuatorState, before: float, after: float, node: float, velocity: float) -> None:
-    """The force of the specimen on the circuit in the tick that begins now: as measured, or its mean over the tick.
+def _predict(
+    a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, dt: float
+) -> None:
+    """Move the estimate on; the load is what the description of the specimen leaves of the estimated force."""
+    x, v = seen_displacement(bridge, memory), VELOCITY_SCALE * memory.now[VELOCITY]
+    force = seen_force(bridge, memory)
+    predict_actuator(bridge, memory, b.command)
+    next_x, next_v = seen_displacement(bridge, memory), VELOCITY_SCALE * memory.now[VELOCITY]
+    b.load = 0.5 * (force + seen_force(bridge, memory)) - a.mass * (next_v - v) / dt
+    b.load -= 0.5 * (a.stiffness * (x + next_x) + a.damping * (v + next_v))
 
-    The mean follows from the measured force and the change of the estimated one since then: so it contains what the
-    model of the specimen does not. Where the specimen is not at the node, because it does not follow or is on its way
-    there, the force is that which it would have there according to its stiffness and damping.
+
+@compilable
+def _react(a: ActuatorRecord, b: ActuatorState, node: float, velocity: float, mobility: float, elapsed: float) -> None:
+    """The force of the specimen on the circuit in the tick that begins now: as measured, or where its node is.
+
+    It always contains what the description of the specimen does not. Where the actuator does not follow or is on its
+    way, the measured force, too, becomes that at the node, by stiffness and damping.
     """
-    force = b.force_measured
-    if _predicts(b.strategy):
-        force = 0.5 * (before + after) + b.force_beyond
-    elif not isfinite(force):
-        force = before + b.force_beyond
+    force, last = b.force_measured, b.force
+    change = b.node_change if isfinite(b.node_change) else 0.0
+    if not isfinite(force):
+        force = b.force_estimate + b.force_beyond
     if not b.approach >= b.approach_time:
         force += a.stiffness * (node - b.estimate) + a.damping * (velocity - b.estimate_velocity)
-    b.force = -force if isfinite(force) else 0.0
+    force = -force
+    if _predicts(b.strategy):
+        load, unchanged = b.load + b.force_beyond, change + b.other_change
+        force = force_in_step(a, load, node, velocity, unchanged, last, mobility, elapsed)
+    b.force = force if isfinite(force) else 0.0
+    b.expected_change = change + mobility * (b.force - last)
 
 
 @compilable
@@ -421,12 +421,6 @@ def _tracks(strategy: int) -> bool:
 def leads_by(a: ActuatorRecord, b: ActuatorState) -> float:
     """Time, s, by which an actuator is to be ahead of its node."""
     return float(a.force_lag) if 0 <= b.strategy < len(_LEADS) and _LEADS[b.strategy] else 0.0
-
-
-@compilable
-def _compensation(strategy: int) -> int:
-    """Number of its regulator among those for a circuit (`COMPENSATIONS`)."""
-    return _COMPENSATION[strategy] if 0 <= strategy < len(_COMPENSATION) else 0
 
 
 @compilable

@@ -1,15 +1,9 @@
-r"""Part of the look-ahead: the motion of nodes that actuators follow, where their regulators do not know the circuit.
+r"""Part of the look-ahead: the motion of the nodes that actuators follow.
 
 A copy of the circuit is simulated from the end of this tick on, with the inputs as they are foreseen, and with the
-force that the specimen exerts if it is at its node:
-
-.. math:: F = -L - k\,x - c\,v - m\,a
-
-L is the force that the model of the specimen does not contain, as the filter estimates it. (Changes of the measured
-force would contain the following error of the actuator as if it were a force that remains.) F is taken in the middle of
-a step. Of a light node and a heavy or stiff specimen this would be an unstable sequence; therefore the acceleration in
-the step is the one of the last step, changed by the mobility of the node times the change of the force, which is an
-implicit step of node and specimen.
+force that the specimen exerts if it is at its node (:mod:`hilserver.tick.hybrid.carried`). The force that the
+description of the specimen does not contain remains as the filter estimates it. (Changes of the measured force would
+contain the following error of the actuator as if it were a force that remains.)
 
 Position and velocity at `POINTS` times make the part of the next command that follows from them
 (:mod:`hilserver.displacement.preview`). The circuit is not linearised: valves, stops and mechanisms act as they are.
@@ -26,8 +20,9 @@ from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.tick.actuator import leads_by, regulates
 from hilserver.tick.foresight import foresee_inputs
-from hilserver.tick.hybrid.displacement import LOAD_SCALE, gain_at
-from hilserver.tick.hybrid.memory import LOAD, POINTS, STATES, has_regulator, memory_of, mobility_at, preview_of
+from hilserver.tick.hybrid.carried import force_in_step
+from hilserver.tick.hybrid.displacement import gain_at
+from hilserver.tick.hybrid.memory import POINTS, STATES, memory_of, mobility_at, preview_of
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import ACTUATOR_CELLS, actuator_state
@@ -41,11 +36,12 @@ LONGEST_STEP = 2.5e-3
 class NodeAhead(Struct):
     """A node in the look-ahead."""
 
-    x: float = value("m", "its position")
+    x: float = value("m", "its position, as a displacement of the specimen")
     v: float = value("m/s", "its velocity")
     a: float = value("m/s^2", "its mean acceleration in the last step")
+    other_change: float = value("m/s^2", "by how much other forces have changed this")
+    expected: float = value("m/s^2", "mean acceleration by which only the force of the specimen changes it")
     force: float = value("N", "of the specimen on it in the last step")
-    unmoved: float = value("N", "the same for x = v = a = 0")
 
 
 NODE_AHEAD_CELLS = NodeAhead.cells()
@@ -75,7 +71,7 @@ def is_foreseen(plan: Plan, ix: Indices, row: Floats, i: int) -> bool:
     """Whether the command of actuator ``i`` depends on what is foreseen here."""
     place, count = signed(ix, FOLLOWED) + 2 * i, signed(ix, N_VALUES)
     there = signed(ix, place) < count and signed(ix, place + 1) < count
-    return there and regulates(actuator_state(plan, row, i).strategy) and not has_regulator(ix, i)
+    return there and regulates(actuator_state(plan, row, i).strategy)
 
 
 @compilable
@@ -103,7 +99,10 @@ def steps_of_call(plan: Plan) -> int:
 def start_foreseeing(
     plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, space: Floats, elapsed: float
 ) -> None:
-    """Begin with the circuit at the end of this tick; the force is what has acted on it in this tick."""
+    """Begin with the circuit at the end of this tick; the force is what has acted on it in this tick.
+
+    From this tick to the first step, other forces change the acceleration for as long as between their middles.
+    """
     ticks = ticks_foreseen(plan)
     foresee_inputs(plan, row, ticks, space[: plan.input.shape[0] * ticks])
     for i in range(plan.actuator.shape[0]):
@@ -113,9 +112,9 @@ def start_foreseeing(
         place = signed(ix, FOLLOWED) + 2 * i
         x, v = z[signed(ix, place)], z[signed(ix, place + 1)]
         before = b.node_velocity if isfinite(b.node_velocity) else v
-        node.x, node.v, node.a, node.force = x, v, (v - before) / elapsed, b.force
-        load = LOAD_SCALE * memory_of(plan, row, work, i).estimate[LOAD]
-        node.unmoved = -a.stiffness * a.offset - load
+        node.x, node.v, node.a, node.force = x + a.offset, v, (v - before) / elapsed, b.force
+        other_change = node.a - b.expected_change if isfinite(b.node_change) else 0.0
+        node.other_change = 0.5 * other_change * (length_of_call(plan) / elapsed + 1.0)
         b.foreseen = 0.0
         note_point(plan, row, work, node, i, 0)
 
@@ -136,7 +135,7 @@ def foresee(plan: Plan, ix: Indices, val: Floats, row: Floats, z: Floats, space:
         elif first <= column < first + ACTUATOR_CELLS * plan.actuator.shape[0]:
             i = (column - first) // ACTUATOR_CELLS
             if is_foreseen(plan, ix, row, i):
-                z[ix[place]] = push(plan, ix, val, space, i, h)
+                z[ix[place]] = push(plan, ix, val, row, space, i, h)
         place += TWO
 
 
@@ -150,12 +149,12 @@ def mean_of(values: Floats) -> float:
 
 
 @compilable
-def push(plan: Plan, ix: Indices, val: Floats, space: Floats, i: int, h: float) -> float:
-    """The force of the specimen on its node in the next step of ``h`` seconds."""
-    a, node, mobility = plan.actuator[i], node_ahead(plan, space, i), mobility_at(ix, val, i)
-    rising = 0.25 * h * h * a.stiffness + 0.5 * h * a.damping + a.mass  # of the force with the acceleration
-    held = node.unmoved - a.stiffness * (node.x + 0.5 * h * node.v) - a.damping * node.v
-    node.force = (held - rising * (node.a - mobility * node.force)) / (1.0 + rising * mobility)
+def push(plan: Plan, ix: Indices, val: Floats, row: Floats, space: Floats, i: int, h: float) -> float:
+    """The force of the specimen on its node in the next step of ``h`` s."""
+    node, load, mobility = node_ahead(plan, space, i), actuator_state(plan, row, i).load, mobility_at(ix, val, i)
+    last, unchanged = node.force, node.a + node.other_change
+    node.force = force_in_step(plan.actuator[i], load, node.x, node.v, unchanged, last, mobility, h)
+    node.expected = node.a + mobility * (node.force - last)
     return float(node.force)
 
 
@@ -167,7 +166,8 @@ def note_foreseen(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats,
             node, place = node_ahead(plan, space, i), signed(ix, FOLLOWED) + 2 * i
             v = z[signed(ix, place + 1)]
             node.a = (v - node.v) / length_of_call(plan)
-            node.x, node.v = z[signed(ix, place)], v
+            node.other_change = node.a - node.expected
+            node.x, node.v = z[signed(ix, place)] + plan.actuator[i].offset, v
             if (call + 1) % CALLS == 0:
                 note_point(plan, row, work, node, i, (call + 1) // CALLS)
 
@@ -178,6 +178,6 @@ def note_point(plan: Plan, row: Floats, work: Floats, node: NodeAhead, i: int, p
     a, b, gains = plan.actuator[i], actuator_state(plan, row, i), preview_of(plan, i)
     theta = memory_of(plan, row, work, i).estimate[STATES + 1 :]
     lead = leads_by(a, b)
-    x, v = node.x + a.offset + lead * (node.v + 0.5 * lead * node.a), node.v + lead * node.a
+    x, v = node.x + lead * (node.v + 0.5 * lead * node.a), node.v + lead * node.a
     b.foreseen += gain_at(theta, gains.gains, gains.slopes, gains.curves, point) * x
     b.foreseen += gain_at(theta, gains.gains, gains.slopes, gains.curves, POINTS + point) * v

@@ -192,6 +192,8 @@ class ActuatorState(Struct):
     node_velocity: float = value("m/s", "velocity of the node at the start of the tick")
     node_change: float = value("m/s^2", "mean acceleration of the node before that")
     elapsed: float = value("s", "time by which the circuit has moved since")
+    expected_change: float = value("m/s^2", "mean acceleration by which only the force of the specimen changes it")
+    other_change: float = value("m/s^2", "by how much other forces have changed the mean acceleration")
     foreseen: float = value("m", "part of the next command for the motion that is foreseen; NaN: none is")
     away: float = value("m", "distance from the virtual position at the start of the approach")
     away_velocity: float = value("m/s", "difference of the velocities there")
@@ -200,6 +202,7 @@ class ActuatorState(Struct):
     approach_time: float = value("s", "duration of the approach")
     estimate_velocity: float = value("m/s", "estimated velocity of the displacement")
     force_beyond: float = value("N", "measured force in excess of the estimated one at the same time")
+    load: float = value("N", "estimated force on the specimen that its description does not contain, mean of the tick")
     jog: float = value("m/s", "manual: velocity of the command")
     jog_left: float = value("s", "remaining time of this motion")
 

@@ -44,8 +44,8 @@ SENSORS = 2
 """Displacement and force."""
 LOAD_SCALE = 1e3
 """Typical size of a force on the specimen that its model does not contain, N: unit of the last state, if it is one."""
-VELOCITY = 1
-"""Place of the velocity in the actuator's state."""
+VELOCITY, VELOCITY_SCALE = 1, 0.1
+"""Place of the velocity in the actuator's state, and its unit there, m/s."""
 
 
 class Law(IntEnum):
@@ -67,10 +67,6 @@ class DelayCompensation(Enum):
     ACCEPTED = "accepted"
     LEAD = "the actuator leads by it"
     PREDICTED = "the structure receives the predicted force"
-
-
-COMPENSATIONS = tuple(DelayCompensation)
-"""In the order of the regulators for a circuit."""
 
 
 class DisplacementStrategy(IntEnum):

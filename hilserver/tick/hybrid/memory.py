@@ -1,16 +1,11 @@
-"""The bridge of an actuator in the tick: its constants in the plan, its memory in the row.
-
-Where the circuit is linear, regulators that know it are in the packed circuit (:mod:`hilserver.rig.regulators`). Per
-actuator its index has three entries: where the regulators begin among the numbers, 0 if there are none; where the
-mobility of its node is among them; and where in the index the inputs of the circuit are listed, their number first.
-"""
+"""The bridge of an actuator in the tick: its constants in the plan, its memory in the row."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import NamedTuple
 
-from hilserver.circuit.engine import N_STATES, REGULATORS
+from hilserver.circuit.engine import MOBILITIES
 from hilserver.numerics.arrays import Floats, Indices, Matrix, as_matrix, signed
 from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementMemory
@@ -24,8 +19,6 @@ FOLLOWED = 4
 """Gains for what it follows: position, velocity, acceleration, and a force that has no effect on these."""
 POINTS = 9
 """Number of times at which the motion of a node is foreseen: now, and at equal intervals."""
-ENTRIES = 3
-"""Entries of an actuator in the index of a packed circuit."""
 
 
 class Preview(NamedTuple):
@@ -137,69 +130,10 @@ def preview_of(plan: Plan, i: int) -> Preview:
 
 
 @compilable
-def has_regulator(ix: Indices, i: int) -> bool:
-    """Whether the regulator of actuator ``i`` knows this circuit."""
-    place = signed(ix, REGULATORS)
-    return place > 0 and signed(ix, place + ENTRIES * i) > 0
-
-
-@compilable
 def mobility_at(ix: Indices, val: Floats, i: int) -> float:
     """Acceleration of the node of actuator ``i`` by a force on it, 1/kg."""
-    place = signed(ix, REGULATORS)
-    mobility: float = val[signed(ix, place + ENTRIES * i + 1)] if place > 0 else 0.0
+    mobility: float = val[signed(ix, MOBILITIES) + i]
     return mobility
-
-
-@compilable
-def first_known(ix: Indices, i: int) -> int:
-    """Place of the list of the inputs that the regulator of actuator ``i`` knows."""
-    return signed(ix, signed(ix, REGULATORS) + ENTRIES * i + 2)
-
-
-@gives_arrays
-def regulated(plan: Plan, ix: Indices, val: Floats, i: int, compensation: int) -> DisplacementBridge:
-    """The bridge of actuator ``i`` with the regulator for this circuit and this compensation of the late force."""
-    a, bridge = plan.actuator[i], bridge_of(plan, i)
-    place = signed(ix, REGULATORS) + ENTRIES * i
-    n, gains = a.tracked, known_states(ix, i) + gains_of(a.command_late) - FOLLOWED + 2
-    first = signed(ix, place) + compensation * (1 + n + n * n) * gains
-    slopes = first + gains
-    curves = slopes + n * gains
-    return DisplacementBridge(
-        bridge.step,
-        bridge.input,
-        bridge.step_slopes,
-        bridge.input_slopes,
-        bridge.seen,
-        bridge.variance,
-        bridge.drift,
-        val[first:slopes],
-        as_matrix(val[slopes:curves], n),
-        as_matrix(val[curves : curves + n * n * gains], n * n),
-        bridge.slow,
-        bridge.limit,
-        bridge.command_late,
-        bridge.displacement_late,
-        bridge.force_late,
-    )
-
-
-@compilable
-def known_states(ix: Indices, i: int) -> int:
-    """Number of values of the circuit that a regulator knows: states, 1 for what is constant, inputs."""
-    return signed(ix, N_STATES) + 1 + signed(ix, first_known(ix, i))
-
-
-@compilable
-def write_known(ix: Indices, values: Floats, i: int, target: Floats) -> None:
-    """Write these values of the circuit, in this order."""
-    states, inputs = signed(ix, N_STATES), first_known(ix, i)
-    for k in range(states):
-        target[k] = values[k]
-    target[states] = 1.0
-    for k in range(signed(ix, inputs)):
-        target[states + 1 + k] = values[signed(ix, inputs + 1 + k)]
 
 
 @gives_arrays
