@@ -70,7 +70,7 @@ def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, n
     strategies = {node: rig.settings.actuators[node].bridge.strategy for node in nodes} | {name: strategy}
 
     def worst(more: int) -> tuple[float, float]:
-        return _worst(Loop(rig, strategies, circuit, {name: more}).matrix(), dt)
+        return _worst(CoupledLoop(rig, strategies, circuit, {name: more}).matrix(), dt)
 
     growth, frequency = worst(0)
     withstands = 0
@@ -172,7 +172,7 @@ class _Actuator:
         return float(self.seen[1] @ mean - held - self.line.mass * speed)
 
 
-class Loop:
+class CoupledLoop:
     """The loop of a circuit and the actuators at its nodes; ``more``: ticks by which commands are later than stated."""
 
     def __init__(self, rig: Rig, strategies: Mapping[str, str], circuit: LinearModel, more: Mapping[str, int]) -> None:

@@ -1,6 +1,6 @@
 """Nodes that are foreseen: stability and noise of the loop, and what is foreseen by the L-stable method.
 
-Expectations are closed forms, SciPy, or the regulator of a linear circuit that differs by 0.01 N of friction only.
+Expectations are closed forms and SciPy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from actuator_rigs import Oscillator, Specimen, Stand, Table, moved, part, share
+from actuator_rigs import Oscillator, Servo, Specimen, Stand, Table, moved, part, share
 from scipy.signal import cont2discrete
 
 from hilserver.circuit.library import standard_library
@@ -27,7 +27,7 @@ QUIET = (0.0, 0.0)
 
 
 def rubbing(circuit: Table) -> Table:
-    """The same circuit with 0.01 N of friction: the regulator does not know it any longer."""
+    """The same circuit with 0.01 N of friction: it is not linear any longer."""
     rub = part("friction", {"rod": "rig.table"}, coulomb="0.01 N", static="0.01 N")
     return {**circuit, "components": {**circuit["components"], "rub": rub}}
 
@@ -83,56 +83,80 @@ def test_a_prescribed_motion_is_foreseen_as_well_by_the_l_stable_method(
 
 @pytest.mark.parametrize(
     ("mass", "specimen"),
-    [(100.0, Specimen(30.0, 2000.0, 2e5)), (300.0, Specimen(30.0, 500.0, 1.8e5))],
+    [
+        (20.0, Specimen(30.0, 500.0, 1e5)),
+        (60.0, Specimen(30.0, 500.0, 1.8e5)),
+        (100.0, Specimen(30.0, 500.0, 1.8e5)),
+        (100.0, Specimen(30.0, 2000.0, 2e5)),
+        (300.0, Specimen(30.0, 500.0, 1.8e5)),
+    ],
 )
-def test_a_tiny_friction_does_not_make_a_stable_loop_unstable(mass: float, specimen: Specimen) -> None:
-    """The regulator that knows the circuit is stable. With the measured force held, they would grow at 40 1/s."""
-    circuit = Oscillator(mass, 8.0, 0.1, 0.0, specimen).circuit()
-    stand = Stand(circuit, 1000.0, specimen, noise=QUIET)
+def test_a_specimen_may_be_as_heavy_as_its_node(mass: float, specimen: Specimen) -> None:
+    """With the measured force at the actuator, all but the last grew at up to 40 1/s. The whole against SciPy."""
+    virtual = Oscillator(mass, 8.0, 0.1, 300.0, specimen)
+    stand = Stand(virtual.circuit(), 1000.0, specimen, noise=QUIET)
     assert growth(stand.rig())[0] <= 0.0
-    assert growth(replace(stand, circuit=rubbing(circuit)).rig())[0] <= 0.0
+    motion = moved(stand.rig(), 6.0)
+    k = motion.time > 4.0
+    assert share(motion.real[k], virtual.right(motion.time)[k]) < 0.008
 
 
-def test_a_loop_with_a_tiny_friction_withstands_the_same_delay() -> None:
-    """At least one tick."""
-    specimen = Specimen(30.0, 500.0, 1.8e5)
-    circuit = Oscillator(300.0, 8.0, 0.1, 0.0, specimen).circuit()
-    found = []
-    for each in (circuit, rubbing(circuit)):
-        rig = Stand(each, 1000.0, specimen, noise=QUIET).rig()
-        found.append(actuator_margins(rig, compiled_program(rig.library))[0].loops["prediction"].withstands)
-    assert found[1] >= found[0]
+def test_delays_of_the_sensors_may_differ_if_they_are_stated() -> None:
+    """Here the displacement is the later one: what the model does not explain is taken at one time."""
+    virtual = Oscillator(1000.0, 3.0, 0.05, 1000.0, Specimen(30.0, 120.0, 1.2e6))
+    for late in ((4e-3, 0.0), (0.0, 4e-3), (4e-3, 2e-3)):
+        motion = moved(Stand(virtual.circuit(), 1000.0, virtual.specimen, late=late, stated=late).rig(), 6.0)
+        k = motion.time > 4.0
+        assert share(motion.real[k], virtual.right(motion.time)[k]) < 0.003
+
+
+def test_the_impulse_of_the_specimen_is_that_of_its_momentum() -> None:
+    """A free virtual mass carries one of twice its mass and is pushed: no impulse is lost between the ticks."""
+    specimen, push = Specimen(60.0, 0.0, 0.0), 300.0
+    components = {
+        "mass": part("load_mass", {"rod": "rig.table"}, mass="30 kg", gravity="0 m/s^2"),
+        "step": {"type": "step_signal", "signal": "step", "start": "3 s", "after": 1.0},
+        "stop": {"type": "step_signal", "signal": "stop", "start": "3.1 s", "after": -1.0},
+        "mix": {"type": "sum", "a": "step", "b": "stop", "signal": "push"},
+        "force": part("force_source", {"rod": "rig.table"}, command="push", force=f"{push} N"),
+        "earth": part("velocity_source", {"rod": "earth"}),
+        "damper": part("elastic_coupling", {"rod": "rig.table", "base": "earth"}, stiffness="0 N/m", damping="0 N*s/m"),
+    }
+    circuit = {"solver": {"integrator": "rk4", "substeps": 4}, "components": components}
+    servo = Servo(velocity_gain=3.0, force_decay=3.3)
+    motion = moved(Stand(circuit, 1000.0, specimen, servo=servo, noise=QUIET).rig(), 3.5)
+    v = motion.rows[:, len(motion.rig.layout.names) + list(motion.rig.packed.names).index("rig.table.v")]
+    after = (motion.time > 3.12) & (motion.time < 3.4)
+    assert v[after] == pytest.approx(push * 0.1 / 90.0, rel=2e-3)
 
 
 @pytest.mark.parametrize(
-    ("mass", "frequency", "specimen"),
+    ("mass", "frequency", "specimen", "known"),
     [
-        (300.0, 8.0, Specimen(30.0, 500.0, 1.8e5)),
-        (1000.0, 3.0, Specimen(30.0, 120.0, 1.2e5)),
-        (1000.0, 6.0, Specimen(30.0, 46.0, 7e5)),
+        (300.0, 8.0, Specimen(30.0, 500.0, 1.8e5), 11e-6),
+        (1000.0, 3.0, Specimen(30.0, 120.0, 1.2e5), 4.0e-6),
+        (1000.0, 6.0, Specimen(30.0, 46.0, 7e5), 3.8e-6),
     ],
 )
 def test_the_command_at_rest_is_as_quiet_as_that_of_the_regulator(
-    mass: float, frequency: float, specimen: Specimen
+    mass: float, frequency: float, specimen: Specimen, known: float
 ) -> None:
     """Change of the command per tick with 100 N of noise, 0.05 % of the load cell's range.
 
-    With the regulator: 11, 4.0 and 3.8 µm (RMS).
+    With a regulator that knows the circuit: 11, 4.0 and 3.8 µm (RMS).
     """
     circuit = Oscillator(mass, frequency, 0.1, 0.0, specimen).circuit()
-    found = []
-    for each in (circuit, rubbing(circuit)):
-        motion = moved(Stand(each, 1000.0, specimen, noise=(5e-6, 100.0)).rig(), 3.0)
-        k = (motion.time > 2.0) & (motion.time < 2.98)
-        found.append(float(np.std(np.diff(motion.command[k]))))
-    assert found[1] < 2.0 * found[0]
+    motion = moved(Stand(circuit, 1000.0, specimen, noise=(5e-6, 100.0)).rig(), 3.0)
+    k = (motion.time > 2.0) & (motion.time < 2.98)
+    assert float(np.std(np.diff(motion.command[k]))) < 2.0 * known
 
 
-def test_a_damping_stated_twice_too_large_makes_nothing_swing() -> None:
-    """Without tracking it; with the regulator: 5 % off."""
-    virtual = Oscillator(2000.0, 3.0, 0.15, 500.0, Specimen(30.0, 2000.0, 2e5))
+@pytest.mark.parametrize(("mass", "frequency"), [(2000.0, 3.0), (500.0, 6.0)])
+def test_a_damping_stated_twice_too_large_makes_nothing_swing(mass: float, frequency: float) -> None:
+    """Without tracking it. With the measured force at the actuator, the second one was 200 % off; now it is 18 %."""
+    virtual = Oscillator(mass, frequency, 0.15, 500.0, Specimen(30.0, 2000.0, 2e5))
     known = replace(virtual.specimen, damping=4000.0)
-    motion = moved(Stand(rubbing(virtual.circuit()), 1000.0, virtual.specimen, known, noise=QUIET).rig(), 5.0)
+    motion = moved(Stand(virtual.circuit(), 1000.0, virtual.specimen, known, noise=QUIET).rig(), 5.0)
     k = motion.time > 3.0
     assert share(motion.real[k], virtual.right(motion.time)[k]) < 0.25
 
