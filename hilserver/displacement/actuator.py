@@ -4,8 +4,14 @@ r"""A position-controlled servo-hydraulic actuator with a specimen, linear.
    \ddot s + \beta_1\dot s + \beta_2 s = a_1\beta_0\,(g\,u - x), \quad
    \dot F + a_3 F = s - a_2\dot x, \quad m\ddot x + c\,\dot x + k x = F
 
-u: command, m; x: displacement, m; F: force on the specimen, N. The actuator has its own proportional position loop;
-:math:`a_2\dot x` is the flow that the moving piston takes (the natural velocity feedback). Source: Silva, Gomez,
+u: command, m; x: displacement, m; F: force on the specimen, N, as a load cell measures it. If the oil also accelerates
+a mass :math:`m_p` between piston and load cell, its force is :math:`F + m_p\ddot x`, and
+
+.. math:: (1 + \rho)\,\dot F = s - a_2\dot x - a_3 (F + m_p\ddot x) + \rho\,(k\dot x + c\,\ddot x), \quad
+   \rho = m_p/m, \quad m\ddot x = F - c\,\dot x - k x - L
+
+L is a force on the specimen that is not described and does not change. The actuator has its own proportional position
+loop; :math:`a_2\dot x` is the flow that the moving piston takes (the natural velocity feedback). Source: Silva, Gomez,
 Maghareh, Dyke & Spencer, Mech. Syst. Signal Process. 135 (2020) 106381, sec. 4.2; Carrion & Spencer, NSEL report 6
 (2007).
 """
@@ -46,7 +52,7 @@ class ActuatorModel(Protocol):
         """The largest command, m."""
 
     def motion(self) -> LinearMotion:
-        """State: x, dx/dt, F, s, ds/dt. Input: command."""
+        """State: x, dx/dt, F, s, ds/dt. Inputs: the command, and L, a force on the specimen."""
 
     def shifted(self, changes: Mapping[str, float]) -> ActuatorModel:
         """The same with these changes of its parameters."""
@@ -60,7 +66,8 @@ OF_SPECIMEN = ("stiffness", "damping")
 class Actuator:
     """Servo valve, actuator and the specimen that it moves, in SI units; see the module for the equations.
 
-    ``delay``: s from a command until it acts, rounded to whole ticks; ``limit``: the largest command, m.
+    ``delay``: s from a command until it acts, rounded to whole ticks; ``limit``: the largest command, m;
+    ``moving_mass``: m_p, kg, between piston and load cell.
     """
 
     a1_beta0: float
@@ -72,20 +79,21 @@ class Actuator:
     specimen: Specimen
     delay: float = 0.0
     limit: float = inf
+    moving_mass: float = 0.0
 
     def motion(self) -> LinearMotion:
-        """State: x, dx/dt, F, s, ds/dt. Input: command."""
-        part = self.specimen
-        A = np.array(
-            [
-                [0.0, 1.0, 0.0, 0.0, 0.0],
-                [-part.stiffness / part.mass, -part.damping / part.mass, 1.0 / part.mass, 0.0, 0.0],
-                [0.0, -self.a2, -self.a3, 1.0, 0.0],
-                [0.0, 0.0, 0.0, 0.0, 1.0],
-                [-self.a1_beta0, 0.0, 0.0, -self.beta2, -self.beta1],
-            ]
-        )
-        B = np.zeros((5, 1))
+        """State: x, dx/dt, F, s, ds/dt. Inputs: the command, and L, a force on the specimen."""
+        part, A, B = self.specimen, np.zeros((5, 5)), np.zeros((5, 2))
+        ratio = self.moving_mass / part.mass
+        A[0, 1] = 1.0
+        A[1, :3] = -part.stiffness / part.mass, -part.damping / part.mass, 1.0 / part.mass
+        B[1, 1] = -1.0 / part.mass
+        A[2] = 0.0, ratio * part.stiffness - self.a2, -self.a3, 1.0, 0.0
+        with_acceleration = ratio * part.damping - self.a3 * self.moving_mass
+        A[2], B[2] = A[2] + with_acceleration * A[1], with_acceleration * B[1]
+        A[2], B[2] = A[2] / (1.0 + ratio), B[2] / (1.0 + ratio)
+        A[3, 4] = 1.0
+        A[4] = -self.a1_beta0, 0.0, 0.0, -self.beta2, -self.beta1
         B[4, 0] = self.a1_beta0 * self.gain
         return LinearMotion(A, B)
 

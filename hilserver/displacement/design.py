@@ -93,10 +93,11 @@ class _Dynamics(NamedTuple):
         motion, scale, seen = actuator.motion(), SCALE, SEEN
         if load:
             n = len(scale)
-            A, B = np.zeros((n + 1, n + 1)), np.vstack([motion.B, np.zeros((1, 1))])
-            A[:n, :n], A[VELOCITY, n], A[n, n] = motion.A, -1.0 / actuator.specimen.mass, -LOAD_FADING
-            motion, scale = LinearMotion(A, B), np.append(scale, LOAD_SCALE)
+            A = np.zeros((n + 1, n + 1))
+            A[:n, :n], A[:n, n], A[n, n] = motion.A, motion.B[:, 1], -LOAD_FADING
+            motion, scale = LinearMotion(A, np.vstack([motion.B, np.zeros((1, 2))])), np.append(scale, LOAD_SCALE)
             seen = np.hstack([seen, np.zeros((2, 1))])
+        motion = LinearMotion(motion.A, motion.B[:, :1])
         return cls(motion.scaled(scale).held(dt), scale, seen * scale)
 
 
@@ -126,7 +127,9 @@ def bridge_for(
     for unit in np.eye(tracked):
         up, down = transition(0.5 * unit), transition(-0.5 * unit)
         slopes.append(LinearMotion(up.A - down.A, up.B - down.B))
-    gains, gain_slopes, gain_curves = gains_for(followed, actuator, spread, dt, tuning)
+    gains, gain_slopes, gain_curves = quadratic(
+        lambda theta: regulator_of(followed, deviating(actuator, spread, theta), dt, tuning).gains, tracked
+    )
     return DisplacementBridge(
         step=np.ascontiguousarray(nominal.step.A),
         input=np.ascontiguousarray(nominal.step.B[:, 0]),
@@ -154,18 +157,6 @@ def slow_motion(noise: float) -> float:
 def deviating(actuator: ActuatorModel, spread: Mapping[str, float], theta: Floats) -> ActuatorModel:
     """The actuator whose parameters deviate by ``theta``, in standard deviations."""
     return actuator.shifted({name: size * float(t) for (name, size), t in zip(spread.items(), theta, strict=True)})
-
-
-def gains_for(
-    followed: Followed, actuator: ActuatorModel, spread: Mapping[str, float], dt: float, tuning: Tuning = USUAL
-) -> tuple[Floats, Matrix, Matrix]:
-    """Gains of the regulator at nominal parameters, with their first and second derivatives with respect to them.
-
-    Raises HilserverError if there is no stable regulator.
-    """
-    return quadratic(
-        lambda theta: regulator_of(followed, deviating(actuator, spread, theta), dt, tuning).gains, len(spread)
-    )
 
 
 def _drift(tuning: Tuning, sensors: Sensors, actuator: ActuatorModel, tracked: int) -> Floats:

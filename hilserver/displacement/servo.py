@@ -23,7 +23,7 @@ class ServoActuator:
 
     ``velocity_gain``: velocity without load per position error, 1/s; ``f90``, Hz, and ``damping`` of the servo valve;
     ``oil_stiffness``, N/m; ``force_decay``: 1/s, by leakage; ``position_gain``: displacement at rest per command.
-    ``delay``, ``limit``: see `Actuator`.
+    ``delay``, ``limit``, ``moving_mass``: see `Actuator`.
     """
 
     velocity_gain: float
@@ -35,6 +35,7 @@ class ServoActuator:
     specimen: Specimen
     delay: float = 0.0
     limit: float = inf
+    moving_mass: float = 0.0
 
     def linear(self) -> Actuator:
         """The coefficients of its transfer functions."""
@@ -49,10 +50,11 @@ class ServoActuator:
             specimen=self.specimen,
             delay=self.delay,
             limit=self.limit,
+            moving_mass=self.moving_mass,
         )
 
     def motion(self) -> LinearMotion:
-        """State: x, dx/dt, F, s, ds/dt. Input: command."""
+        """State: x, dx/dt, F, s, ds/dt. Inputs: the command, and a force on the specimen."""
         return self.linear().motion()
 
     def shifted(self, changes: Mapping[str, float]) -> ServoActuator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import pi
 from typing import Any
 
 from hilserver.errors import HilserverError
@@ -13,6 +14,8 @@ from hilserver.rig.rig import Rig
 NAME = "stand-in"
 LEFT_OUT = ("outputs", "enable", "calibration")
 """Tables of the rig file that a simulation does not need."""
+CELL, CELL_DAMPING, CELL_LAG = 2.0 * pi * 500.0, 0.05, "0.05 ms"
+"""Load cell with the masses in front of and behind it: natural frequency, 1/s, damping ratio; lag of its amplifier."""
 RAW = (0.0, 10.0)
 """Raw readings at the ends of a simulated sensor's range."""
 
@@ -33,9 +36,9 @@ def simulated(rig: Rig, known: Rig | None = None) -> Rig:
     for name, actuator in rig.settings.actuators.items():
         machine["components"] |= _specimen(name, actuator)
         machine["nodes"][name] = {"position": f"{actuator.safe!r} m"}
-        drive["components"][f"{name}_actuator"] = _actuator(name, actuator)
+        drive["components"] |= _actuator(name, actuator)
     used = {channel: f"{name}.x" for name, a in rig.settings.actuators.items() for channel in (a.position,)}
-    used |= {a.force: f"{name}_actuator.F" for name, a in rig.settings.actuators.items()}
+    used |= {a.force: _force_of(name, a) for name, a in rig.settings.actuators.items()}
     device = {
         "driver": "simulated",
         "machine": "specimen",
@@ -78,11 +81,12 @@ def _specimen(name: str, a: ActuatorSettings) -> dict[str, Any]:
 
 
 def _actuator(name: str, a: ActuatorSettings) -> dict[str, Any]:
-    """The actuator; its command is -1 and 1 at the ends of its range."""
+    """The actuator; its command is -1 and 1 at the ends of its range. A load cell is a stiff spring behind its mass."""
     servo, (low, high) = a.servo, a.range
-    return {
+    rod = f"{name}_rod" if servo.moving_mass > 0.0 else name
+    actuator = {
         "type": "position_actuator",
-        "ports": {"rod": name},
+        "ports": {"rod": rod},
         "command": f"{name}_command",
         "travel": f"{0.5 * (high - low)!r} m",
         "middle": f"{0.5 * (high + low) * servo.position_gain!r} m",
@@ -93,6 +97,45 @@ def _actuator(name: str, a: ActuatorSettings) -> dict[str, Any]:
         "force_decay": f"{servo.force_decay!r} 1/s",
         "position_gain": servo.position_gain,
     }
+    return {f"{name}_actuator": actuator, **(_load_cell(name, a, rod) if servo.moving_mass > 0.0 else {})}
+
+
+def _load_cell(name: str, a: ActuatorSettings, rod: str) -> dict[str, Any]:
+    """The mass in front of it, and itself; its signal is the force in N."""
+    mass, behind = a.servo.moving_mass, a.specimen.mass
+    reduced = mass * behind / (mass + behind)
+    stiffness, damping = reduced * CELL**2, 2.0 * CELL_DAMPING * CELL * reduced
+    sensor = {"type": "position_sensor", "time_constant": CELL_LAG}
+    return {
+        f"{name}_rod_mass": {
+            "type": "load_mass",
+            "ports": {"rod": rod},
+            "mass": f"{mass!r} kg",
+            "gravity": "0 m/s^2",
+        },
+        f"{name}_cell": {
+            "type": "elastic_coupling",
+            "ports": {"rod": rod, "base": name},
+            "stiffness": f"{stiffness!r} N/m",
+            "damping": f"{damping!r} N*s/m",
+        },
+        f"{name}_cell_rod": {**sensor, "ports": {"rod": rod}, "signal": f"{name}_before"},
+        f"{name}_cell_base": {**sensor, "ports": {"rod": name}, "signal": f"{name}_behind"},
+        f"{name}_force": {
+            "type": "sum",
+            "a": f"{name}_before",
+            "b": f"{name}_behind",
+            "weight_a": stiffness,
+            "weight_b": -stiffness,
+            "signal": f"{name}_pushes",
+        },
+    }
+
+
+def _force_of(name: str, a: ActuatorSettings) -> str:
+    """What the force sensor measures."""
+    return f"{name}_pushes" if a.servo.moving_mass > 0.0 else f"{name}_actuator.F"
+
 
 
 def _sensor(channel: ChannelSettings, of: str) -> dict[str, Any]:

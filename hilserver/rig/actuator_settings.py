@@ -44,6 +44,12 @@ class ServoSettings(Datasheet):
         default="0 1/s", ge=0, examples=["3 1/s"], description="rate at which leakage reduces a force at rest"
     )
     position_gain: Number = Field(default=1.0, gt=0, description="displacement at rest per command")
+    moving_mass: Mass = Field(
+        default="0 kg",
+        ge=0,
+        description="mass of piston, rod and what is fixed to it in front of the load cell, whose inertia the measured "
+        "force does not contain",
+    )
 
     @model_validator(mode="after")
     def _oil(self) -> ServoSettings:
@@ -56,9 +62,11 @@ class ServoSettings(Datasheet):
 
 
 class SpecimenSettings(Datasheet):
-    """What the actuator moves, as far as it is known in advance; with all that moves between piston and load cell."""
+    """What the actuator moves behind the load cell, as far as it is known in advance."""
 
-    mass: Mass = Field(gt=0, description="mass that is moved, with that of the piston")
+    mass: Mass = Field(
+        gt=0, description="mass whose inertia the measured force contains; if it is that of the oil, with the piston"
+    )
     damping: Damping = Field(default="0 N*s/m", ge=0, description="force per velocity")
     stiffness: Stiffness = Field(default="0 N/m", ge=0, description="force per displacement")
 
@@ -181,6 +189,7 @@ class ActuatorSettings(Datasheet):
             servo.position_gain,
             Specimen(part.mass, part.damping, part.stiffness),
             self.delay,
+            moving_mass=servo.moving_mass,
         )
 
     def spread(self) -> dict[str, float]:

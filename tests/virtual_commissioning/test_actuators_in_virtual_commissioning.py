@@ -35,10 +35,13 @@ def with_cycle(changes: dict[str, Any] | None = None) -> Rig:
     return hybrid_rig(merged({"rig": {"cycle": "cycle.toml", "channels": QUIET}, "cycle": CYCLE}, changes or {}))
 
 
-def real() -> Rig:
-    """The same with a replayed device in place of the simulated one: nothing of it is known but the rig file."""
+def real(changes: dict[str, Any] | None = None) -> Rig:
+    """The same with a replayed device in place of the simulated one: nothing of it is known but the rig file.
+
+    ``changes``: of the rig file.
+    """
     device = {"driver": "replay", "file": "none.csv", "columns": ["x", "F"], "outputs": ["command"]}
-    given = merged(sources(), {"rig": {"channels": QUIET}})
+    given = merged(sources(), {"rig": {"channels": QUIET, **(changes or {})}})
     given["rig"]["devices"]["lab"] = device
     given["rig"]["cycle"] = "cycle.toml"
     return assemble({**given, "cycle": CYCLE, "devices": {}}, Path("oscillator.toml"), standard_library())
@@ -79,6 +82,13 @@ def test_the_stand_in_moves_as_the_simulated_rig_does() -> None:
     own, other = (simulate(rig, ["prediction"]).runs[0].actuators["table"] for rig in (with_cycle(), real()))
     assert other.off == pytest.approx(own.off, abs=0.005)
     assert np.ptp(other.displacement) == pytest.approx(np.ptp(own.displacement), rel=0.01)
+
+
+def test_the_stand_in_has_a_load_cell_behind_the_mass_of_the_piston() -> None:
+    """Its reading is the force of a stiff spring, without the inertia of the piston, whose mass the bridge knows."""
+    rig = real({"actuators": {"table": {"servo": {"moving_mass": "15 kg"}}}})
+    assert "table_cell" in simulated(rig).sources["devices"][NAME]["drive"]["components"]
+    assert simulate(rig, ["prediction"]).runs[0].actuators["table"].off < 0.01
 
 
 def test_before_arming_a_harmful_strategy_is_refused_and_a_movement_by_hand_is_not() -> None:

@@ -130,7 +130,7 @@ class DisplacementStrategy(IntEnum):
         Law.STATE_FEEDBACK,
         True,
         DelayCompensation.PREDICTED,
-        "as adaptive, with the force predicted over the tick in which it acts on the structure",
+        "as adaptive, with the force predicted that acts on the structure in the coming tick",
     )
     manual = 6, Law.MANUAL, False, DelayCompensation.ACCEPTED, "moved by hand, at the jog speed at most"
 
