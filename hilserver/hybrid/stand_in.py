@@ -137,7 +137,6 @@ def _force_of(name: str, a: ActuatorSettings) -> str:
     return f"{name}_pushes" if a.servo.moving_mass > 0.0 else f"{name}_actuator.F"
 
 
-
 def _sensor(channel: ChannelSettings, of: str) -> dict[str, Any]:
     low, high = _range(channel)
     unit = channel.unit
