@@ -20,7 +20,7 @@ LONGEST_TICK = 0.05
 """s: 20 Hz, at which no actuator follows a structure; a larger value is probably a rate."""
 LONGEST_DELAY = 0.1
 """s; a larger value is probably one in ms."""
-MAY_BE_ZERO = ("a3", "delay", "damping", "stiffness")
+MAY_BE_ZERO = ("a3", "delay", "damping", "stiffness", "moving_mass")
 UNCERTAIN = ("a1_beta0", "a2", "a3", "beta1", "beta2", "gain", *OF_SPECIMEN)
 """Parameters that can be tracked."""
 MAY_BE_NEGATIVE = ("a3", "damping")
