@@ -13,8 +13,8 @@ Systems, 3rd ed. 1998, sec. 4). With more delay d than the bridge knows, the loo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import pi
 
 import numpy as np
@@ -43,6 +43,8 @@ STABLE = 1.0 + 1e-7
 """Largest eigenvalue of a stable loop: a free mass has one of 1."""
 LONGEST = 10e-3
 """s of delay that are tried."""
+MASS_ERRORS = (-0.2, 0.2)
+"""Errors of a specimen's mass, as shares, with which no loop should oscillate."""
 REMEMBERED = 5
 """Values of an actuator's node in the last tick: velocity, acceleration, its expected value, force, load."""
 
@@ -61,6 +63,25 @@ class LoopOfActuator:
         return self.growth <= 0.0
 
 
+@dataclass(frozen=True)
+class MassError:
+    """The true mass of a specimen is larger by this ``share`` than the stated one: an oscillation, Hz, follows."""
+
+    share: float
+    frequency: float
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Of an actuator from its description: ticks by which commands act later, and its mass as a multiple."""
+
+    more: int = 0
+    mass: float = 1.0
+
+
+EXACT = Deviation()
+
+
 def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, nodes: Sequence[str]) -> LoopOfActuator:
     """The loop at rest, with this strategy of one actuator; of the others, which belong to it, as configured.
 
@@ -70,13 +91,23 @@ def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, n
     strategies = {node: rig.settings.actuators[node].bridge.strategy for node in nodes} | {name: strategy}
 
     def worst(more: int) -> tuple[float, float]:
-        return _worst(CoupledLoop(rig, strategies, circuit, {name: more}).matrix(), dt)
+        return _worst(CoupledLoop(rig, strategies, circuit, {name: Deviation(more)}).matrix(), dt)
 
     growth, frequency = worst(0)
     withstands = 0
     while growth <= 0.0 and (withstands + 1) * dt <= LONGEST and worst(withstands + 1)[0] <= 0.0:
         withstands += 1
     return LoopOfActuator(growth, frequency, withstands * dt)
+
+
+def mass_errors(rig: Rig, name: str, strategy: str, circuit: LinearModel, nodes: Sequence[str]) -> Iterator[MassError]:
+    """Those errors of the specimen's mass (`MASS_ERRORS`) with which the same loop oscillates."""
+    strategies = {node: rig.settings.actuators[node].bridge.strategy for node in nodes} | {name: strategy}
+    for share in MASS_ERRORS:
+        loop = CoupledLoop(rig, strategies, circuit, {name: Deviation(mass=1.0 + share)})
+        growth, frequency = _worst(loop.matrix(), 1.0 / rig.settings.loop.rate)
+        if growth > 0.0:
+            yield MassError(share, frequency)
 
 
 def _worst(loop: Matrix, dt: float) -> tuple[float, float]:
@@ -94,13 +125,14 @@ class _Actuator:
     newest first; and the `REMEMBERED` values.
     """
 
-    def __init__(self, rig: Rig, name: str, strategy: str, more: int) -> None:
+    def __init__(self, rig: Rig, name: str, strategy: str, deviation: Deviation) -> None:
         number, dt = list(rig.settings.actuators).index(name), 1.0 / rig.settings.loop.rate
         settings, slow = rig.settings.actuators[name], rig.slow_devices
         model, self.line = model_with_delay(settings, rig.settings, slow), rig.plan.actuator[number]
-        self.chosen, self.dt, self.more = DisplacementStrategy[strategy], dt, more
+        self.chosen, self.dt, self.more = DisplacementStrategy[strategy], dt, deviation.more
         self.bridge = designed(settings, rig.settings, slow)
-        self.true = model.motion().scaled(SCALE).held(dt)
+        true = replace(model, specimen=replace(model.specimen, mass=deviation.mass * model.specimen.mass))
+        self.true = true.motion().scaled(SCALE).held(dt)
         self.preview = preview_of(rig.plan, number).gains
         self.mobility = mobility_at(rig.packed.index, rig.packed.value, number)
         leads = self.chosen.compensation is DelayCompensation.LEAD
@@ -173,10 +205,14 @@ class _Actuator:
 
 
 class CoupledLoop:
-    """The loop of a circuit and the actuators at its nodes; ``more``: ticks by which commands are later than stated."""
+    """The loop of a circuit and the actuators at its nodes, some of which deviate from their descriptions."""
 
-    def __init__(self, rig: Rig, strategies: Mapping[str, str], circuit: LinearModel, more: Mapping[str, int]) -> None:
-        self._actuators = [_Actuator(rig, name, chosen, more.get(name, 0)) for name, chosen in strategies.items()]
+    def __init__(
+        self, rig: Rig, strategies: Mapping[str, str], circuit: LinearModel, deviations: Mapping[str, Deviation]
+    ) -> None:
+        self._actuators = [
+            _Actuator(rig, name, chosen, deviations.get(name, EXACT)) for name, chosen in strategies.items()
+        ]
         self._n, self._call, self._dt = len(circuit.A), length_of_call(rig.plan), 1.0 / rig.settings.loop.rate
         motion = LinearMotion(circuit.A, circuit.B).scaled(circuit.scale)
         self._tick, self._ahead, self._rows = motion.held(self._dt), motion.held(self._call), circuit.C * circuit.scale

@@ -17,12 +17,13 @@ from hilserver.circuit.analysis import Analysis, LinearModel
 from hilserver.circuit.model import FORCE, RIG
 from hilserver.circuit.program import Program
 from hilserver.displacement.servo import ServoActuator
-from hilserver.margins.actuator_loop import LoopOfActuator, loop_of_actuator
-from hilserver.margins.interface_delay import critical_delay
+from hilserver.margins.actuator_loop import LoopOfActuator, MassError, loop_of_actuator, mass_errors
+from hilserver.margins.interface_delay import critical_delay, growth_with
 from hilserver.rig.actuator_settings import ActuatorSettings
 from hilserver.rig.actuators import force_lag
 from hilserver.rig.rig import Rig
 from hilserver.tick.hybrid.displacement import FOLLOWING, DelayCompensation, DisplacementStrategy, Law
+from hilserver.tick.hybrid.memory import mobility_at
 
 MIN_MARGIN = 2.0
 """Critical delay divided by the remaining one, below which there is a warning."""
@@ -30,6 +31,8 @@ LEAST_DELAY = 1e-3
 """s of delay that a loop should withstand although the rig file does not state it."""
 MOVING = 0.01
 """m/s, of slow motion: faster than what components treat as sticking."""
+EXCITED = 1e-3
+"""1/s, of a motion that friction excites in the circuit itself."""
 STEP = 1e-3
 """Accuracy of the largest stable velocity gain, as a share of the stated one."""
 SLOW = 1e-2
@@ -57,6 +60,8 @@ class ActuatorMargin:
     filters: Mapping[str, float]
     loops: Mapping[str, LoopOfActuator] = field(default_factory=dict)
     """Of each strategy, where the node has a motion of its own."""
+    mass: MassError | None = None
+    """An error of the specimen's mass with which the loop of the configured strategy oscillates."""
 
     def remaining(self, strategy: str) -> float:
         """The delay that a strategy does not compensate, s."""
@@ -73,25 +78,32 @@ class ActuatorMargin:
 def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
     """The margins of all actuators, with the circuit at its initial values, at rest or slowly moving: the smaller ones.
 
-    At rest, dry friction would damp any motion.
+    At rest, dry friction would damp any motion. In slow motion it can excite one, which is none of the bridge's doing:
+    where circuit and specimens connected directly are unstable, this motion does not count.
     """
+    index, value = rig.packed.index, rig.packed.value
+    moving = [name for k, name in enumerate(rig.settings.actuators) if mobility_at(index, value, k) > 0.0]
+    parts = [rig.settings.actuators[name].model().specimen for name in moving]
     analyses = [Analysis(program, rig.packed), _moving(Analysis(program, rig.packed))]
-    states = analyses[0].packed.values[: analyses[0].n]
-    moving = [name for name in rig.settings.actuators if f"{RIG}{name}.x" in states and f"{RIG}{name}.v" in states]
     circuits = [_nodes(each, moving) for each in analyses] if moving else []
+    if circuits and growth_with(circuits[1], parts) > EXCITED:
+        analyses, circuits = analyses[:1], circuits[:1]
     found = []
     for name, actuator in rig.settings.actuators.items():
         critical: float | None = None
-        frequency, loops = 0.0, dict[str, LoopOfActuator]()
+        frequency, loops, chosen = 0.0, dict[str, LoopOfActuator](), actuator.bridge.strategy
+        mass: MassError | None = None
         if name in moving:
             nodes = [_with_acceleration(_nodes(each, [name])) for each in analyses]
             critical, frequency = min(critical_delay(node, actuator.model().specimen) for node in nodes)
             loops = {s: _worst(loop_of_actuator(rig, name, s, each, moving) for each in circuits) for s in FOLLOWING}
+            if chosen in loops and loops[chosen].is_stable:
+                mass = next((each for c in circuits for each in mass_errors(rig, name, chosen, c, moving)), None)
         growth, steady = _growth(actuator.model()), _steady_gain(actuator.model())
         filters = {each: rig.settings.channels[each].filter for each in (actuator.position, actuator.force)}
         lag = force_lag(actuator, rig.settings, rig.slow_devices)
-        known = (critical, frequency, _lag(rig, actuator), lag, growth, steady, filters, loops)
-        found.append(ActuatorMargin(name, actuator.bridge.strategy, *known))
+        known = (critical, frequency, _lag(rig, actuator), lag, growth, steady, filters, loops, mass)
+        found.append(ActuatorMargin(name, chosen, *known))
     return tuple(found)
 
 
@@ -109,10 +121,9 @@ def _worst(loops: Iterable[LoopOfActuator]) -> LoopOfActuator:
 
 def _nodes(analysis: Analysis, names: Sequence[str]) -> LinearModel:
     """From the forces on the nodes of actuators to position and velocity of each node, one behind the other."""
-    linear, states = analysis.linearised([f"{RIG}{name}{FORCE}" for name in names]), list(analysis.packed.values)
-    rows = [states.index(f"{RIG}{name}.{what}") for name in names for what in "xv"]
-    C, D = np.eye(analysis.n)[rows], np.zeros((len(rows), len(names)))
-    return LinearModel(linear.A, linear.B, C, D, linear.states, linear.scale)
+    outputs = [f"{RIG}{name}.{what}" for name in names for what in "xv"]
+    linear = analysis.linearised([f"{RIG}{name}{FORCE}" for name in names], outputs)
+    return replace(linear, D=np.zeros_like(linear.D))
 
 
 def _with_acceleration(node: LinearModel) -> LinearModel:
@@ -162,6 +173,13 @@ def warnings(found: Collection[ActuatorMargin]) -> Iterator[str]:
                 f"{key}: with {each.strategy}, the loop withstands {1e3 * loop.withstands:.2g} ms of delay that the "
                 f"file does not state; at least {1e3 * LEAST_DELAY:g} ms are recommended."
             )
+        if each.mass is not None:
+            yield (
+                f"{key}.specimen.mass: if the specimen is {100.0 * abs(each.mass.share):.0f} % "
+                f"{'heavier' if each.mass.share > 0.0 else 'lighter'} than stated, circuit, actuator and specimen "
+                f"oscillate at {each.mass.frequency:.3g} Hz with {each.strategy}. Weigh it, or let more of the mass be "
+                "virtual."
+            )
         if each.critical is None or not isfinite(each.critical) or each.strategy not in FOLLOWING:
             continue
         margin = each.margin(each.strategy)
@@ -178,8 +196,9 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
             continue
         if each.strategy not in FOLLOWING:
             continue
-        at_node = DisplacementStrategy[each.strategy].compensation is DelayCompensation.PREDICTED
-        if each.critical == 0.0 and not isfinite(each.frequency) and not at_node:
+        stable = loop is not None and loop.is_stable
+        heavy = each.critical == 0.0 and not isfinite(each.frequency)
+        if heavy and not stable and not _is_at_node(each.strategy):
             yield (
                 f"actuators.{each.name}.specimen.mass: the specimen is at least as heavy as the virtual part at its "
                 "node: any delay makes this unstable. Use prediction, or let more of the mass be virtual."
@@ -189,7 +208,7 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
                 f"actuators.{each.name}: circuit and specimen connected directly are not damped at "
                 f"{each.frequency:.3g} Hz, so that any delay makes them oscillate. Give the circuit some damping."
             )
-        elif each.critical is not None and each.margin(each.strategy) <= 1.0 and not at_node:
+        elif each.critical is not None and not heavy and each.margin(each.strategy) <= 1.0:
             yield f"actuators.{each.name}: {_too_late(each)}, and {_left(each)} remain. {_remedy(each)}"
         elif loop is not None and not loop.is_stable:
             yield (
@@ -197,6 +216,11 @@ def refusals(found: Collection[ActuatorMargin]) -> Iterator[str]:
                 f"{loop.frequency:.3g} Hz (the motion grows with {loop.growth:.3g} 1/s). Give the node more damping or "
                 "mass, or describe a faster actuator."
             )
+
+
+def _is_at_node(strategy: str) -> bool:
+    """Whether the circuit gets the force of the specimen at its node, so that its lateness does not matter."""
+    return DisplacementStrategy[strategy].compensation is DelayCompensation.PREDICTED
 
 
 def _unstable(each: ActuatorMargin) -> str:

@@ -13,6 +13,7 @@ sec. 9.6).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, nan, pi
 
 import numpy as np
@@ -59,6 +60,17 @@ def _poles_with(node: LinearModel, part: Floats) -> Complexes:
     """Poles of the node with the specimen fixed to it, 1/s."""
     found: Complexes = np.linalg.eigvals(node.A - node.B[:, :1] @ (part @ node.C)[None, :]).astype(complex)
     return found
+
+
+def growth_with(circuit: LinearModel, specimens: Sequence[Specimen]) -> float:
+    """Real part of the slowest pole, 1/s, with a specimen fixed to each node.
+
+    ``circuit``: from the forces on the nodes to position and velocity of each, one behind the other.
+    """
+    B, x, v = circuit.B, circuit.C[::2], circuit.C[1::2]
+    m, c, k = (np.array([getattr(each, name) for each in specimens]) for name in ("mass", "damping", "stiffness"))
+    held = circuit.A - B @ (k[:, None] * x + c[:, None] * v)
+    return float(np.linalg.eigvals(np.linalg.solve(np.eye(len(held)) + B @ (m[:, None] * v), held)).real.max())
 
 
 def _faster(node: LinearModel, of_time: Floats) -> LinearModel:

@@ -65,7 +65,7 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 "raw_offset": a.raw[0] - gain * low,
                 "strategy_first": DisplacementStrategy[a.bridge.strategy],
                 "learns": a.bridge.learn,
-                "slow": slow_motion(settings.channels[a.position].deviation()),
+                "slow": slow_motion(_noise(settings, a.position, LEAST_NOISE[0])),
                 "tracked": len(a.uncertainty),
                 "design": design,
                 "disturbance_start": USUAL.start,
@@ -137,7 +137,7 @@ def designed(a: ActuatorSettings, settings: RigSettings, slow: SlowDevices) -> D
     """The bridge of an actuator that follows any motion, at nominal parameters."""
     dt = 1.0 / settings.loop.rate
     late = _ticks_late(a, settings, slow)
-    noise = [max(settings.channels[name].deviation(), LEAST_NOISE[k]) for k, name in enumerate((a.position, a.force))]
+    noise = [_noise(settings, name, least) for name, least in zip((a.position, a.force), LEAST_NOISE, strict=True)]
     sensors = Sensors(noise[0], noise[1], late["displacement_late"] * dt, late["force_late"] * dt)
     model, tuning = model_with_delay(a, settings, slow), tuning_of(a, settings)
     return bridge_for(Followed(_any_motion()), model, a.spread(), sensors, dt, tuning)
@@ -150,12 +150,21 @@ def model_with_delay(a: ActuatorSettings, settings: RigSettings, slow: SlowDevic
 
 def tuning_of(a: ActuatorSettings, settings: RigSettings) -> Tuning:
     """Weights of its filter and regulator."""
-    noise = max(settings.channels[a.force].deviation(), LEAST_NOISE[1])
+    noise = _noise(settings, a.force, LEAST_NOISE[1])
     return Tuning(load=LOAD_SHARE * noise, change=ROBUSTNESS * USUAL.change * USUAL_RATE / settings.loop.rate)
 
 
 LEAST_NOISE = (1e-8, 1e-3)
-"""m and N: that of sensors without noise."""
+"""m and N: that of sensors without noise, whose range is not known."""
+RESOLUTION = 1e-5
+"""Least noise as a share of the range, of a converter of 15 bits: no filter should believe sensor and model more."""
+
+
+def _noise(settings: RigSettings, channel: str, least: float) -> float:
+    """Standard deviation of a channel's noise, SI, for which a filter is designed."""
+    stated = settings.channels[channel]
+    low, high = stated.measuring_range() or (0.0, 0.0)
+    return max(stated.deviation(), RESOLUTION * (high - low), least)
 
 
 def _any_motion() -> LinearMotion:

@@ -8,8 +8,9 @@ that an error of the actuator does not become an error of the circuit. In pseudo
 the stiffness (Combescure & Pegon, Soil Dyn. Earthq. Eng. 16 (1997) 427); here the inertia is included.
 
 F is its mean over a step, and implicit: a changes with F by the mobility of the node. Otherwise a node that is lighter
-than its specimen would be an unstable sequence. The factor of k is that of the trapezoidal rule, which is stable with
-any stiffness.
+than its specimen would be an unstable sequence. With :math:`\mu` instead of the true mobility :math:`\mu'` it is stable
+if :math:`\mu' < \mu + (1 + r)/(3 m)` with :math:`r = \mu m`: an overestimate never harms it. The factor of k is that of
+the trapezoidal rule, which is stable with any stiffness.
 """
 
 from __future__ import annotations

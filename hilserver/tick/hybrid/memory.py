@@ -131,7 +131,7 @@ def preview_of(plan: Plan, i: int) -> Preview:
 
 @compilable
 def mobility_at(ix: Indices, val: Floats, i: int) -> float:
-    """Acceleration of the node of actuator ``i`` by a force on it, 1/kg."""
+    """Acceleration of the node of actuator ``i`` by a force on it, 1/kg, not less than the true one."""
     mobility: float = val[signed(ix, MOBILITIES) + i]
     return mobility
 
