@@ -72,14 +72,14 @@ class MassError:
 
 
 @dataclass(frozen=True)
-class Deviation:
+class Mismatch:
     """Of an actuator from its description: ticks by which commands act later, and its mass as a multiple."""
 
     more: int = 0
     mass: float = 1.0
 
 
-EXACT = Deviation()
+EXACT = Mismatch()
 
 
 def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, nodes: Sequence[str]) -> LoopOfActuator:
@@ -91,7 +91,7 @@ def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, n
     strategies = {node: rig.settings.actuators[node].bridge.strategy for node in nodes} | {name: strategy}
 
     def worst(more: int) -> tuple[float, float]:
-        return _worst(CoupledLoop(rig, strategies, circuit, {name: Deviation(more)}).matrix(), dt)
+        return _worst(CoupledLoop(rig, strategies, circuit, {name: Mismatch(more)}).matrix(), dt)
 
     growth, frequency = worst(0)
     withstands = 0
@@ -104,7 +104,7 @@ def mass_errors(rig: Rig, name: str, strategy: str, circuit: LinearModel, nodes:
     """Those errors of the specimen's mass (`MASS_ERRORS`) with which the same loop oscillates."""
     strategies = {node: rig.settings.actuators[node].bridge.strategy for node in nodes} | {name: strategy}
     for share in MASS_ERRORS:
-        loop = CoupledLoop(rig, strategies, circuit, {name: Deviation(mass=1.0 + share)})
+        loop = CoupledLoop(rig, strategies, circuit, {name: Mismatch(mass=1.0 + share)})
         growth, frequency = _worst(loop.matrix(), 1.0 / rig.settings.loop.rate)
         if growth > 0.0:
             yield MassError(share, frequency)
@@ -125,13 +125,13 @@ class _Actuator:
     newest first; and the `REMEMBERED` values.
     """
 
-    def __init__(self, rig: Rig, name: str, strategy: str, deviation: Deviation) -> None:
+    def __init__(self, rig: Rig, name: str, strategy: str, mismatch: Mismatch) -> None:
         number, dt = list(rig.settings.actuators).index(name), 1.0 / rig.settings.loop.rate
         settings, slow = rig.settings.actuators[name], rig.slow_devices
         model, self.line = model_with_delay(settings, rig.settings, slow), rig.plan.actuator[number]
-        self.chosen, self.dt, self.more = DisplacementStrategy[strategy], dt, deviation.more
+        self.chosen, self.dt, self.more = DisplacementStrategy[strategy], dt, mismatch.more
         self.bridge = designed(settings, rig.settings, slow)
-        true = replace(model, specimen=replace(model.specimen, mass=deviation.mass * model.specimen.mass))
+        true = replace(model, specimen=replace(model.specimen, mass=mismatch.mass * model.specimen.mass))
         self.true = true.motion().scaled(SCALE).held(dt)
         self.preview = preview_of(rig.plan, number).gains
         self.mobility = mobility_at(rig.packed.index, rig.packed.value, number)
@@ -208,10 +208,10 @@ class CoupledLoop:
     """The loop of a circuit and the actuators at its nodes, some of which deviate from their descriptions."""
 
     def __init__(
-        self, rig: Rig, strategies: Mapping[str, str], circuit: LinearModel, deviations: Mapping[str, Deviation]
+        self, rig: Rig, strategies: Mapping[str, str], circuit: LinearModel, mismatches: Mapping[str, Mismatch]
     ) -> None:
         self._actuators = [
-            _Actuator(rig, name, chosen, deviations.get(name, EXACT)) for name, chosen in strategies.items()
+            _Actuator(rig, name, chosen, mismatches.get(name, EXACT)) for name, chosen in strategies.items()
         ]
         self._n, self._call, self._dt = len(circuit.A), length_of_call(rig.plan), 1.0 / rig.settings.loop.rate
         motion = LinearMotion(circuit.A, circuit.B).scaled(circuit.scale)

@@ -24,6 +24,8 @@ FIELDS = {
 """The values that are shown of each actuator: their titles and SI units."""
 FINER = {"m": 2, "N": -2}
 """Decimal places more than usual: errors are a few micrometres."""
+LIMITS = 4 | 8
+"""Bits of its saturation: range and slew."""
 
 
 class ActuatorsView(DrivenView[ActuatorDescription]):
@@ -57,7 +59,8 @@ class ActuatorsView(DrivenView[ActuatorDescription]):
             for word, (_, unit) in FIELDS.items():
                 channel = f"actuator.{name}.{word}"
                 texts[channel] = units.text(now.get(channel), unit, FINER[unit])
-            texts[f"limited.actuator.{name}"] = "at a limit" if now.get(f"actuator.{name}.saturation") else ""
+            flags = int(now.get(f"actuator.{name}.saturation") or 0)
+            texts[f"limited.actuator.{name}"] = "at a limit" if flags & LIMITS else "oscillates" if flags else ""
             status = self._status(name)
             texts[f"learned.actuator.{name}"] = "" if status is None else learned_text(status.learned)
         self.page.show("texts", texts)

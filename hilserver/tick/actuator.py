@@ -48,6 +48,7 @@ from hilserver.tick.hybrid.memory import (
     take_covariance,
 )
 from hilserver.tick.modes import supervisor_lost, trip
+from hilserver.tick.oscillation import EXPLAINED, count_half_waves, forget_half_waves
 from hilserver.tick.plan import ActuatorRecord, Plan
 from hilserver.tick.row import ActuatorState, actuator_state, header
 
@@ -60,6 +61,10 @@ _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in D
 
 TAKE_UP = 0.05
 """s in which the actuator takes up the motion of the node at the start."""
+LEAST_SWING = 1e-3
+"""Smallest half-wave of the following error that counts as an oscillation, as a share of the range."""
+USUAL_ERROR = 0.25
+"""Following error, as a share of the distance that the node travels, that is inaccurate but no oscillation."""
 STEEPEST = 2.0
 """Largest slope of the approach, 15/8 of its mean, with a reserve."""
 
@@ -102,6 +107,7 @@ def drive_actuators(
             _move_by_hand(row, b, elapsed)
         b.foreseen = nan
         _limit(plan, row, a, b, action)
+        _watch(a, b, follows and known and connected, elapsed)
         b.force_estimate = seen_force(bridge, memory)
         _predict(a, b, bridge, memory, dt)
         b.disturbance = memory.estimate[STATES]
@@ -331,6 +337,18 @@ def _limit(plan: Plan, row: Floats, a: ActuatorRecord, b: ActuatorState, action:
         if b.command != inside:
             b.saturation = b.saturation | Saturation.SLEW.value
     b.output = a.raw_offset + a.raw_gain * b.command
+
+
+@compilable
+def _watch(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float) -> None:
+    """Note if the following error oscillates while the node is not moving accordingly."""
+    error = b.estimate - b.position
+    if not (follows and regulates(b.strategy) and b.approach >= b.approach_time and isfinite(b.oscillation_mean)):
+        forget_half_waves(b, error if isfinite(error) else 0.0)
+        return
+    explained = EXPLAINED * USUAL_ERROR * abs(b.velocity) * elapsed
+    if count_half_waves(b, error, LEAST_SWING * (a.highest - a.lowest), explained, elapsed):
+        b.saturation = b.saturation | Saturation.OSCILLATION.value
 
 
 @compilable

@@ -203,7 +203,7 @@ class Saturation(IntFlag):
     RANGE = 4, "command limited to its range"
     SLEW = 8, "command limited by its slew limit"
     NEAR_END = 16, "command limited near the end of the stroke"
-    OSCILLATION = 32, "the loop of circuit, valve and machine oscillates"
+    OSCILLATION = 32, "the loop of circuit, bridge and machine oscillates"
     SPOOL_FAULT = 64, "the spool does not follow its command"
 
 

@@ -203,6 +203,13 @@ class ActuatorState(Struct):
     estimate_velocity: float = value("m/s", "estimated velocity of the displacement")
     force_beyond: float = value("N", "measured force in excess of the estimated one at the same time")
     load: float = value("N", "estimated force on the specimen that its description does not contain, mean of the tick")
+    oscillation: float = value("m", "largest recent half-wave of the following error")
+    oscillation_mean: float = value("m", "following error, filtered")
+    oscillation_from: float = value("m", "last turning point of the following error")
+    oscillation_to: float = value("m", "farthest point since that turning point")
+    oscillation_time: float = value("s", "time since the last half-wave that counted")
+    oscillation_travel: float = value("m", "error that the motion of the node explains in it")
+    oscillation_count: int = value("", "half-waves that counted")
     jog: float = value("m/s", "manual: velocity of the command")
     jog_left: float = value("s", "remaining time of this motion")
 
