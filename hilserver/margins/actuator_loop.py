@@ -170,6 +170,8 @@ class _Actuator:
         u = line[0] - gains[FOLLOWED:first] @ now - gains[first:] @ past + ahead
         if self.chosen.law is Law.DIRECT:
             u = node[0]
+        elif self.chosen.law is Law.MANUAL:
+            u = line[0]
         line = np.concatenate([[u], line[:-1]])
         change = (node[1] - before) / self.dt
         load = self._load(now, self._now(self._next(e, line), line))
