@@ -43,6 +43,8 @@ STABLE = 1.0 + 1e-7
 """Largest eigenvalue of a stable loop: a free mass has one of 1."""
 LONGEST = 10e-3
 """s of delay that are tried."""
+TRIED = 10
+"""Number of delays up to the longest one that are tried first."""
 MASS_ERRORS = (-0.2, 0.2)
 """Errors of a specimen's mass, as shares, with which no loop should oscillate."""
 REMEMBERED = 5
@@ -94,9 +96,10 @@ def loop_of_actuator(rig: Rig, name: str, strategy: str, circuit: LinearModel, n
         return _worst(CoupledLoop(rig, strategies, circuit, {name: Mismatch(more)}).matrix(), dt)
 
     growth, frequency = worst(0)
-    withstands = 0
-    while growth <= 0.0 and (withstands + 1) * dt <= LONGEST and worst(withstands + 1)[0] <= 0.0:
-        withstands += 1
+    withstands, ticks = 0, int(LONGEST / dt + 1e-9)
+    for stride in (max(ticks // TRIED, 1), 1) if growth <= 0.0 else ():
+        while withstands + stride <= ticks and worst(withstands + stride)[0] <= 0.0:
+            withstands += stride
     return LoopOfActuator(growth, frequency, withstands * dt)
 
 
@@ -141,10 +144,15 @@ class _Actuator:
         self.step = np.zeros((STATES + 1, STATES + 1))
         self.step[:STATES, :STATES], self.step[:STATES, STATES] = self.bridge.step, self.bridge.input
         self.step[STATES, STATES] = 1.0
+        driven = np.append(self.bridge.input, 0.0)
+        powers = [np.linalg.matrix_power(self.step, k) for k in range(self.age + 1)]
+        self.over_age = powers[-1]
+        self.of_commands = np.array([power @ driven for power in powers[:-1]]).reshape(-1, STATES + 1).T
         self.seen = np.hstack([self.bridge.seen, np.zeros((SENSORS, 1))])
         self.gain = self._filter_gain()
-        self.commands = 1 + self.late + max(self.more, self.age)
-        parts = np.array([len(SCALE), STATES + 1, self.commands, SENSORS * (self.age + 1), REMEMBERED])
+        self.of_tick = self.force_gains(dt)
+        commands = 1 + self.late + max(self.more, self.age)
+        parts = np.array([len(SCALE), STATES + 1, commands, SENSORS * (self.age + 1), REMEMBERED])
         self.ends, self.size = np.cumsum(parts)[:-1], int(parts.sum())
 
     def _filter_gain(self) -> Matrix:
@@ -155,55 +163,59 @@ class _Actuator:
         standard_program().stationary(self.step, drift, self.seen, variance, periods, gain, after, _spare(n))
         return gain
 
-    def moved(self, own: Floats, node: Floats, ahead: float) -> tuple[Floats, float]:
-        """The state after a tick, and the force on the circuit; ``node``: position and velocity.
+    def moved(self, own: Matrix, node: Matrix, ahead: Floats) -> tuple[Matrix, Floats]:
+        """The states after a tick, and the forces on the circuit; ``node``: position and velocity.
 
-        ``ahead``: the part of the command for the motion that is foreseen.
+        A column for each state of the loop. ``ahead``: the part of the command for the motion that is foreseen.
         """
-        h, e, line, seen, (before, _, expected, last, _) = np.split(own, self.ends)
-        seen = np.concatenate([SEEN * SCALE @ h, seen[:-SENSORS]])
+        h, e, line, seen, remembered = np.split(own, self.ends)
+        before, _, expected, last, _ = remembered
+        seen = np.vstack([(SEEN * SCALE) @ h, seen[:-SENSORS]])
         e = e + self.gain @ (seen[-SENSORS:] - self.seen @ e)
         beyond = seen[-1] - self.seen[1] @ e
         now = self._now(e, line)
-        past, first = line[: max(self.late, 1)], FOLLOWED + STATES + 1
-        gains = self.bridge.gains
-        u = line[0] - gains[FOLLOWED:first] @ now - gains[first:] @ past + ahead
-        if self.chosen.law is Law.DIRECT:
-            u = node[0]
-        elif self.chosen.law is Law.MANUAL:
-            u = line[0]
-        line = np.concatenate([[u], line[:-1]])
-        change = (node[1] - before) / self.dt
-        load = self._load(now, self._now(self._next(e, line), line))
+        line = np.vstack([self._command(now, line, node, ahead), line[:-1]])
+        then = self._next(e, line)
+        change, load = (node[1] - before) / self.dt, self._load(now, self._now(then, line))
         force = -seen[SENSORS * self.bridge.force_late + 1]
         if self.chosen.compensation is DelayCompensation.PREDICTED:
-            unchanged = 2.0 * change - expected
-            of_step = (load + beyond, node[0], node[1], unchanged, last, self.mobility, self.dt)
-            force = force_in_step(self.line, *of_step)
-        h = self.true.A @ h + self.true.B[:, 0] * line[self.late + self.more]
-        remembered = [node[1], change, change + self.mobility * (force - last), force, load]
-        return np.concatenate([h, self._next(e, line), line, seen, remembered]), force
+            force = self.of_tick @ np.vstack([load + beyond, node, 2.0 * change - expected, last])
+        h = self.true.A @ h + np.outer(self.true.B[:, 0], line[self.late + self.more])
+        remembered = np.vstack([node[1], change, change + self.mobility * (force - last), force, load])
+        return np.vstack([h, then, line, seen, remembered]), force
 
-    def _next(self, e: Floats, line: Floats) -> Floats:
+    def _command(self, now: Matrix, line: Matrix, node: Matrix, ahead: Floats) -> Floats:
+        """That of the strategy; by hand, it stays."""
+        if self.chosen.law is Law.DIRECT:
+            return np.asarray(node[0])
+        if self.chosen.law is Law.MANUAL:
+            return np.asarray(line[0])
+        gains, first = self.bridge.gains, FOLLOWED + STATES + 1
+        found: Floats = line[0] - gains[FOLLOWED:first] @ now - gains[first:] @ line[: max(self.late, 1)] + ahead
+        return found
+
+    def _next(self, e: Matrix, line: Matrix) -> Matrix:
         """The estimate a tick later, after the newest command."""
-        driven: Floats = self.step @ e
-        driven[:STATES] += self.bridge.input * line[self.late + self.age]
+        driven: Matrix = self.step @ e
+        driven[:STATES] += np.outer(self.bridge.input, line[self.late + self.age])
         return driven
 
-    def _now(self, e: Floats, line: Floats) -> Floats:
+    def _now(self, e: Matrix, line: Matrix) -> Matrix:
         """The estimate, moved on to the present."""
-        now = e
-        for since in range(self.age - 1, -1, -1):
-            driven = self.step @ now
-            driven[:STATES] += self.bridge.input * line[self.late + since]
-            now = driven
-        return now
+        found: Matrix = self.over_age @ e + self.of_commands @ line[self.late : self.late + self.age]
+        return found
 
-    def _load(self, now: Floats, then: Floats) -> float:
+    def _load(self, now: Matrix, then: Matrix) -> Floats:
         """Mean force of a tick that the description of the specimen does not contain."""
         mean, speed = 0.5 * (now + then), VELOCITY_SCALE * (then - now)[VELOCITY] / self.dt
         held = self.line.stiffness * (self.seen[0] @ mean) + self.line.damping * VELOCITY_SCALE * mean[VELOCITY]
-        return float(self.seen[1] @ mean - held - self.line.mass * speed)
+        found: Floats = self.seen[1] @ mean - held - self.line.mass * speed
+        return found
+
+    def force_gains(self, h: float) -> Floats:
+        """`force_in_step` by its arguments load, position, velocity, unchanged acceleration, last force: linear."""
+        units = np.eye(5).tolist()
+        return np.array([force_in_step(self.line, q, x, v, a, f, self.mobility, h) for q, x, v, a, f in units])
 
 
 class CoupledLoop:
@@ -217,47 +229,51 @@ class CoupledLoop:
         ]
         self._n, self._call, self._dt = len(circuit.A), length_of_call(rig.plan), 1.0 / rig.settings.loop.rate
         motion = LinearMotion(circuit.A, circuit.B).scaled(circuit.scale)
+        self._of_call = [each.force_gains(self._call) for each in self._actuators]
+        self._mobilities = np.array([[each.mobility] for each in self._actuators])
         self._tick, self._ahead, self._rows = motion.held(self._dt), motion.held(self._call), circuit.C * circuit.scale
 
     def matrix(self) -> Matrix:
         """One tick."""
-        size = self._n + sum(each.size for each in self._actuators)
-        return np.column_stack([self._moved(unit) for unit in np.eye(size)])
-
-    def _moved(self, state: Floats) -> Floats:
-        z, *own = np.split(state, np.cumsum([self._n, *(each.size for each in self._actuators[:-1])]))
-        nodes, ahead = (self._rows @ z).reshape(-1, 2), self._foreseen(z, own)
+        sizes = [self._n, *(each.size for each in self._actuators)]
+        z, *own = np.split(np.eye(sum(sizes)), np.cumsum(sizes)[:-1])
+        nodes, ahead = self._nodes_of(z), self._foreseen(z, own)
         found = [
             each.moved(part, node, share)
             for each, part, node, share in zip(self._actuators, own, nodes, ahead, strict=True)
         ]
         z = self._tick.A @ z + self._tick.B @ np.array([force for _, force in found])
-        return np.concatenate([z, *(part for part, _ in found)])
+        return np.vstack([z, *(part for part, _ in found)])
 
-    def _foreseen(self, z: Floats, own: Sequence[Floats]) -> Floats:
+    def _nodes_of(self, z: Matrix) -> Floats:
+        """Position and velocity of each node: [actuator, 2, column]."""
+        found: Floats = (self._rows @ z).reshape(len(self._actuators), 2, -1)
+        return found
+
+    def _foreseen(self, z: Matrix, own: Sequence[Matrix]) -> Floats:
         """The parts of the commands for the motion, as :mod:`hilserver.tick.node_ahead` calculates them."""
-        nodes, h = (self._rows @ z).reshape(-1, 2), self._call
-        before, _, expected, last, load = np.array([part[-REMEMBERED:] for part in own]).T
+        nodes, h = self._nodes_of(z), self._call
+        before, _, expected, last, load = np.array([part[-REMEMBERED:] for part in own]).transpose(1, 0, 2)
         a, force = (nodes[:, 1] - before) / self._dt, last.copy()
         other = 0.5 * (a - expected) * (h / self._dt + 1.0)
         total = self._noted(0, nodes, a)
         for call in range(CALLS * (POINTS - 1)):
-            held, old = np.zeros(len(own)), force.copy()
+            old = force.copy()
             for i, each in enumerate(self._actuators):
                 if each.chosen.law is Law.STATE_FEEDBACK:
-                    of_step = (load[i], *nodes[i], a[i] + other[i], old[i], each.mobility, h)
-                    force[i] = force_in_step(each.line, *of_step)
-                held[i] = a[i] + each.mobility * (force[i] - old[i])
+                    force[i] = self._of_call[i] @ np.vstack([load[i], nodes[i], a[i] + other[i], old[i]])
+            held = a + self._mobilities * (force - old)
             z = self._ahead.A @ z + self._ahead.B @ force
-            then = (self._rows @ z).reshape(-1, 2)
+            then = self._nodes_of(z)
             a = (then[:, 1] - nodes[:, 1]) / h
             nodes, other = then, a - held
             if (call + 1) % CALLS == 0:
                 total += self._noted((call + 1) // CALLS, nodes, a)
         return total
 
-    def _noted(self, point: int, nodes: Matrix, a: Floats) -> Floats:
-        found = np.zeros(len(a))
+    def _noted(self, point: int, nodes: Floats, a: Floats) -> Floats:
+        """What a point adds to the commands."""
+        found = np.zeros(a.shape)
         for i, each in enumerate(self._actuators):
             x, v, lead = nodes[i, 0], nodes[i, 1], each.lead
             found[i] = each.preview[point] * (x + lead * (v + 0.5 * lead * a[i]))

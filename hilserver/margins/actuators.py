@@ -96,7 +96,7 @@ def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
         if name in moving:
             nodes = [_with_acceleration(_nodes(each, [name])) for each in analyses]
             critical, frequency = min(critical_delay(node, actuator.model().specimen) for node in nodes)
-            loops = {s: _worst(loop_of_actuator(rig, name, s, each, moving) for each in circuits) for s in FOLLOWING}
+            loops = _loops(rig, name, circuits, moving)
             if chosen in loops and loops[chosen].is_stable:
                 mass = next((each for c in circuits for each in mass_errors(rig, name, chosen, c, moving)), None)
         growth, steady = _growth(actuator.model()), _steady_gain(actuator.model())
@@ -105,6 +105,19 @@ def actuator_margins(rig: Rig, program: Program) -> tuple[ActuatorMargin, ...]:
         known = (critical, frequency, _lag(rig, actuator), lag, growth, steady, filters, loops, mass)
         found.append(ActuatorMargin(name, chosen, *known))
     return tuple(found)
+
+
+def _loops(rig: Rig, name: str, circuits: Sequence[LinearModel], moving: Sequence[str]) -> dict[str, LoopOfActuator]:
+    """Of each strategy; at rest, those that differ in what they track only are the same."""
+    found: dict[str, LoopOfActuator] = {}
+    known: dict[tuple[Law, DelayCompensation], LoopOfActuator] = {}
+    for strategy in FOLLOWING:
+        chosen = DisplacementStrategy[strategy]
+        kind = (chosen.law, chosen.compensation)
+        if kind not in known:
+            known[kind] = _worst(loop_of_actuator(rig, name, strategy, each, moving) for each in circuits)
+        found[strategy] = known[kind]
+    return found
 
 
 def _moving(analysis: Analysis) -> Analysis:

@@ -45,12 +45,12 @@ def test_an_actuator_that_is_unstable_by_itself_is_refused_with_the_gain_that_wo
 
 
 @pytest.mark.parametrize(("channel", "noise"), [("F", '"2.2 N" }'), ("x", '"0.016 mm" }')])
-@pytest.mark.parametrize(("filter_time", "noted"), [("50 ms", True), ("2 ms", False)])
+@pytest.mark.parametrize(("filter_time", "noted"), [("30 ms", True), ("2 ms", False)])
 def test_a_filter_longer_than_the_lag_of_the_actuator(
     channel: str, noise: str, filter_time: str, noted: bool, tmp_path: Path
 ) -> None:
     _, found = changed(tmp_path, {noise: noise.replace(" }", f', filter = "{filter_time}" }}')})
     said = [text for text in found.warnings({}) if "filter" in text]
     assert [text.split(",")[0] for text in said] == noted * [
-        f"channels.{channel}.filter: 50 ms is longer than the lag of actuator table"
+        f"channels.{channel}.filter: 30 ms is longer than the lag of actuator table"
     ]
