@@ -237,4 +237,4 @@ def test_the_delay_that_the_loop_withstands_is_that_of_a_run(strategy: str) -> N
     assert withstands < 9
     for more, grows in ((withstands, False), (withstands + 1, True)):
         motion = moved(replace(stand, command=(1e-3 * more, 0.0)).rig(), 8.0)
-        assert (np.abs(motion.real[motion.time > 6.0]).max() > 10e-3) == grows
+        assert (np.abs(motion.real[motion.time > 3.0]).max() > 10e-3) == grows
