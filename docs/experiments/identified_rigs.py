@@ -124,11 +124,14 @@ def sweep_figures(rig: Rig, strategy: str, program: Program) -> Iterator[tuple[s
         yield f"sines to {end}", float(np.mean([part.saturated_at(s.frequency) <= SATURATED_SHARE for s in part.sines]))
         for error in (AMPLITUDE_ERROR, PHASE_ERROR):
             yield from ((f"{error} {q} to {end}", figure_over_frequency(error, q, part)) for q in result.virtual)
-        yield from ((f"{AMPLITUDE_ERROR} {q} to {end} but for one", beside_the_worst(q, part)) for q in result.virtual)
+        yield from (
+            (f"{AMPLITUDE_ERROR} {q} to {end} without the worst sine", without_the_worst(q, part))
+            for q in result.virtual
+        )
 
 
-def beside_the_worst(quantity: str, sweep: SegmentResult) -> float:
-    """The second largest error of the amplitude: the largest is that of the sine at which mass and oil resonate."""
+def without_the_worst(quantity: str, sweep: SegmentResult) -> float:
+    """The second largest amplitude error. The largest one is usually at the resonance of mass and oil."""
     counted = [each for each in sweep.responses[quantity] if sweep.saturated_at(each.frequency) <= SATURATED_SHARE]
     return float(np.sort([abs(each.ratio - 1.0) for each in counted])[-2]) if len(counted) > 1 else np.nan
 

@@ -25,7 +25,7 @@ from hilserver.displacement.actuator import SCALE, SEEN
 from hilserver.displacement.linear import LinearMotion
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.riccati import spare_cells
-from hilserver.rig.actuators import designed, force_lag, model_with_delay
+from hilserver.rig.actuators import force_lag, model_with_delay
 from hilserver.rig.rig import Rig
 from hilserver.tick.hybrid.carried import force_in_step
 from hilserver.tick.hybrid.displacement import (
@@ -36,7 +36,7 @@ from hilserver.tick.hybrid.displacement import (
     DisplacementStrategy,
     Law,
 )
-from hilserver.tick.hybrid.memory import FOLLOWED, POINTS, STATES, mobility_at, preview_of
+from hilserver.tick.hybrid.memory import FOLLOWED, POINTS, STATES, bridge_of, mobility_at, preview_of
 from hilserver.tick.node_ahead import CALLS, length_of_call
 
 STABLE = 1.0 + 1e-7
@@ -133,7 +133,7 @@ class _Actuator:
         settings, slow = rig.settings.actuators[name], rig.slow_devices
         model, self.line = model_with_delay(settings, rig.settings, slow), rig.plan.actuator[number]
         self.chosen, self.dt, self.more = DisplacementStrategy[strategy], dt, mismatch.more
-        self.bridge = designed(settings, rig.settings, slow)
+        self.bridge = bridge_of(rig.plan, number)
         true = replace(model, specimen=replace(model.specimen, mass=mismatch.mass * model.specimen.mass))
         self.true = true.motion().scaled(SCALE).held(dt)
         self.preview = preview_of(rig.plan, number).gains

@@ -157,7 +157,7 @@ def tuning_of(a: ActuatorSettings, settings: RigSettings) -> Tuning:
 LEAST_NOISE = (1e-8, 1e-3)
 """m and N: that of sensors without noise, whose range is not known."""
 RESOLUTION = 1e-5
-"""Least noise as a share of the range, of a converter of 15 bits: no filter should believe sensor and model more."""
+"""Least noise as a share of the range, about that of a 15-bit converter: a filter should not trust it more."""
 
 
 def _noise(settings: RigSettings, channel: str, least: float) -> float:

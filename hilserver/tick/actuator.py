@@ -341,7 +341,7 @@ def _limit(plan: Plan, row: Floats, a: ActuatorRecord, b: ActuatorState, action:
 
 @compilable
 def _watch(a: ActuatorRecord, b: ActuatorState, follows: bool, elapsed: float) -> None:
-    """Note if the following error oscillates while the node is not moving accordingly."""
+    """Report a following error that oscillates by more than the motion of the node explains."""
     error = b.estimate - b.position
     if not (follows and regulates(b.strategy) and b.approach >= b.approach_time and isfinite(b.oscillation_mean)):
         forget_half_waves(b, error if isfinite(error) else 0.0)

@@ -39,8 +39,8 @@ class NodeAhead(Struct):
     x: float = value("m", "its position, as a displacement of the specimen")
     v: float = value("m/s", "its velocity")
     a: float = value("m/s^2", "its mean acceleration in the last step")
-    other_change: float = value("m/s^2", "by how much other forces have changed this")
-    expected: float = value("m/s^2", "mean acceleration by which only the force of the specimen changes it")
+    other_change: float = value("m/s^2", "change of the mean acceleration by other forces")
+    expected: float = value("m/s^2", "mean acceleration if only the force of the specimen changed it")
     force: float = value("N", "of the specimen on it in the last step")
 
 

@@ -192,8 +192,10 @@ class ActuatorState(Struct):
     node_velocity: float = value("m/s", "velocity of the node at the start of the tick")
     node_change: float = value("m/s^2", "mean acceleration of the node before that")
     elapsed: float = value("s", "time by which the circuit has moved since")
-    expected_change: float = value("m/s^2", "mean acceleration by which only the force of the specimen changes it")
-    other_change: float = value("m/s^2", "by how much other forces have changed the mean acceleration")
+    expected_change: float = value(
+        "m/s^2", "mean acceleration of the node if only the force of the specimen changed it"
+    )
+    other_change: float = value("m/s^2", "change of the mean acceleration of the node by other forces")
     foreseen: float = value("m", "part of the next command for the motion that is foreseen; NaN: none is")
     away: float = value("m", "distance from the virtual position at the start of the approach")
     away_velocity: float = value("m/s", "difference of the velocities there")

@@ -225,7 +225,7 @@ def test_dry_friction_does_not_hide_the_critical_delay() -> None:
 
 @pytest.mark.parametrize("strategy", ["adaptive", "prediction"])
 def test_the_delay_that_the_loop_withstands_is_that_of_a_run(strategy: str) -> None:
-    """A spring with a tiny friction: not linear, so that the regulator does not know it, but nearly."""
+    """A spring with a tiny friction, which keeps nothing from growing."""
     virtual = Oscillator(frequency=6.0, ratio=0.02, force=0.0, specimen=Specimen(30.0, 46.0, 7e5))
     circuit = virtual.circuit()
     circuit["nodes"] = {"rig.table": {"position": "2 mm"}}

@@ -6,16 +6,13 @@ the ram changes with the angle by several times.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from math import cos, hypot, sin
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from actuator_rigs import Motion, Oscillator, Specimen, Stand, Table, moved, part, share
-from scipy.integrate import solve_ivp
+from actuator_rigs import Motion, Oscillator, Specimen, Stand, Table, add_actuator, moved, part, share, solved
 
 from hilserver.circuit.library import standard_library
 from hilserver.compiler import compiled_program
@@ -69,19 +66,8 @@ def arm(inertia: float, turned: float, force: float, specimen: Specimen, strateg
     offset = {"rig": {"actuators": {"table": {"offset": "-300 mm"}}}}
     sources = Stand(circuit, 1000.0, specimen, noise=(0.0, 0.0), strategy=strategy, changes=offset).sources()
     if two:
-        with_another(sources)
+        add_actuator(sources)
     return assemble(sources, Path("stand.toml"), standard_library())
-
-
-def with_another(sources: Table) -> None:
-    """Another actuator with a device of its own, at the node ``rig.two``."""
-    rig, other = sources["rig"], json.loads(json.dumps(sources))
-    rig["devices"]["lab2"] = {**other["rig"]["devices"]["lab"], "machine": "machine2.toml", "drive": "drive2.toml"}
-    for name in ("x", "F"):
-        rig["channels"][f"{name}2"] = {**other["rig"]["channels"][name], "device": "lab2"}
-    more = {"position": "x2", "force": "F2", "device": "lab2"}
-    rig["actuators"]["two"] = {**other["rig"]["actuators"]["table"], **more}
-    sources["devices"]["lab2"] = other["devices"]["lab"]
 
 
 def right_ram(inertia: float, turned: float, force: float, specimen: Specimen, count: float, time: Floats) -> Floats:
@@ -101,7 +87,7 @@ def right_ram(inertia: float, turned: float, force: float, specimen: Specimen, c
         pushed = push - k * x - c * lever * y[1] - count * specimen.mass * bent * y[1] ** 2
         return [y[1], float(pushed * lever / (inertia + count * specimen.mass * lever**2))]
 
-    angles = solve_ivp(rate, (0.0, time[-1]), [0.0, 0.0], "LSODA", time, rtol=1e-8, atol=1e-11, max_step=5e-3).y[0]
+    angles = solved(rate, [0.0, 0.0], time)[:, 0]
     return np.array([ram(angle)[0] for angle in angles])
 
 
@@ -146,13 +132,6 @@ def rubbing(mass: float, static: float, coulomb: float, force: float) -> Motion:
     return moved(rig, 4.0)
 
 
-def solved(rate: Callable[[float, Any], list[float]], time: Floats) -> Floats:
-    found: Floats = solve_ivp(rate, (0.0, time[-1]), [0.0, 0.0], "LSODA", time, rtol=1e-7, atol=1e-10, max_step=2e-3).y[
-        0
-    ]
-    return found
-
-
 @pytest.mark.parametrize(
     ("mass", "static", "coulomb"),
     [(300.0, 300.0, 300.0), (300.0, 300.0, 210.0), (1000.0, 1000.0, 700.0), (10.0, 900.0, 900.0)],
@@ -169,7 +148,7 @@ def test_friction_at_the_node_hides_neither_its_mobility_nor_its_stability(
         return [y[1], float(push - 4e5 * y[0] - 3500.0 * y[1] - rub) / (mass + 30.0)]
 
     after = motion.time > 2.0
-    assert share(motion.virtual[after], solved(rate, motion.time)[after]) < 5e-3
+    assert share(motion.virtual[after], solved(rate, [0.0, 0.0], motion.time)[after, 0]) < 5e-3
 
 
 @pytest.mark.parametrize(("stiffness", "swings"), [(1e8, False), (1e6, True)])

@@ -7,6 +7,7 @@ double-rod cylinder and a proportional position loop. The bridge is told five fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,16 @@ class Stand:
     def rig(self) -> Rig:
         """The rig."""
         return assemble(self.sources(), Path("stand.toml"), standard_library())
+
+
+def add_actuator(sources: Table) -> None:
+    """Another actuator like the first one, with a device of its own, at the node ``rig.two``."""
+    rig, devices = sources["rig"], sources["devices"]
+    rig["devices"]["lab2"] = {**rig["devices"]["lab"], "machine": "machine2.toml", "drive": "drive2.toml"}
+    devices["lab2"] = deepcopy(devices["lab"])
+    for name in ("x", "F"):
+        rig["channels"][f"{name}2"] = {**rig["channels"][name], "device": "lab2"}
+    rig["actuators"]["two"] = {**rig["actuators"]["table"], "position": "x2", "force": "F2", "device": "lab2"}
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@ r"""The force of a specimen on its node, as if the node carried it: with mass, d
 
 .. math:: F = -L - k\,x - c\,v - m\,a
 
-L is what its description does not contain. An actuator follows with an error, and the measured force is the one at the
-place where the actuator is. Corrected by what the description gives for the difference, it is the one at the node, so
-that an error of the actuator does not become an error of the circuit. In pseudo-dynamic tests, this has been done with
-the stiffness (Combescure & Pegon, Soil Dyn. Earthq. Eng. 16 (1997) 427); here the inertia is included.
+L is the force that its description does not contain. An actuator follows with an error, and the force is measured at
+the position of the actuator. It is corrected to the position of the node by means of the description, so that an error
+of the actuator does not become an error of the circuit. In pseudo-dynamic tests, this is done with the stiffness
+(Combescure & Pegon, Soil Dyn. Earthq. Eng. 16 (1997) 427); here the inertia is included.
 
 F is its mean over a step, and implicit: a changes with F by the mobility of the node. Otherwise a node that is lighter
 than its specimen would be an unstable sequence. With :math:`\mu` instead of the true mobility :math:`\mu'` it is stable
