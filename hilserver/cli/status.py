@@ -217,7 +217,7 @@ def actuator_tables(actuators: Mapping[str, ActuatorStatus]) -> list[TerminalTab
 
     if not actuators:
         return []
-    head = ("strategy", "error", "measured", "force", "force on the circuit", "at a limit")
+    head = ("strategy", "error", "measured", "force", "force on the circuit", "later than stated", "at a limit")
     table = TerminalTable("actuator", *head, box=None)
     for name, a in actuators.items():
         values = ((a.error, "m"), (a.measured, "m"), (a.force, "N"), (a.reaction, "N"))
@@ -225,7 +225,8 @@ def actuator_tables(actuators: Mapping[str, ActuatorStatus]) -> list[TerminalTab
             "-" if value is None else f"{value * 1e3:.3f} mm" if unit == "m" else f"{value:.0f} N"
             for value, unit in values
         ]
-        table.add_row(name, a.strategy, *shown, "; ".join(a.saturation) or "no")
+        late = f"command {1e3 * a.late_command:.1f} ms, force {1e3 * a.late_force:.1f} ms"
+        table.add_row(name, a.strategy, *shown, late, "; ".join(a.saturation) or "no")
     learned = {name: a.learned for name, a in actuators.items() if a.learned}
     return [table, *([learned_table(learned, "an actuator")] if learned else [])]
 

@@ -26,6 +26,7 @@ from hilserver.displacement.sensors import Sensors, in_ticks
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.hybrid.displacement import (
     CERTAIN,
+    DELAYS,
     LOAD_SCALE,
     VELOCITY,
     DelayCompensation,
@@ -48,6 +49,7 @@ class Tuning:
 
     ``error``, ``change``: the error of the position, and the change of the command in a tick, m, of equal weight: the
     smaller their ratio, the more closely the actuator follows, and the more noise there is in the command.
+    ``lateness``: standard deviations of the delays of command and force beyond the stated ones, s; 0: there is none.
     ``force``: what the model of the actuator may miss, N; the larger, the more the filter believes the sensors and the
     slower it learns parameters. None: `FORCE_SHARE` of the noise of the force sensor, or of the force that moves the
     specimen by the noise of the displacement sensor if this is less. ``load``: drift of a force on the specimen that
@@ -62,6 +64,7 @@ class Tuning:
     parameter: float = 1e-4
     start: float = 1e-6
     load: float = 0.0
+    lateness: tuple[float, float] = (0.0, 0.0)
 
 
 USUAL = Tuning()
@@ -81,8 +84,9 @@ class Followed(NamedTuple):
 
 
 class _Dynamics(NamedTuple):
-    """Actuator and specimen over a tick; ``scale`` of their states, ``seen``: displacement and force from them."""
+    """Actuator and specimen: ``motion``, a tick of it, ``scale`` of its states, displacement and force from them."""
 
+    motion: LinearMotion
     step: LinearMotion
     scale: Floats
     seen: Matrix
@@ -97,8 +101,8 @@ class _Dynamics(NamedTuple):
             A[:n, :n], A[:n, n], A[n, n] = motion.A, motion.B[:, 1], -LOAD_FADING
             motion, scale = LinearMotion(A, np.vstack([motion.B, np.zeros((1, 2))])), np.append(scale, LOAD_SCALE)
             seen = np.hstack([seen, np.zeros((2, 1))])
-        motion = LinearMotion(motion.A, motion.B[:, :1])
-        return cls(motion.scaled(scale).held(dt), scale, seen * scale)
+        motion = LinearMotion(motion.A, motion.B[:, :1]).scaled(scale)
+        return cls(motion, motion.held(dt), scale, seen * scale)
 
 
 LOAD_FADING = 1e-3
@@ -136,8 +140,11 @@ def bridge_for(
         step_slopes=np.vstack([slope.A for slope in slopes]) if slopes else np.zeros((0, states)),
         input_slopes=np.array([slope.B[:, 0] for slope in slopes]) if slopes else np.zeros((0, states)),
         seen=nominal.seen,
+        seen_rates=np.ascontiguousarray(nominal.seen @ nominal.motion.A),
+        seen_curves=np.ascontiguousarray(nominal.seen @ nominal.motion.A @ nominal.motion.A),
         variance=np.array([sensors.displacement**2, sensors.force**2]),
-        drift=_drift(tuning, sensors, actuator, tracked),
+        lateness=np.array(tuning.lateness),
+        drift=_drift(tuning, sensors, actuator, tracked + DELAYS),
         gains=gains,
         gain_slopes=gain_slopes,
         gain_curves=gain_curves,
@@ -188,6 +195,7 @@ def at_rest(bridge: DisplacementBridge, tuning: Tuning = USUAL) -> DisplacementM
         turned=np.zeros((size, size)),
         half=np.zeros((size, size)),
         along=np.zeros(size),
+        sight=np.zeros(size),
     )
 
 
@@ -207,7 +215,7 @@ def quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Flo
 
 def regulator_of(followed: Followed, actuator: ActuatorModel, dt: float, tuning: Tuning) -> Regulator:
     """The regulator, with gains in the order of `DisplacementBridge.gains`."""
-    frame, (drive, scale, seen) = followed.motion.held(dt), _Dynamics.of(actuator, dt, tuning.load > 0.0)
+    frame, (_, drive, scale, seen) = followed.motion.held(dt), _Dynamics.of(actuator, dt, tuning.load > 0.0)
     size, states, late = len(frame.A), len(scale), in_ticks(actuator.delay, dt)
     ground, force = size, size + 1
     first = size + 2

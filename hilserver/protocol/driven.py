@@ -67,3 +67,7 @@ class ActuatorStatus(Published):
     learned: dict[str, LearnedValue] = Field(
         default={}, description="uncertain values that the bridge tracks, by their names in the rig file"
     )
+    late_command: float = Field(default=0.0, description="tracked delay of its commands beyond the stated one, s")
+    late_force: float = Field(
+        default=0.0, description="tracked delay of its force beyond the stated one, relative to the displacement, s"
+    )

@@ -28,6 +28,8 @@ delays: with less, an actuator is quieter and withstands more, and follows a lit
 USUAL_RATE = 4096.0
 """Ticks per second for which the usual weights of the regulator are chosen. The change per tick is weighted such that
 the regulator is as fast at any rate."""
+USUAL_LATENESS = 1e-3
+"""s by which commands and sensors may be later than stated, and a tick: half of it is the standard deviation."""
 FADING = 1e-3
 """1/s, with which position and velocity are assumed to decay in the design: for a motion that goes on without end, the
 regulator would have no finite cost."""
@@ -151,7 +153,9 @@ def model_with_delay(a: ActuatorSettings, settings: RigSettings, slow: SlowDevic
 def tuning_of(a: ActuatorSettings, settings: RigSettings) -> Tuning:
     """Weights of its filter and regulator."""
     noise = _noise(settings, a.force, LEAST_NOISE[1])
-    return Tuning(load=LOAD_SHARE * noise, change=ROBUSTNESS * USUAL.change * USUAL_RATE / settings.loop.rate)
+    late = 0.5 * (USUAL_LATENESS + 1.0 / settings.loop.rate)
+    change = ROBUSTNESS * USUAL.change * USUAL_RATE / settings.loop.rate
+    return Tuning(load=LOAD_SHARE * noise, change=change, lateness=(late, late))
 
 
 LEAST_NOISE = (1e-8, 1e-3)
@@ -180,7 +184,10 @@ def cells_of_design(bridge: DisplacementBridge) -> Floats:
         bridge.step_slopes,
         bridge.input_slopes,
         bridge.seen,
+        bridge.seen_rates,
+        bridge.seen_curves,
         bridge.variance,
+        bridge.lateness,
         bridge.drift,
         bridge.gains,
         bridge.gain_slopes,

@@ -60,6 +60,8 @@ def _status(rig: Rig, row: Floats, i: int, name: str) -> ActuatorStatus:
         reaction=_number(b.force) or 0.0,
         saturation=tuple(flag.text for flag in Saturation if int(b.saturation) & flag),
         learned=dict(_learned(rig, row, i, settings)),
+        late_command=_number(b.late_command) or 0.0,
+        late_force=_number(b.late_force) or 0.0,
     )
 
 

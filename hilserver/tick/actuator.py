@@ -11,7 +11,7 @@ is known from the last one.
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import isfinite, nan, sqrt
 
 from hilserver.circuit.engine import FOLLOWED, N_VALUES
 from hilserver.numerics.arrays import Floats, Indices, signed
@@ -21,10 +21,10 @@ from hilserver.tick.codes import Action, FaultCode, Mode, Saturation
 from hilserver.tick.hybrid.carried import force_in_step
 from hilserver.tick.hybrid.displacement import (
     AVAILABLE_IN_RIGS,
+    CERTAIN,
     FOLLOWING,
     LOAD_SCALE,
     VELOCITY,
-    VELOCITY_SCALE,
     DelayCompensation,
     DisplacementBridge,
     DisplacementMemory,
@@ -32,10 +32,11 @@ from hilserver.tick.hybrid.displacement import (
     Law,
     correct_actuator,
     displacement_command,
-    force_then,
+    lateness_of,
     predict_actuator,
-    seen_displacement,
-    seen_force,
+    seen,
+    seen_acceleration,
+    seen_rate,
 )
 from hilserver.tick.hybrid.memory import (
     LOAD,
@@ -59,6 +60,10 @@ _TRACKS = tuple(each.tracks for each in DisplacementStrategy)
 _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
 _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
 
+PASSIVITY_TIME = 1.0
+"""s of motion over which it is examined whether a specimen takes up energy."""
+SEPARATE = 0.5
+"""Least share of the motion that is independent in displacement and velocity, so that it tells their forces apart."""
 TAKE_UP = 0.05
 """s in which the actuator takes up the motion of the node at the start."""
 LEAST_SWING = 1e-3
@@ -87,9 +92,7 @@ def drive_actuators(
         _measure(a, b, row)
         _know(a, b, bridge, memory)
         correct_actuator(bridge, memory, b.measured, b.force_measured)
-        then = memory.forces[memory.forces.shape[0] - 1]
-        if isfinite(then):
-            b.force_beyond = then - force_then(bridge, memory)
+        _compare(a, b, bridge, memory, elapsed)
         _estimate(b, bridge, memory, elapsed)
         follows = header(row).mode == Mode.RUNNING and action != Action.HOLD and follows_node(b.strategy)
         there = isfinite(b.node_velocity)  # otherwise its position is still that of another circuit
@@ -108,7 +111,7 @@ def drive_actuators(
         b.foreseen = nan
         _limit(plan, row, a, b, action)
         _watch(a, b, follows and known and connected, elapsed)
-        b.force_estimate = seen_force(bridge, memory)
+        b.force_estimate = seen(bridge, memory.now, 1, b.late_command)
         _predict(a, b, bridge, memory, dt)
         b.disturbance = memory.estimate[STATES]
         _react(a, b, node, velocity, mobility_at(ix, val, i), elapsed)
@@ -149,9 +152,10 @@ def _know(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memor
         _rest(a, b, bridge, memory)
     tracks = a.learns > 0 and _tracks(b.strategy)
     for k in range(STATES + 1, h.shape[0]):
-        if tracks and P[k, k] == 0.0:
+        believed = tracks and (k < h.shape[0] - 1 or b.force_is_late > 0)
+        if believed and P[k, k] <= bridge.drift[k]:  # it has been held until now
             P[k, k] = 1.0
-        elif not tracks and P[k, k] > 0.0:
+        elif not believed:
             h[k] = 0.0
             for other in range(h.shape[0]):
                 P[k, other] = P[other, k] = 0.0
@@ -181,9 +185,53 @@ def _rest(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memor
 
 
 @compilable
+def _compare(
+    a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, elapsed: float
+) -> None:
+    """What the measured force has beyond the estimated one at the same time, and how late both are."""
+    then = memory.forces[memory.forces.shape[0] - 1]
+    late = lateness_of(bridge, memory, 1)
+    b.late_command = lateness_of(bridge, memory, 0)
+    b.late_force = late - b.late_command
+    if isfinite(then):
+        b.force_beyond = then - seen(bridge, memory.estimate, 1, late)
+        _examine_passivity(a, b, bridge, memory, then, elapsed)
+
+
+@compilable
+def _examine_passivity(
+    a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, force: float,
+    elapsed: float,
+) -> None:  # fmt: skip
+    """Whether the specimen would supply energy if its force were not late: a damping that is surely negative.
+
+    By least squares with forgetting, with stiffness and damping unknown. A delay of the force looks like a damping that
+    is smaller by stiffness times delay. As long as the damping is positive, it may be what is wrong with the
+    description, and the circuit gets the force as it is measured.
+    """
+    x, h = memory.displacements[memory.displacements.shape[0] - 1], memory.estimate
+    if not isfinite(x) or abs(h[VELOCITY]) <= bridge.slow:
+        return
+    v = seen_rate(bridge, h, 0, b.late_command)
+    F = force - a.stiffness * x - a.mass * seen_acceleration(bridge, h)
+    share = elapsed / (PASSIVITY_TIME + elapsed)
+    b.mean_xx += (x * x - b.mean_xx) * share
+    b.mean_xv += (x * v - b.mean_xv) * share
+    b.mean_vv += (v * v - b.mean_vv) * share
+    b.mean_Fx += (F * x - b.mean_Fx) * share
+    b.mean_Fv += (F * v - b.mean_Fv) * share
+    independent = b.mean_xx * b.mean_vv - b.mean_xv * b.mean_xv
+    damping = b.mean_Fv * b.mean_xx - b.mean_Fx * b.mean_xv  # times this
+    noise = bridge.variance[1] + a.stiffness * a.stiffness * bridge.variance[0]
+    separate = independent > SEPARATE * b.mean_xx * b.mean_vv
+    if separate and abs(damping) > CERTAIN * sqrt(0.5 * share * noise * b.mean_xx * independent):
+        b.force_is_late = 1 if damping < 0.0 else 0
+
+
+@compilable
 def _estimate(b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, elapsed: float) -> None:
     """Displacement and velocity now."""
-    now = seen_displacement(bridge, memory)
+    now = seen(bridge, memory.now, 0, b.late_command)
     b.estimate_velocity = (now - b.estimate) / elapsed if b.known > 0 else 0.0
     b.estimate = now
 
@@ -356,11 +404,11 @@ def _predict(
     a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, dt: float
 ) -> None:
     """Move the estimate on; the load is what the description of the specimen leaves of the estimated force."""
-    x, v = seen_displacement(bridge, memory), VELOCITY_SCALE * memory.now[VELOCITY]
-    force = seen_force(bridge, memory)
+    now, late = memory.now, b.late_command
+    force, x, v = seen(bridge, now, 1, late), seen(bridge, now, 0, late), seen_rate(bridge, now, 0, late)
     predict_actuator(bridge, memory, b.command)
-    next_x, next_v = seen_displacement(bridge, memory), VELOCITY_SCALE * memory.now[VELOCITY]
-    b.load = 0.5 * (force + seen_force(bridge, memory)) - a.mass * (next_v - v) / dt
+    next_x, next_v = seen(bridge, now, 0, late), seen_rate(bridge, now, 0, late)
+    b.load = 0.5 * (force + seen(bridge, now, 1, late)) - a.mass * (next_v - v) / dt
     b.load -= 0.5 * (a.stiffness * (x + next_x) + a.damping * (v + next_v))
 
 
@@ -437,8 +485,9 @@ def _tracks(strategy: int) -> bool:
 
 @compilable
 def leads_by(a: ActuatorRecord, b: ActuatorState) -> float:
-    """Time, s, by which an actuator is to be ahead of its node."""
-    return float(a.force_lag) if 0 <= b.strategy < len(_LEADS) and _LEADS[b.strategy] else 0.0
+    """Time, s, by which the command is to be ahead of the node, apart from the lag that is stated."""
+    leads = 0 <= b.strategy < len(_LEADS) and _LEADS[b.strategy]
+    return float(b.late_command + (a.force_lag + b.late_force if leads else 0.0))
 
 
 @compilable

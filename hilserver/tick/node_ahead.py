@@ -176,7 +176,7 @@ def note_foreseen(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats,
 def note_point(plan: Plan, row: Floats, work: Floats, node: NodeAhead, i: int, point: int) -> None:
     """Add what a point contributes to the command."""
     a, b, gains = plan.actuator[i], actuator_state(plan, row, i), preview_of(plan, i)
-    theta = memory_of(plan, row, work, i).estimate[STATES + 1 :]
+    theta = memory_of(plan, row, work, i).estimate[STATES + 1 : STATES + 1 + a.tracked]
     lead = leads_by(a, b)
     x, v = node.x + lead * (node.v + 0.5 * lead * node.a), node.v + lead * node.a
     b.foreseen += gain_at(theta, gains.gains, gains.slopes, gains.curves, point) * x

@@ -204,6 +204,16 @@ class ActuatorState(Struct):
     approach_time: float = value("s", "duration of the approach")
     estimate_velocity: float = value("m/s", "estimated velocity of the displacement")
     force_beyond: float = value("N", "measured force in excess of the estimated one at the same time")
+    late_command: float = value("s", "tracked delay of the command beyond the stated one")
+    late_force: float = value("s", "the same of the force, relative to the displacement, as far as it is believed")
+    mean_xx: float = value("m^2", "recent mean square of the measured displacement in motion")
+    mean_xv: float = value("m^2/s", "the same of its product with the velocity")
+    mean_vv: float = value("m^2/s^2", "the same of the square of the velocity")
+    mean_Fx: float = value(
+        "N*m", "the same of the displacement and the measured force that its description does not give"
+    )
+    mean_Fv: float = value("W", "the same of the velocity and this force")
+    force_is_late: int = value("", "1 once the measured force would supply power to the motion, so that it is late")
     load: float = value("N", "estimated force on the specimen that its description does not contain, mean of the tick")
     oscillation: float = value("m", "largest recent half-wave of the following error")
     oscillation_mean: float = value("m", "following error, filtered")

@@ -7,6 +7,7 @@ from math import nan
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 from hilserver.displacement.actuator import SCALE, SEEN
 from hilserver.displacement.design import Tuning, at_rest
@@ -21,8 +22,12 @@ from hilserver.tick.hybrid.displacement import (
     DisplacementStrategy,
     correct_actuator,
     displacement_command,
+    lateness_of,
     predict_actuator,
+    seen,
+    seen_acceleration,
     seen_force,
+    seen_rate,
 )
 
 Strategy = DisplacementStrategy
@@ -44,8 +49,8 @@ def somewhere(bridge: DisplacementBridge, theta: tuple[float, float, float]) -> 
     """A memory in an arbitrary state, with a full covariance."""
     memory, draw = at_rest(bridge), np.random.default_rng(5)
     memory.estimate[:6] = draw.standard_normal(6) * [1.0, 1.0, 1.0, 1.0, 1.0, 1e-5]
-    memory.estimate[6:] = theta
-    root = draw.standard_normal((9, 9)) * np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-5, 1.0, 1.0, 1.0])[:, None]
+    memory.estimate[6:9], memory.estimate[9:] = theta, 0.5
+    root = draw.standard_normal((11, 11)) * np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-5, *[1.0] * 5])[:, None]
     memory.covariance[:] = 1e-2 * root @ root.T
     memory.now[:], memory.commands[0] = memory.estimate[:5], 3e-4
     return memory
@@ -78,10 +83,10 @@ def test_the_covariance_spreads_as_the_motion_does(adaptive: DisplacementBridge)
     before, P = memory.estimate.copy(), memory.covariance.copy()
 
     def next_(estimate: Floats) -> Floats:
-        state = moved(estimate[6:], estimate[:5], 2e-4 + float(estimate[5]))
+        state = moved(estimate[6:9], estimate[:5], 2e-4 + float(estimate[5]))
         return np.concatenate([state, estimate[5:]])
 
-    sizes: Floats = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-4, 0.5, 0.5, 0.5])
+    sizes: Floats = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-4, *[0.5] * 5])
     F = np.array([(next_(before + h) - next_(before - h)) / (2.0 * h.sum()) for h in np.diag(sizes)]).T
     predict_actuator(adaptive, memory, 2e-4)
     right = F @ P @ F.T + np.diag(adaptive.drift)
@@ -132,14 +137,60 @@ def test_the_correction_is_that_of_a_kalman_filter(adaptive: DisplacementBridge)
     """Both measurements at once, in the textbook's matrices."""
     memory = somewhere(adaptive, (0.2, 0.1, -0.2))
     h, P = memory.estimate.copy(), memory.covariance.copy()
-    H: Matrix = np.hstack([SEEN * SCALE, np.zeros((2, 4))])
+    H: Matrix = np.hstack([SEEN * SCALE, np.zeros((2, 6))])
     R = np.diag([SENSORS.displacement**2, SENSORS.force**2])
     gain = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
     measured = H @ h + [5e-5, -30.0]
     correct_actuator(adaptive, memory, *measured)
     assert memory.estimate == pytest.approx(h + gain @ [5e-5, -30.0], rel=1e-6, abs=1e-9)
-    right = (np.eye(9) - gain @ H) @ P
+    right = (np.eye(11) - gain @ H) @ P
     assert np.abs(memory.covariance - right).max() < 1e-8 * np.abs(P).max()
+
+
+def test_what_late_sensors_show_is_what_the_actuator_was() -> None:
+    """Against the solution of the equations of motion, backwards in time; the delays are 0.9 and 2.1 ms."""
+    bridge = bridge_for_late_sensors()
+    memory = somewhere(bridge, (0.0, 0.0, 0.0))
+    memory.estimate[:5] = [1.2, 0.3, 1.3, 0.2, 0.05]
+    memory.estimate[9:] = 0.9, 1.2
+    for sensor, late in ((0, 0.9e-3), (1, 2.1e-3)):
+        assert lateness_of(bridge, memory, sensor) == pytest.approx(late)
+        before = expm(-NOMINAL.motion().A * late) @ (memory.estimate[:5] * SCALE)
+        now, right = SEEN[sensor] @ (memory.estimate[:5] * SCALE), SEEN[sensor] @ before
+        assert seen(bridge, memory.estimate, sensor, late) - now == pytest.approx(right - now, rel=0.1)
+        earlier = expm(-NOMINAL.motion().A * (late + 1e-6)) @ (memory.estimate[:5] * SCALE)
+        rate = (right - SEEN[sensor] @ earlier) / 1e-6
+        assert seen_rate(bridge, memory.estimate, sensor, late) == pytest.approx(rate, rel=0.2)
+    acceleration = (NOMINAL.motion().A @ (memory.estimate[:5] * SCALE))[1]
+    assert seen_acceleration(bridge, memory.estimate) == pytest.approx(acceleration)
+
+
+def test_delays_are_corrected_as_by_a_linearised_kalman_filter() -> None:
+    """The matrix of the measurement by finite differences."""
+    bridge = bridge_for_late_sensors()
+    memory = somewhere(bridge, (0.2, 0.1, -0.2))
+    memory.estimate[9:] = 0.4, 0.7
+    memory.covariance[:] *= 1e-8  # so that all motion is certain
+    h, P = memory.estimate.copy(), memory.covariance.copy()
+
+    def shown(estimate: Floats, sensor: int) -> float:
+        memory.estimate[:] = estimate
+        return seen(bridge, estimate, sensor, lateness_of(bridge, memory, sensor))
+
+    sensor = 1
+    H = np.array([[(shown(h + step, sensor) - shown(h - step, sensor)) / 2e-4 for step in 1e-4 * np.eye(11)]])
+    memory.estimate[:] = h
+    gain = P @ H.T / (H @ P @ H.T + SENSORS.force**2)
+    measured = shown(h, sensor) - 30.0
+    memory.estimate[:] = h
+    correct_actuator(bridge, memory, nan, measured)
+    assert memory.estimate == pytest.approx(h - 30.0 * gain[:, 0], rel=1e-6, abs=1e-9)
+
+
+def bridge_for_late_sensors() -> DisplacementBridge:
+    """With delays that are not stated, each of 1 ms."""
+    tuning = Tuning(lateness=(1e-3, 1e-3))
+    return design_bridge(STRUCTURE, NOMINAL, TRACKED, SENSORS, DT, Strategy.adaptive, tuning)
 
 
 def test_tracked_parameters_stay_within_their_bounds(adaptive: DisplacementBridge) -> None:
@@ -240,7 +291,7 @@ def test_the_gains_for_other_parameters_are_those_of_a_design_for_them(
         commands = []
         for bridge, known in ((adaptive, theta), (own, ()), (adaptive, (0.0, 0.0, 0.0))):
             memory = at_rest(bridge)
-            memory.now[:], memory.estimate[6:] = state, known
+            memory.now[:], memory.estimate[6 : 6 + len(known)] = state, known
             commands.append(displacement_command(bridge, memory, structure, 0.3, 200.0))
         deviations.append(commands[0] - commands[1])
         changes.append(commands[2] - commands[1])

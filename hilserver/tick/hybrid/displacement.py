@@ -9,12 +9,16 @@ that are uncertain within a stated spread:
    A(\theta) = A_0 + \textstyle\sum_i \theta_i A_i
 
 An extended Kalman filter estimates h, an input disturbance d and the parameters together; they are random walks
-(:math:`\theta` in standard deviations of its spread). It learns parameters only from motion that is surely there
-(`CERTAIN`): an estimate that follows the noise of the sensors correlates with what they show next, from which such a
-filter would learn wrong parameters at rest (Ljung). If measurements are late, the filter runs later by their age, and
-its state is moved on to the present by the commands since. The command follows from the gains of a linear-quadratic
-regulator of structure *and* actuator, which makes x - y small; the gains are quadratic functions of :math:`\theta`.
-:mod:`hilserver.hybrid.design` calculates all of this.
+(:math:`\theta` in standard deviations of its spread). So are two delays beyond the stated ones, of the command and of
+the force. If commands act later by :math:`\tau`, the filter has the state that the actuator would have without this
+delay, and the sensors show an earlier one: :math:`S h(t - \tau) \approx S h - \tau S\dot h + \tfrac12\tau^2 S\ddot h`.
+The actuator is then made to be ahead by :math:`\tau`.
+
+The filter learns only from motion that is surely there (`CERTAIN`): an estimate that follows the noise of the sensors
+correlates with what they show next, from which such a filter would learn wrong parameters at rest (Ljung). If
+measurements are late, the filter runs later by their age, and its state is moved on to the present by the commands
+since. The command follows from the gains of a linear-quadratic regulator of structure *and* actuator, which makes x - y
+small; the gains are quadratic functions of :math:`\theta`. :mod:`hilserver.displacement.design` calculates all of this.
 
 Sources: Anderson & Moore, Optimal Filtering (1979), sec. 8.2 (extended filter), and Optimal Control (1990), ch. 4
 (tracking); Ljung, IEEE TAC 24 (1979) 36 (parameters as states); Horiuchi et al., Earthquake Engng. Struct. Dyn. 28
@@ -42,6 +46,9 @@ standard deviation, with 5 by a quarter of one, although it claims to know none 
 """
 SENSORS = 2
 """Displacement and force."""
+DELAYS = 2
+"""The last values that are estimated: by how much commands act later than stated, and how much later the force is
+measured than the displacement, in standard deviations."""
 LOAD_SCALE = 1e3
 """Typical size of a force on the specimen that its model does not contain, N: unit of the last state, if it is one."""
 VELOCITY, VELOCITY_SCALE = 1, 0.1
@@ -146,7 +153,9 @@ class DisplacementBridge(NamedTuple):
 
     ``step``, ``input``: transition of the actuator's state over a tick and its change by the command;
     ``step_slopes``, ``input_slopes``: their derivatives with respect to each parameter, one below the other.
-    ``seen``: displacement and force from the state; ``variance`` of these measurements. ``drift``: variance that
+    ``seen``: displacement and force from the state, with their rates of change ``seen_rates``, 1/s, and the rates of
+    change of these, ``seen_curves``, 1/s²; ``variance`` of these measurements. ``lateness``: standard deviations of the
+    two delays beyond the stated ones, s; 0: there is no such delay. ``drift``: variance that
     each entry of the estimate gains in a tick. ``gains``: the change of the command for the structure's state,
     ground acceleration, force on the structure, actuator's state, disturbance and past commands, in this order;
     ``gain_slopes``, ``gain_curves``: their first derivatives with respect to each parameter, and their second ones
@@ -160,7 +169,10 @@ class DisplacementBridge(NamedTuple):
     step_slopes: Matrix
     input_slopes: Matrix
     seen: Matrix
+    seen_rates: Matrix
+    seen_curves: Matrix
     variance: Floats
+    lateness: Floats
     drift: Floats
     gains: Floats
     gain_slopes: Matrix
@@ -175,10 +187,10 @@ class DisplacementBridge(NamedTuple):
 class DisplacementMemory(NamedTuple):
     """The memory of the bridge from one tick to the next.
 
-    ``estimate``: state of the actuator when the measurements were taken, disturbance of its command, parameters; with
-    its ``covariance``. ``now``: state of the actuator now. ``commands``: the last ones, newest first.
+    ``estimate``: state of the actuator when the measurements were taken, disturbance of its command, parameters,
+    `DELAYS`; with its ``covariance``. ``now``: state of the actuator now. ``commands``: the last ones, newest first.
     ``displacements``, ``forces``: measurements since the one that is as old as the later of the two. Scratch space:
-    ``transition``, ``turned`` and ``half`` like the covariance, and a line, ``along``.
+    ``transition``, ``turned`` and ``half`` like the covariance, and two lines, ``along`` and ``sight``.
     """
 
     estimate: Floats
@@ -191,6 +203,7 @@ class DisplacementMemory(NamedTuple):
     turned: Matrix
     half: Matrix
     along: Floats
+    sight: Floats
 
 
 @compilable
@@ -208,28 +221,57 @@ def correct_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, dis
 
     A measurement that is not a number is left out.
     """
-    h, P, along = memory.estimate, memory.covariance, memory.along
+    h, P, along, sight = memory.estimate, memory.covariance, memory.along, memory.sight
     states = bridge.step.shape[0]
     then = (later(memory.displacements, displacement), later(memory.forces, force))
     for sensor in range(SENSORS):
         residual, total = then[sensor], bridge.variance[sensor]
         if not isfinite(residual):
             continue
+        _set_sight(bridge, memory, sensor)
         for j in range(states):
-            residual -= bridge.seen[sensor, j] * h[j]
+            residual -= sight[j] * h[j]
         for i in range(h.shape[0]):
             along[i] = 0.0
-            for j in range(states):
-                along[i] += P[i, j] * bridge.seen[sensor, j]
-        for j in range(states):
-            total += bridge.seen[sensor, j] * along[j]
+            for j in range(h.shape[0]):
+                along[i] += P[i, j] * sight[j]
+        for j in range(h.shape[0]):
+            total += sight[j] * along[j]
         for i in range(h.shape[0]):
             h[i] += along[i] * residual / total
             for j in range(h.shape[0]):
                 P[i, j] -= along[i] * along[j] / total
     for i in range(states + 1, h.shape[0]):
         h[i] = clip(h[i], -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    h[h.shape[0] - 1] = max(h[h.shape[0] - 1], 0.0)  # no sensor of the force is earlier than stated
     _look_ahead(bridge, memory)
+
+
+@compilable
+def _set_sight(bridge: DisplacementBridge, memory: DisplacementMemory, sensor: int) -> None:
+    """What a sensor shows for the estimate, linearised by states and delays, which are learned from certain motion."""
+    h, sight = memory.estimate, memory.sight
+    states, delays = bridge.step.shape[0], h.shape[0] - DELAYS
+    late = lateness_of(bridge, memory, sensor)
+    slope, moves = 0.0, abs(h[VELOCITY]) > bridge.slow
+    for j in range(h.shape[0]):
+        sight[j] = 0.0
+    for j in range(states):
+        rate, curve = bridge.seen_rates[sensor, j], bridge.seen_curves[sensor, j]
+        sight[j] = bridge.seen[sensor, j] - late * (rate - 0.5 * late * curve)
+        if moves:
+            slope -= (rate - late * curve) * _certain(float(h[j]), float(memory.covariance[j, j]))
+    for delay in range(sensor + 1):
+        sight[delays + delay] = slope * bridge.lateness[delay]
+
+
+@compilable
+def lateness_of(bridge: DisplacementBridge, memory: DisplacementMemory, sensor: int) -> float:
+    """By how much a sensor is later than stated, s, apart from what it shares with the other one; 0: by the command."""
+    late, first = 0.0, memory.estimate.shape[0] - DELAYS
+    for delay in range(sensor + 1):
+        late += bridge.lateness[delay] * memory.estimate[first + delay]
+    return late
 
 
 @compilable
@@ -246,7 +288,7 @@ def displacement_command(
     past = max(bridge.command_late, 1)
     if disturbance + 1 + past != bridge.gains.shape[0]:
         return nan
-    change, theta = 0.0, memory.estimate[states + 1 :]
+    change, theta = 0.0, memory.estimate[states + 1 : states + 1 + bridge.gain_slopes.shape[0]]
     for j in range(bridge.gains.shape[0]):
         gain = gain_at(theta, bridge.gains, bridge.gain_slopes, bridge.gain_curves, j)
         if j < size:
@@ -278,30 +320,40 @@ def gain_at(theta: Floats, gains: Floats, slopes: Matrix, curves: Matrix, j: int
 
 
 @compilable
-def seen(bridge: DisplacementBridge, state: Floats, sensor: int) -> float:
-    """What a sensor would show of a state of the actuator: 0: the displacement, m; 1: the force of the specimen, N."""
+def seen(bridge: DisplacementBridge, state: Floats, sensor: int, late: float) -> float:
+    """What a sensor shows of a state of the actuator, ``late`` s later.
+
+    0: the displacement, m; 1: the force of the specimen, N.
+    """
     value = 0.0
     for j in range(bridge.step.shape[0]):
-        value += bridge.seen[sensor, j] * state[j]
+        curve = bridge.seen_rates[sensor, j] - 0.5 * late * bridge.seen_curves[sensor, j]
+        value += (bridge.seen[sensor, j] - late * curve) * state[j]
     return value
 
 
 @compilable
-def seen_displacement(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
-    """The displacement now, m, according to the estimate."""
-    return seen(bridge, memory.now, 0)
+def seen_rate(bridge: DisplacementBridge, state: Floats, sensor: int, late: float) -> float:
+    """The rate of change of this, m/s or N/s."""
+    value = 0.0
+    for j in range(bridge.step.shape[0]):
+        value += (bridge.seen_rates[sensor, j] - late * bridge.seen_curves[sensor, j]) * state[j]
+    return value
+
+
+@compilable
+def seen_acceleration(bridge: DisplacementBridge, state: Floats) -> float:
+    """The acceleration, m/s², of the displacement in a state of the actuator."""
+    value = 0.0
+    for j in range(bridge.step.shape[0]):
+        value += bridge.seen_curves[0, j] * state[j]
+    return value
 
 
 @compilable
 def seen_force(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
-    """The force of the specimen now, N, according to the estimate."""
-    return seen(bridge, memory.now, 1)
-
-
-@compilable
-def force_then(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
-    """The force when the last measurement was taken, N, according to the estimate."""
-    return seen(bridge, memory.estimate, 1)
+    """The force of the specimen now, N, according to the estimate, where no delay but the stated ones is tracked."""
+    return seen(bridge, memory.now, 1, 0.0)
 
 
 @compilable
@@ -332,7 +384,7 @@ def _set_model(bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
         F[i, states] = bridge.input[i]
         for j in range(states):
             F[i, j] = bridge.step[i, j]
-        for p in range(h.shape[0] - states - 1):
+        for p in range(bridge.input_slopes.shape[0]):
             theta = h[states + 1 + p]
             F[i, states] += theta * bridge.input_slopes[p, i]
             for j in range(states):
@@ -351,7 +403,7 @@ def _set_sensitivity(bridge: DisplacementBridge, memory: DisplacementMemory, act
     for j in range(states):
         sure[j] = _certain(float(memory.estimate[j]), float(memory.covariance[j, j])) if moves else 0.0
     sure[states] = _certain(acting, float(memory.covariance[states, states])) if moves else 0.0
-    for p in range(F.shape[0] - states - 1):
+    for p in range(bridge.input_slopes.shape[0]):
         for i in range(states):
             slope = bridge.input_slopes[p, i] * sure[states]
             for j in range(states):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hilserver.circuit.engine import MOBILITIES
 from hilserver.numerics.arrays import Floats, Indices, Matrix, as_matrix, signed
 from hilserver.numerics.compilable import compilable, gives_arrays
-from hilserver.tick.hybrid.displacement import SENSORS, DisplacementBridge, DisplacementMemory
+from hilserver.tick.hybrid.displacement import DELAYS, SENSORS, DisplacementBridge, DisplacementMemory
 from hilserver.tick.plan import Plan
 
 STATES = 6
@@ -34,8 +34,8 @@ class Preview(NamedTuple):
 
 @compilable
 def entries(tracked: int) -> int:
-    """Number of values that its filter estimates: states, disturbance, parameters."""
-    return STATES + 1 + tracked
+    """Number of values that its filter estimates: states, disturbance, parameters, delays."""
+    return STATES + 1 + tracked + DELAYS
 
 
 @compilable
@@ -48,7 +48,7 @@ def gains_of(command_late: int) -> int:
 def design_cells(tracked: int, command_late: int) -> int:
     """Length of a design in the plan: the arrays of `DisplacementBridge`, in their order."""
     motion = (1 + tracked) * (STATES + 1) * STATES
-    sensors = SENSORS * (STATES + 1)
+    sensors = SENSORS * (3 * STATES + 1) + DELAYS
     return motion + sensors + entries(tracked) + (1 + tracked + tracked * tracked) * gains_of(command_late)
 
 
@@ -78,7 +78,7 @@ def memory_cells(tracked: int, command_late: int, displacement_late: int, force_
 def scratch_cells(tracked: int) -> int:
     """Length of the scratch space."""
     size = entries(tracked)
-    return 4 * size * size + size + FOLLOWED
+    return 4 * size * size + 2 * size + FOLLOWED
 
 
 @gives_arrays
@@ -90,8 +90,11 @@ def bridge_of(plan: Plan, i: int) -> DisplacementBridge:
     slopes = input_at + STATES
     input_slopes = slopes + n * STATES * STATES
     seen = input_slopes + n * STATES
-    variance = seen + SENSORS * STATES
-    drift = variance + SENSORS
+    rates = seen + SENSORS * STATES
+    bends = rates + SENSORS * STATES
+    variance = bends + SENSORS * STATES
+    lateness = variance + SENSORS
+    drift = lateness + DELAYS
     first = drift + entries(n)
     curves = first + (1 + n) * gains
     d = plan.design
@@ -100,8 +103,11 @@ def bridge_of(plan: Plan, i: int) -> DisplacementBridge:
         d[input_at:slopes],
         as_matrix(d[slopes:input_slopes], n * STATES),
         as_matrix(d[input_slopes:seen], n),
-        as_matrix(d[seen:variance], SENSORS),
-        d[variance:drift],
+        as_matrix(d[seen:rates], SENSORS),
+        as_matrix(d[rates:bends], SENSORS),
+        as_matrix(d[bends:variance], SENSORS),
+        d[variance:lateness],
+        d[lateness:drift],
         d[drift:first],
         d[first : first + gains],
         as_matrix(d[first + gains : curves], n),
@@ -161,6 +167,7 @@ def memory_of(plan: Plan, row: Floats, work: Floats, i: int) -> DisplacementMemo
         as_matrix(work[square : 2 * square], size),
         as_matrix(work[2 * square : 3 * square], size),
         work[4 * square : 4 * square + size],
+        work[4 * square + size : 4 * square + 2 * size],
     )
 
 
