@@ -76,7 +76,8 @@ class DisplacementBridgeSettings(Datasheet):
 
     strategy: DisplacementStrategyName = Field(default="prediction", description="strategy at start")
     learn: StrictBool = Field(
-        default=True, description="adaptive, adaptive_lead, prediction: track what uncertainty names; false: hold it"
+        default=True,
+        description="adaptive, adaptive_lead, prediction: track what uncertainty names, and delays; false: hold them",
     )
     approach: Time = Field(
         default="2 s", gt=0, le=60, description="time in which the actuator moves to the virtual position at the start"

@@ -35,7 +35,6 @@ from hilserver.tick.hybrid.displacement import (
     lateness_of,
     predict_actuator,
     seen,
-    seen_acceleration,
     seen_rate,
 )
 from hilserver.tick.hybrid.memory import (
@@ -195,7 +194,7 @@ def _compare(
     b.late_force = late - b.late_command
     if isfinite(then):
         b.force_beyond = then - seen(bridge, memory.estimate, 1, late)
-        _examine_passivity(a, b, bridge, memory, then, elapsed)
+    _examine_passivity(a, b, bridge, memory, then, elapsed)
 
 
 @compilable
@@ -209,11 +208,13 @@ def _examine_passivity(
     is smaller by stiffness times delay. As long as the damping is positive, it may be what is wrong with the
     description, and the circuit gets the force as it is measured.
     """
-    x, h = memory.displacements[memory.displacements.shape[0] - 1], memory.estimate
-    if not isfinite(x) or abs(h[VELOCITY]) <= bridge.slow:
+    h, before_x, before_v, before_F = memory.estimate, b.then_x, b.then_v, b.then_F
+    b.then_x = memory.displacements[memory.displacements.shape[0] - 1]
+    b.then_v, b.then_F = seen_rate(bridge, h, 0, b.late_command), force
+    x, v = 0.5 * (before_x + b.then_x), 0.5 * (before_v + b.then_v)
+    F = 0.5 * (before_F + force) - a.stiffness * x - a.mass * (b.then_v - before_v) / elapsed
+    if not isfinite(F) or abs(h[VELOCITY]) <= bridge.slow:
         return
-    v = seen_rate(bridge, h, 0, b.late_command)
-    F = force - a.stiffness * x - a.mass * seen_acceleration(bridge, h)
     share = elapsed / (PASSIVITY_TIME + elapsed)
     b.mean_xx += (x * x - b.mean_xx) * share
     b.mean_xv += (x * v - b.mean_xv) * share

@@ -79,3 +79,12 @@ def test_tracking_begins_when_a_strategy_that_tracks_is_selected() -> None:
     stand = replace(late_stand(STIFF, 0.002, 0.0), strategy="state_feedback")
     motion = moved(stand.rig(), 5.0, lambda run: run.select("prediction", "table"))
     assert motion.column("actuator.table.late_command")[-1] == pytest.approx(0.002, abs=1e-4)
+
+
+def test_a_delay_of_the_force_is_found_beside_an_uncertain_damping() -> None:
+    """The filter explains it by a negative damping first; that cannot be true, and is seen in what is measured."""
+    uncertain = {"rig": {"actuators": {"table": {"uncertainty": {"specimen_damping": 1.0}}}}}
+    motion = moved(replace(late_stand(STIFF, 0.0, 0.002), changes=uncertain).rig(), 12.0)
+    k = motion.time > 10.0
+    assert share(motion.real[k], STIFF.right(motion.time)[k]) < 0.02
+    assert motion.column("actuator.table.late_force")[-1] == pytest.approx(0.002, abs=3e-4)

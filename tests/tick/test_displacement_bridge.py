@@ -25,7 +25,6 @@ from hilserver.tick.hybrid.displacement import (
     lateness_of,
     predict_actuator,
     seen,
-    seen_acceleration,
     seen_force,
     seen_rate,
 )
@@ -161,8 +160,6 @@ def test_what_late_sensors_show_is_what_the_actuator_was() -> None:
         earlier = expm(-NOMINAL.motion().A * (late + 1e-6)) @ (memory.estimate[:5] * SCALE)
         rate = (right - SEEN[sensor] @ earlier) / 1e-6
         assert seen_rate(bridge, memory.estimate, sensor, late) == pytest.approx(rate, rel=0.2)
-    acceleration = (NOMINAL.motion().A @ (memory.estimate[:5] * SCALE))[1]
-    assert seen_acceleration(bridge, memory.estimate) == pytest.approx(acceleration)
 
 
 def test_delays_are_corrected_as_by_a_linearised_kalman_filter() -> None:

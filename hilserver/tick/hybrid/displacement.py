@@ -342,15 +342,6 @@ def seen_rate(bridge: DisplacementBridge, state: Floats, sensor: int, late: floa
 
 
 @compilable
-def seen_acceleration(bridge: DisplacementBridge, state: Floats) -> float:
-    """The acceleration, m/s², of the displacement in a state of the actuator."""
-    value = 0.0
-    for j in range(bridge.step.shape[0]):
-        value += bridge.seen_curves[0, j] * state[j]
-    return value
-
-
-@compilable
 def seen_force(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
     """The force of the specimen now, N, according to the estimate, where no delay but the stated ones is tracked."""
     return seen(bridge, memory.now, 1, 0.0)
