@@ -28,6 +28,7 @@ delays: with less, an actuator is quieter and withstands more, and follows a lit
 USUAL_RATE = 4096.0
 """Ticks per second for which the usual weights of the regulator are chosen. The change per tick is weighted such that
 the regulator is as fast at any rate."""
+DAMPING = "specimen_damping"
 USUAL_LATENESS = 1e-3
 """s by which commands and sensors may be later than stated, and a tick: half of it is the standard deviation."""
 FADING = 1e-3
@@ -42,7 +43,7 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
         x, force = channels.index(a.position), channels.index(a.force)
         low, high = a.range
         gain = (a.raw[1] - a.raw[0]) / (high - low)
-        late = _ticks_late(a, settings, slow)
+        late, uncertain = _ticks_late(a, settings, slow), list(a.uncertainty)
         lines.append(
             {
                 "column_x": channel + x,
@@ -69,6 +70,7 @@ def actuator_lines(settings: RigSettings, slow: SlowDevices, interval: int, chan
                 "learns": a.bridge.learn,
                 "slow": slow_motion(_noise(settings, a.position, LEAST_NOISE[0])),
                 "tracked": len(a.uncertainty),
+                "damping_place": uncertain.index(DAMPING) if DAMPING in uncertain else -1,
                 "design": design,
                 "disturbance_start": USUAL.start,
                 **late,

@@ -11,7 +11,7 @@ is known from the last one.
 
 from __future__ import annotations
 
-from math import isfinite, nan, sqrt
+from math import isfinite, nan
 
 from hilserver.circuit.engine import FOLLOWED, N_VALUES
 from hilserver.numerics.arrays import Floats, Indices, signed
@@ -21,10 +21,9 @@ from hilserver.tick.codes import Action, FaultCode, Mode, Saturation
 from hilserver.tick.hybrid.carried import force_in_step
 from hilserver.tick.hybrid.displacement import (
     AVAILABLE_IN_RIGS,
-    CERTAIN,
+    DELAYS,
     FOLLOWING,
     LOAD_SCALE,
-    VELOCITY,
     DelayCompensation,
     DisplacementBridge,
     DisplacementMemory,
@@ -47,6 +46,7 @@ from hilserver.tick.hybrid.memory import (
     scratch_cells,
     take_covariance,
 )
+from hilserver.tick.hybrid.passivity import examine_passivity, forget_passivity
 from hilserver.tick.modes import supervisor_lost, trip
 from hilserver.tick.oscillation import EXPLAINED, count_half_waves, forget_half_waves
 from hilserver.tick.plan import ActuatorRecord, Plan
@@ -59,10 +59,6 @@ _TRACKS = tuple(each.tracks for each in DisplacementStrategy)
 _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
 _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
 
-PASSIVITY_TIME = 1.0
-"""s of motion over which it is examined whether a specimen takes up energy."""
-SEPARATE = 0.5
-"""Least share of the motion that is independent in displacement and velocity, so that it tells their forces apart."""
 TAKE_UP = 0.05
 """s in which the actuator takes up the motion of the node at the start."""
 LEAST_SWING = 1e-3
@@ -89,7 +85,7 @@ def drive_actuators(
         for _ in range(int(elapsed / dt + 0.5) - 1):  # in missed ticks, the last command was held
             predict_actuator(bridge, memory, b.command)
         _measure(a, b, row)
-        _know(a, b, bridge, memory)
+        _know(a, b, bridge, memory, header(row).mode == Mode.FAULT)
         correct_actuator(bridge, memory, b.measured, b.force_measured)
         _compare(a, b, bridge, memory, elapsed)
         _estimate(b, bridge, memory, elapsed)
@@ -135,7 +131,9 @@ def _measure(a: ActuatorRecord, b: ActuatorState, row: Floats) -> None:
 
 
 @compilable
-def _know(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory) -> None:
+def _know(
+    a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, fault: bool
+) -> None:
     """Begin with the filter at the first samples, at rest; and anew if it is no longer finite.
 
     A strategy that does not track parameters holds them at their nominal values.
@@ -150,14 +148,27 @@ def _know(a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memor
         b.known = 1
         _rest(a, b, bridge, memory)
     tracks = a.learns > 0 and _tracks(b.strategy)
+    if fault:
+        forget_passivity(b)
     for k in range(STATES + 1, h.shape[0]):
-        believed = tracks and (k < h.shape[0] - 1 or b.force_is_late > 0)
+        believed = tracks and _may_vary(a, b, k, h.shape[0], fault)
         if believed and P[k, k] <= bridge.drift[k]:  # it has been held until now
             P[k, k] = 1.0
         elif not believed:
             h[k] = 0.0
             for other in range(h.shape[0]):
                 P[k, other] = P[other, k] = 0.0
+
+
+@compilable
+def _may_vary(a: ActuatorRecord, b: ActuatorState, k: int, size: int, fault: bool) -> bool:
+    """Whether this value of the filter is tracked: a damping and a delay of the force look the same, so one of them.
+
+    A fault may be that of a sensor, by which the delays would be wrong for good: they begin again.
+    """
+    if k >= size - DELAYS:
+        return bool(not fault and (k < size - 1 or b.force_is_late > 0))
+    return bool(a.damping_place < 0 or k != STATES + 1 + a.damping_place or b.force_is_late == 0)
 
 
 @compilable
@@ -194,39 +205,7 @@ def _compare(
     b.late_force = late - b.late_command
     if isfinite(then):
         b.force_beyond = then - seen(bridge, memory.estimate, 1, late)
-    _examine_passivity(a, b, bridge, memory, then, elapsed)
-
-
-@compilable
-def _examine_passivity(
-    a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, force: float,
-    elapsed: float,
-) -> None:  # fmt: skip
-    """Whether the specimen would supply energy if its force were not late: a damping that is surely negative.
-
-    By least squares with forgetting, with stiffness and damping unknown. A delay of the force looks like a damping that
-    is smaller by stiffness times delay. As long as the damping is positive, it may be what is wrong with the
-    description, and the circuit gets the force as it is measured.
-    """
-    h, before_x, before_v, before_F = memory.estimate, b.then_x, b.then_v, b.then_F
-    b.then_x = memory.displacements[memory.displacements.shape[0] - 1]
-    b.then_v, b.then_F = seen_rate(bridge, h, 0, b.late_command), force
-    x, v = 0.5 * (before_x + b.then_x), 0.5 * (before_v + b.then_v)
-    F = 0.5 * (before_F + force) - a.stiffness * x - a.mass * (b.then_v - before_v) / elapsed
-    if not isfinite(F) or abs(h[VELOCITY]) <= bridge.slow:
-        return
-    share = elapsed / (PASSIVITY_TIME + elapsed)
-    b.mean_xx += (x * x - b.mean_xx) * share
-    b.mean_xv += (x * v - b.mean_xv) * share
-    b.mean_vv += (v * v - b.mean_vv) * share
-    b.mean_Fx += (F * x - b.mean_Fx) * share
-    b.mean_Fv += (F * v - b.mean_Fv) * share
-    independent = b.mean_xx * b.mean_vv - b.mean_xv * b.mean_xv
-    damping = b.mean_Fv * b.mean_xx - b.mean_Fx * b.mean_xv  # times this
-    noise = bridge.variance[1] + a.stiffness * a.stiffness * bridge.variance[0]
-    separate = independent > SEPARATE * b.mean_xx * b.mean_vv
-    if separate and abs(damping) > CERTAIN * sqrt(0.5 * share * noise * b.mean_xx * independent):
-        b.force_is_late = 1 if damping < 0.0 else 0
+    examine_passivity(a, b, bridge, memory, then, elapsed)
 
 
 @compilable

@@ -325,6 +325,7 @@ class ActuatorRecord(Struct):
     learns: int = value("", "1 if its uncertain parameters are tracked")
     slow: float = value("", "velocity up to which it counts as being at rest, in units of the design")
     tracked: int = value("", "number of uncertain parameters")
+    damping_place: int = value("", "place of the specimen's damping among them; -1: it is not uncertain")
     command_late: int = value("ticks", "delay of the command")
     displacement_late: int = value("ticks", "age of the measured displacement")
     force_late: int = value("ticks", "age of the measured force")
