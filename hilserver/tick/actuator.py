@@ -59,6 +59,8 @@ _TRACKS = tuple(each.tracks for each in DisplacementStrategy)
 _LEADS = tuple(each.compensation is DelayCompensation.LEAD for each in DisplacementStrategy)
 _PREDICTS = tuple(each.compensation is DelayCompensation.PREDICTED for each in DisplacementStrategy)
 
+UNTIL_RESET = 2
+"""Of ``known``: there were samples, but after the fault the filter begins again."""
 TAKE_UP = 0.05
 """s in which the actuator takes up the motion of the node at the start."""
 LEAST_SWING = 1e-3
@@ -134,7 +136,9 @@ def _measure(a: ActuatorRecord, b: ActuatorState, row: Floats) -> None:
 def _know(
     a: ActuatorRecord, b: ActuatorState, bridge: DisplacementBridge, memory: DisplacementMemory, fault: bool
 ) -> None:
-    """Begin with the filter at the first samples, at rest; and anew if it is no longer finite.
+    """Begin with the filter at the first samples, at rest; and anew if it is no longer finite, and after a fault.
+
+    That may have been the fault of a sensor, by which all that is tracked is wrong.
 
     A strategy that does not track parameters holds them at their nominal values.
     """
@@ -142,14 +146,15 @@ def _know(
     total = 0.0
     for k in range(h.shape[0]):
         total += h[k] + P[k, k]
-    if not isfinite(total):
+    if fault:
+        b.known = UNTIL_RESET
+        forget_passivity(b)
+    if not isfinite(total) or (b.known == UNTIL_RESET and not fault):
         b.known = 0
     if b.known == 0 and isfinite(b.measured) and isfinite(b.force_measured):
         b.known = 1
         _rest(a, b, bridge, memory)
     tracks = a.learns > 0 and _tracks(b.strategy)
-    if fault:
-        forget_passivity(b)
     for k in range(STATES + 1, h.shape[0]):
         believed = tracks and _may_vary(a, b, k, h.shape[0], fault)
         if believed and P[k, k] <= bridge.drift[k]:  # it has been held until now
@@ -162,10 +167,7 @@ def _know(
 
 @compilable
 def _may_vary(a: ActuatorRecord, b: ActuatorState, k: int, size: int, fault: bool) -> bool:
-    """Whether this value of the filter is tracked: a damping and a delay of the force look the same, so one of them.
-
-    A fault may be that of a sensor, by which the delays would be wrong for good: they begin again.
-    """
+    """Whether this value of the filter is tracked: a damping and a delay of the force look the same, so one of them."""
     if k >= size - DELAYS:
         return bool(not fault and (k < size - 1 or b.force_is_late > 0))
     return bool(a.damping_place < 0 or k != STATES + 1 + a.damping_place or b.force_is_late == 0)

@@ -187,7 +187,7 @@ class ActuatorState(Struct):
     command: float = value("m", "command within all limits")
     saturation: int = value("", "limits of the command: bits (hilserver.tick.codes.Saturation)")
     output: float = value("raw", "raw value for the device")
-    known: int = value("", "1 once there were samples from which to start the filter")
+    known: int = value("", "1 once there were samples from which to start the filter; 2: until the reset of a fault")
     disturbance: float = value("m", "tracked difference between the command and what acts")
     node_velocity: float = value("m/s", "velocity of the node at the start of the tick")
     node_change: float = value("m/s^2", "mean acceleration of the node before that")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from actuator_rigs import Oscillator, Specimen, Stand, moved, part, share
+
+from hilserver.record.reader import LogReader
+from hilserver.rig.build import load_rig
+from hilserver.sequences.model import load_sequence
+from hilserver.sequences.simulated import simulate_sequence
+from hilserver.tick.codes import Mode
 
 STIFF = Oscillator(1000.0, 3.0, 0.05, 1000.0, Specimen(30.0, 120.0, 1.2e6))
 SLENDER = Oscillator(1000.0, 3.0, 0.02, 300.0, Specimen(30.0, 120.0, 3e5))
@@ -88,3 +95,17 @@ def test_a_delay_of_the_force_is_found_beside_an_uncertain_damping() -> None:
     k = motion.time > 10.0
     assert share(motion.real[k], STIFF.right(motion.time)[k]) < 0.02
     assert motion.column("actuator.table.late_force")[-1] == pytest.approx(0.002, abs=3e-4)
+
+
+def test_after_the_fault_of_a_sensor_the_filter_begins_again(tmp_path: Path) -> None:
+    """In the golden run, the displacement reads 40 mm for 50 ms; the reset is at 0.4 s."""
+    sequence = load_sequence(Path(__file__).parents[1] / "golden/frame.toml")
+    assert sequence.rig_file is not None
+    log = tmp_path / "frame.arrow"
+    assert simulate_sequence(sequence, load_rig(sequence.rig_file), log).ok
+    rows = LogReader(log).read_all()
+    safe = rows.columns["mode"] == Mode.SAFE
+    after = safe & (np.arange(len(safe)) > np.flatnonzero(rows.columns["mode"] == Mode.FAULT)[-1] + 20)
+    assert np.count_nonzero(after) > 100
+    away = rows.columns["actuator.table.estimate"][after] - rows.columns["actuator.table.measured"][after]
+    assert np.abs(away).max() < 0.1e-3
