@@ -225,7 +225,10 @@ def actuator_tables(actuators: Mapping[str, ActuatorStatus]) -> list[TerminalTab
             "-" if value is None else f"{value * 1e3:.3f} mm" if unit == "m" else f"{value:.0f} N"
             for value, unit in values
         ]
-        late = f"command {1e3 * a.late_command:.1f} ms, force {1e3 * a.late_force:.1f} ms"
+        late = ", ".join(
+            f"{what} {round(1e3 * delay, 1) + 0.0:.1f} ms"  # not -0.0
+            for what, delay in (("command", a.late_command), ("force", a.late_force))
+        )
         table.add_row(name, a.strategy, *shown, late, "; ".join(a.saturation) or "no")
     learned = {name: a.learned for name, a in actuators.items() if a.learned}
     return [table, *([learned_table(learned, "an actuator")] if learned else [])]

@@ -11,7 +11,7 @@ from hilserver.displacement.design import USUAL, Followed, Tuning, bridge_for, s
 from hilserver.displacement.linear import LinearMotion
 from hilserver.displacement.preview import horizon_of, preview_for
 from hilserver.displacement.sensors import Sensors, in_ticks
-from hilserver.displacement.servo import ServoActuator
+from hilserver.displacement.servo import SPECIMEN, ServoActuator
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.rig.actuator_settings import ActuatorSettings
@@ -28,7 +28,8 @@ delays: with less, an actuator is quieter and withstands more, and follows a lit
 USUAL_RATE = 4096.0
 """Ticks per second for which the usual weights of the regulator are chosen. The change per tick is weighted such that
 the regulator is as fast at any rate."""
-DAMPING = "specimen_damping"
+DAMPING = SPECIMEN + "damping"
+"""Name of the specimen's damping among the uncertain values."""
 USUAL_LATENESS = 1e-3
 """s by which commands and sensors may be later than stated, and a tick: half of it is the standard deviation."""
 FADING = 1e-3

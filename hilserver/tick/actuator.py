@@ -167,7 +167,10 @@ def _know(
 
 @compilable
 def _may_vary(a: ActuatorRecord, b: ActuatorState, k: int, size: int, fault: bool) -> bool:
-    """Whether this value of the filter is tracked: a damping and a delay of the force look the same, so one of them."""
+    """Whether this value of the filter is tracked: a damping and a delay of the force look the same, so one of them.
+
+    In a fault, which may be that of a sensor, no delay is.
+    """
     if k >= size - DELAYS:
         return bool(not fault and (k < size - 1 or b.force_is_late > 0))
     return bool(a.damping_place < 0 or k != STATES + 1 + a.damping_place or b.force_is_late == 0)

@@ -59,9 +59,9 @@ def test_without_tracking_a_late_command_stays_late() -> None:
 
 @pytest.mark.parametrize("stated", [0.0, 3000.0])
 def test_a_wrong_damping_is_no_delay(stated: float) -> None:
-    """With 500 N s/m in truth. The circuit gets what is measured: the damping is found nowhere, and felt all the same.
+    """The true one is 500 N s/m. Nothing tracks it, and the circuit gets the force as it is measured.
 
-    3000 N s/m stated would be a delay of the force by 2 ms, if the true damping were taken for granted.
+    If 3000 N s/m were taken for granted, this force would seem to be 2 ms late.
     """
     virtual = Oscillator(1000.0, 3.0, 0.05, 300.0, Specimen(30.0, 500.0, 1.2e6))
     known = replace(virtual.specimen, damping=stated)

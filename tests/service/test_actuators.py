@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from frame_bench import FRAME, rig_with_both
 
+from hilserver.cli.status import actuator_tables
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands
 from hilserver.rig.build import load_rig
@@ -189,3 +190,14 @@ def test_every_channel_of_the_telemetry_is_described(rig: Rig, shaken: LockstepR
 def test_the_description_offers_what_a_rig_can_have(rig: Rig) -> None:
     assert actuator_descriptions(rig)["table"].strategies == AVAILABLE_IN_RIGS
     assert "pi_lead" not in AVAILABLE_IN_RIGS
+
+
+def test_delays_that_are_tracked_are_in_state_and_status(rig: Rig, shaken: LockstepRun) -> None:
+    row = shaken.row.copy()
+    b = actuator_state(rig.plan, row, 0)
+    b.late_command, b.late_force = 0.00204, -1e-9
+    found = actuator_statuses(rig, row)
+    assert (found["table"].late_command, found["table"].late_force) == (0.00204, -1e-9)
+    (table, *_) = actuator_tables(found)
+    (column,) = [each for each in table.columns if each.header == "later than stated"]
+    assert list(column.cells) == ["command 2.0 ms, force 0.0 ms"]

@@ -257,17 +257,17 @@ def _set_sight(bridge: DisplacementBridge, memory: DisplacementMemory, sensor: i
     for j in range(h.shape[0]):
         sight[j] = 0.0
     for j in range(states):
-        rate, curve = bridge.seen_rates[sensor, j], bridge.seen_curves[sensor, j]
-        sight[j] = bridge.seen[sensor, j] - late * (rate - 0.5 * late * curve)
+        sight[j] = _share(bridge, sensor, j, late)
         if moves:
-            slope -= (rate - late * curve) * _certain(float(h[j]), float(memory.covariance[j, j]))
+            certain = _certain(float(h[j]), float(memory.covariance[j, j]))
+            slope -= _share_of_rate(bridge, sensor, j, late) * certain
     for delay in range(sensor + 1):
         sight[delays + delay] = slope * bridge.lateness[delay]
 
 
 @compilable
 def lateness_of(bridge: DisplacementBridge, memory: DisplacementMemory, sensor: int) -> float:
-    """By how much a sensor is later than stated, s, apart from what it shares with the other one; 0: by the command."""
+    """By how much later than stated a sensor shows what a command causes, s; 0: displacement, 1: force."""
     late, first = 0.0, memory.estimate.shape[0] - DELAYS
     for delay in range(sensor + 1):
         late += bridge.lateness[delay] * memory.estimate[first + delay]
@@ -327,8 +327,7 @@ def seen(bridge: DisplacementBridge, state: Floats, sensor: int, late: float) ->
     """
     value = 0.0
     for j in range(bridge.step.shape[0]):
-        curve = bridge.seen_rates[sensor, j] - 0.5 * late * bridge.seen_curves[sensor, j]
-        value += (bridge.seen[sensor, j] - late * curve) * state[j]
+        value += _share(bridge, sensor, j, late) * state[j]
     return value
 
 
@@ -337,8 +336,21 @@ def seen_rate(bridge: DisplacementBridge, state: Floats, sensor: int, late: floa
     """The rate of change of this, m/s or N/s."""
     value = 0.0
     for j in range(bridge.step.shape[0]):
-        value += (bridge.seen_rates[sensor, j] - late * bridge.seen_curves[sensor, j]) * state[j]
+        value += _share_of_rate(bridge, sensor, j, late) * state[j]
     return value
+
+
+@compilable
+def _share(bridge: DisplacementBridge, sensor: int, j: int, late: float) -> float:
+    """Share of state ``j`` in what a sensor shows ``late`` s later."""
+    rate, curve = bridge.seen_rates[sensor, j], bridge.seen_curves[sensor, j]
+    return float(bridge.seen[sensor, j] - late * (rate - 0.5 * late * curve))
+
+
+@compilable
+def _share_of_rate(bridge: DisplacementBridge, sensor: int, j: int, late: float) -> float:
+    """The same in its rate of change, 1/s."""
+    return float(bridge.seen_rates[sensor, j] - late * bridge.seen_curves[sensor, j])
 
 
 @compilable
