@@ -17,10 +17,12 @@ from hilserver.tick.records import NONE
 
 TRANSFER = 3e-3
 """s: time beyond its delay by which a sample of a slow device has arrived; older samples are not used."""
-OPEN_VOLUME = 1e6
-"""m³: oil of a side that is open to the tank, whose pressure nothing changes."""
 UNSTEADY = 3.0
 """The same for other devices, in ticks: the device may have a separate clock, and the loop may wake up late."""
+OPEN_VOLUME = 1e6
+"""m³: oil of a side that is open to the tank, whose pressure nothing changes."""
+NOISES, LEAST_CLEARANCE = 3.0, 1e-4
+"""Standard deviations of its sensor, and m, by which a piston at an end stop may seem to have left it."""
 
 
 def past_lengths(settings: RigSettings, slow: SlowDevices) -> tuple[int, int]:
@@ -77,12 +79,19 @@ def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> l
             **_side("B", s.port_B, settings, first_channel),
             "sensor_x": sensor_x,
             "age_x": age_x,
+            "clearance": _clearance(settings, s.motion),
             "leakage": s.leakage,
             **(_cylinder(s) if isinstance(s, CylinderSettings) else _motor(s)),
             **{name: oil[name] for name in ("B_o", "alpha_0", "kappa", "p_0")},
         }
         lines.append(line)
     return lines
+
+
+def _clearance(settings: RigSettings, channel: str | None) -> float:
+    """Measured distance from an end stop, m, that noise and resolution of the position sensor do not explain."""
+    noise = settings.channels[channel].deviation() if channel in settings.channels else 0.0
+    return max(NOISES * noise, LEAST_CLEARANCE)
 
 
 def _cylinder(s: CylinderSettings) -> dict[str, float]:

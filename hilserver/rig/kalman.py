@@ -11,7 +11,8 @@ do not contain) and, slightly, all other states. The stationary gain follows fro
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.numerics.riccati import spare_cells
 from hilserver.rig.sampling_lag import SlowDevices
 from hilserver.tick.cylinder import chamber_A, chamber_B, sensed
-from hilserver.tick.plan import GRID, MEASUREMENTS, RATES, SENSED, STATES, CylinderRecord
+from hilserver.tick.gain_tables import GAINS, PLACES_ALONG, RATES, RATES_OF_A, RATES_OF_B, Restraint
+from hilserver.tick.plan import MEASUREMENTS, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of, plain
 from hilserver.tick.row import CylinderState
 from hilserver.units import BAR
@@ -56,6 +58,14 @@ Valves = tuple[tuple[float, float] | None, ...]
 """Nominal flow, m³/s, and ``flow_drift`` of the valves at port A and B; None if there is none."""
 P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, CylinderState.names()[:STATES])
 """The filter's states by number."""
+FIXED: dict[Restraint, tuple[int, ...]] = {
+    Restraint.NONE: (),
+    Restraint.HELD: (X, V, FORCE),
+    Restraint.VOID_A: (P_A, BIAS_A),
+    Restraint.VOID_B: (P_B, BIAS_B),
+    Restraint.VOIDS: (P_A, P_B, BIAS_A, BIAS_B),
+}
+"""The states that a restraint holds: a void its pressure, whatever flows, and a stop the piston, whatever the force."""
 
 
 def kalman_table(settings: RigSettings, plan: Plan, slow: SlowDevices) -> Floats:
@@ -82,9 +92,13 @@ def _lines(cylinder: bytes, noise: Values, periods: tuple[int, ...], valves: Val
     """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
     m = plain(np.frombuffer(cylinder, dtype_of(CylinderRecord))[0])
     followed = _Followed.of(m, noise, periods, valves, length)
-    places = np.linspace(0.0, m.stroke, GRID)
-    pairs = [(rate_A / dt, rate_B / dt) for rate_A in RATES for rate_B in RATES]
-    return np.array([followed.gains(m, float(x), pair, dt) for pair in pairs for x in places])
+    lines = []
+    for restraint in Restraint:
+        restrained = followed.with_fixed(FIXED[restraint], m)
+        for rate_A, rate_B in itertools.product(RATES[: RATES_OF_A[restraint]], RATES[: RATES_OF_B[restraint]]):
+            for x in np.linspace(0.0, m.stroke, PLACES_ALONG[restraint]):
+                lines.append(restrained.gains(m, float(x), (rate_A / dt, rate_B / dt), dt))
+    return np.array(lines)
 
 
 @dataclass(frozen=True)
@@ -93,7 +107,8 @@ class _Followed:
 
     ``scale``: the filter's units of all states, SI; ``drive``: noise of the first STATES, per s; ``known``, ``rows``:
     places of the states that can be determined, and of the sensors; ``seen``: what the sensors see of these states,
-    with this ``variance`` and once in this number of ticks (``periods``); ``unit``: from the filter's gains to SI.
+    with this ``variance`` and once in this number of ticks (``periods``); ``unit``: from the filter's gains to SI;
+    ``fixed``: states that nothing moves.
     """
 
     scale: Floats
@@ -104,6 +119,7 @@ class _Followed:
     variance: Floats
     periods: Integers
     unit: Floats
+    fixed: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, m: CylinderRecord, noise: Values, periods: tuple[int, ...], valves: Valves, length: int) -> _Followed:
@@ -125,10 +141,32 @@ class _Followed:
         drive, seen = np.diag((wander / first) ** 2), look[np.ix_(rows, known)]
         return cls(scale, drive, known, rows, seen, sigma**2, np.array(periods)[rows], unit[rows])
 
+    def with_fixed(self, fixed: tuple[int, ...], m: CylinderRecord) -> _Followed:
+        """The same where these states, now and in the past, are neither corrected nor seen."""
+        shown = sensed_states(m)
+        states = [s if s < STATES else shown[(s - STATES) % SENSED] for s in self.known]
+        kept = np.array([state not in fixed for state in states], dtype=bool)
+        known, look = self.known[kept], self.seen[:, kept]
+        used = np.abs(look).sum(axis=1) > 0.0
+        return replace(
+            self,
+            known=known,
+            rows=self.rows[used],
+            seen=look[used],
+            variance=self.variance[used],
+            periods=self.periods[used],
+            unit=self.unit[used],
+            fixed=fixed,
+        )
+
     def gains(self, m: CylinderRecord, x: float, rates: tuple[float, float], dt: float) -> Floats:
         """One line of the table: at position x, where the valves settle p_A and p_B at these rates, 1/s."""
         scale, known = self.scale, self.known
-        discrete = _discrete(_motion(m, x, rates, scale[:STATES]), self.drive, dt)
+        if not len(self.rows):  # nothing is seen
+            return np.zeros(GAINS + len(scale) * MEASUREMENTS)
+        motion, drive = _motion(m, x, rates, scale[:STATES]), self.drive.copy()
+        motion[list(self.fixed)] = drive[list(self.fixed)] = 0.0
+        discrete = _discrete(motion, drive, dt)
         step, spread = _with_past(*discrete, len(scale), sensed_states(m))
         if len(known) < len(scale):
             step, spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]

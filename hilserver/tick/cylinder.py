@@ -19,7 +19,7 @@ on the piston and drives the leakage, and the oil behind the restriction (`behin
 
 An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
 decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
-rates (:mod:`hilserver.rig.kalman`): with those of closed valves it would be unstable.
+rates (:mod:`hilserver.tick.correction`): with those of closed valves it would be unstable.
 
 A hydraulic motor obeys the same equations by its revolutions: the displacement V stands for both areas,
 :math:`4\pi^2 J` for the mass, the work per revolution for the force (:math:`V\,\Delta p = 2\pi\,T`). Its chambers do
@@ -31,25 +31,15 @@ not change, its stroke is 0, and its sensor shows the speed instead of the posit
 
 from __future__ import annotations
 
-from math import ceil, exp, floor, isfinite, nan, sqrt
+from math import exp, floor, isfinite, nan, sqrt
 
-from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import drop_of_root, slope_of_drop
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
 from hilserver.tick.codes import ABSURD
-from hilserver.tick.plan import (
-    GAINS,
-    GRID,
-    MEASUREMENTS,
-    RATES,
-    REMEMBERED,
-    SENSED,
-    STATES,
-    SUBSTEPS_OF_MACHINE,
-    CylinderRecord,
-)
+from hilserver.tick.plan import REMEMBERED, SENSED, CylinderRecord
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import CylinderState
 
@@ -280,182 +270,9 @@ def is_known(k: CylinderState) -> bool:
 
 
 @compilable
-def interpolate_gains(table: Matrix, x: float, rates: tuple[float, float], m: CylinderRecord, gains: Floats) -> None:
-    """Write the line of gains at position ``x`` and these rates per tick into ``gains``.
-
-    ``table``: this cylinder's lines of plan.kalman. A pressure that its valve settles faster than at the highest rate
-    of the table is corrected by as much less.
-    """
-    along, rate_A, rate_B = share_of_stroke(x, m) * (GRID - 1), place_of_rate(rates[0]), place_of_rate(rates[1])
-    i, j = min(floor(rate_A), len(RATES) - 2), min(floor(rate_B), len(RATES) - 2)
-    k = min(floor(along), GRID - 2)
-    gains[:] = 0.0
-    for corner in range(8):
-        up_A, up_B, up = corner // 4, corner // 2 % 2, corner % 2
-        share = weight(rate_A - i, up_A) * weight(rate_B - j, up_B) * weight(along - k, up)
-        if share > 0.0:
-            line = ((i + up_A) * len(RATES) + j + up_B) * GRID + k + up
-            for column in range(gains.shape[0]):
-                gains[column] += share * table[line, column]
-    for side in range(2):
-        if rates[side] > RATES[-1]:
-            weaken(side, RATES[-1] / rates[side], gains)
-
-
-@compilable
-def share_of_stroke(x: float, m: CylinderRecord) -> float:
-    """Position as a fraction of the stroke; 0 for a motor, whose chambers do not change."""
-    return clip(x / m.stroke, 0.0, 1.0) if m.stroke > 0.0 else 0.0
-
-
-@compilable
-def weaken(side: int, share: float, gains: Floats) -> None:
-    """Reduce the gains for a pressure, present and past, to this share."""
-    s = side
-    while GAINS + s * MEASUREMENTS < gains.shape[0]:
-        for j in range(MEASUREMENTS):
-            gains[GAINS + s * MEASUREMENTS + j] *= share
-        s += STATES if s == side else SENSED
-
-
-@compilable
-def weight(past: float, up: int) -> float:
-    """Weight of the upper or lower neighbour of a value that lies ``past`` the lower one."""
-    return past if up == 1 else 1.0 - past
-
-
-@compilable
-def place_of_rate(rate: float) -> float:
-    """Place of a rate among RATES, linear in r / (1 + r) between two of them."""
-    place, share = len(RATES) - 1.0, rate / (1.0 + rate)
-    for i in range(len(RATES) - 1, 0, -1):
-        low, high = RATES[i - 1] / (1.0 + RATES[i - 1]), RATES[i] / (1.0 + RATES[i])
-        if share < high:
-            place = i - 1 + max(share - low, 0.0) / (high - low)
-    return place
-
-
-@compilable
-def correct_cylinder(
-    innovation: Floats,
-    late: Floats,
-    gains: Floats,
-    rates: tuple[float, float],
-    past: Floats,
-    k: CylinderState,
-    change: CylinderState,
-    m: CylinderRecord,
-    dt: float,
-) -> None:
-    """Correct the estimate by the differences between measured and expected values.
-
-    ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 if there is no sensor); ``late``: how many ticks of ``dt`` seconds
-    each sample is older than its sensor's delay; ``gains``: as from `interpolate_gains`, for these ``rates`` per tick;
-    ``past``: p_A, p_B and x of this and the last ticks; ``change``: scratch. The past values are corrected together
-    with the present ones, so that an error that is measured with a delay is not corrected twice.
-    """
-    for j in range(MEASUREMENTS):
-        if innovation[j] != 0.0:
-            correct_past(j, innovation[j], late[j], gains, past, m)
-            correct_present(j, innovation[j], late[j], gains, rates, past, k, change, m, dt)
-
-
-@compilable
-def correct_past(j: int, innovation: float, late: float, gains: Floats, past: Floats, m: CylinderRecord) -> None:
-    """Correct p_A, p_B and x (of a motor v) up to the time of sample ``j``, ``late`` ticks ago."""
-    ticks = past.shape[1]
-    for lag in range(max(ceil(late), 1), ticks):
-        back = min(floor(lag - late), ticks - 2)
-        share = lag - late - back
-        for s in range(SENSED):
-            newer = gain_of(sensed(s, m) if back == 0 else STATES + SENSED * (back - 1) + s, j, gains)
-            older = gain_of(STATES + SENSED * back + s, j, gains)
-            past[s, lag] += (newer + share * (older - newer)) * innovation
-
-
-@compilable
-def correct_present(
-    j: int,
-    innovation: float,
-    late: float,
-    gains: Floats,
-    rates: tuple[float, float],
-    past: Floats,
-    k: CylinderState,
-    change: CylinderState,
-    m: CylinderRecord,
-    dt: float,
-) -> None:
-    """Correct the present state by sample ``j``, and what has passed since the sample was taken.
-
-    The gains hold at that time. From there the correction moves on until now as the cylinder itself does: added
-    unchanged, it would excite the oscillation that it is to follow.
-    """
-    cells, changes = cells_of(k), cells_of(change)
-    for s in range(STATES):
-        changes[s] = gain_of(s, j, gains) * innovation
-    while late > 0.0:
-        lag = ceil(late) - 1
-        move_change(change, k, m, (late - lag) * dt, (rates[0] / dt, rates[1] / dt))
-        for s in range(SENSED):
-            past[s, lag] += changes[sensed(s, m)]
-        late = lag
-    for s in range(STATES):
-        cells[s] += changes[s]
-    for s in range(SENSED):
-        past[s, 0] = cells[sensed(s, m)]
-
-
-@compilable
 def sensed(s: int, m: CylinderRecord) -> int:
     """The state that a sensor of p_A, p_B or of the motion shows: of a motor the speed."""
     return SPEED if s == MOTION and m.stroke == 0.0 else s
-
-
-@compilable
-def gain_of(s: int, j: int, gains: Floats) -> float:
-    """Gain of measurement ``j`` for state ``s``."""
-    return float(gains[GAINS + s * MEASUREMENTS + j])
-
-
-@compilable
-def move_change(
-    change: CylinderState, k: CylinderState, m: CylinderRecord, time: float, rates: tuple[float, float]
-) -> None:
-    """Advance a small change of the state ``k`` by ``time`` seconds: `move_cylinder`, linearised.
-
-    ``rates``: those at which the valves settle the pressures, 1/s. Restrictions, which hardly damp a small change, are
-    left out.
-    """
-    d, h = change, time / SUBSTEPS_OF_MACHINE
-    C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
-    slope_A, slope_B = -rates[0] * C_A, -rates[1] * C_B
-    damping = contact_damping(k, m)
-    for _ in range(SUBSTEPS_OF_MACHINE):
-        q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
-        q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)
-        past = m.leakage * (d.p_A - d.p_B)
-        q_A, q_B = q_A - m.case_leakage * d.p_A, q_B - m.case_leakage * d.p_B
-        mid_A = d.p_A + 0.5 * h * (q_A - m.area_A * d.v - past) / C_A
-        mid_B = d.p_B + 0.5 * h * (q_B + m.area_B * d.v + past) / C_B
-        mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F - damping * d.v) / m.mass
-        d.p_A += h * (q_A - m.area_A * mid_v - past) / C_A
-        d.p_B += h * (q_B + m.area_B * mid_v + past) / C_B
-        mid_F = d.F + 0.5 * h * k.stiffness * d.v
-        d.v += h * (m.area_A * mid_A - m.area_B * mid_B - mid_F - damping * mid_v) / m.mass
-        d.F += h * k.stiffness * mid_v
-        d.x += h * mid_v
-
-
-@compilable
-def deviation_of(column: int, table: Matrix, k: CylinderState, m: CylinderRecord) -> float:
-    """Standard deviation of an estimated flow at the present position, m³/s (columns DEVIATION_A, DEVIATION_B).
-
-    It is that with closed valves, from the first lines of ``table``: open ones make pressures more certain, not flows.
-    """
-    place = share_of_stroke(k.x, m) * (GRID - 1)
-    i = min(floor(place), GRID - 2)
-    return float(table[i, column] + (place - i) * (table[i + 1, column] - table[i, column]))
 
 
 @compilable

@@ -17,14 +17,19 @@ from hilserver.tick.bridge.learning import forget_volumes, note_volume, reset_no
 from hilserver.tick.bridge.strategies import compensates
 from hilserver.tick.codes import Unseen
 from hilserver.tick.contact import note_stiffness
+from hilserver.tick.correction import (
+    correct_cylinder,
+    deviation_of,
+    forget_biases,
+    gains_for,
+    held_at_stop,
+    within_stroke,
+)
 from hilserver.tick.cylinder import (
     add_volumes,
     chamber_A,
     chamber_B,
-    correct_cylinder,
-    deviation_of,
     expected,
-    interpolate_gains,
     is_known,
     is_waiting,
     mean_flow,
@@ -36,10 +41,8 @@ from hilserver.tick.cylinder import (
     volume_into,
     wait_for_samples,
 )
+from hilserver.tick.gain_tables import DEVIATION_A, DEVIATION_B, LINES
 from hilserver.tick.plan import (
-    DEVIATION_A,
-    DEVIATION_B,
-    LINES,
     MEASUREMENTS,
     SENSED,
     SUBSTEPS_OF_MACHINE,
@@ -220,7 +223,7 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
 def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> None:
     """Correct a cylinder's estimate by the samples of this tick; the first ones start it, also after a gap."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan.layout[0], row, c)
-    n, layout = plan.valve.shape[0], plan.layout[0]
+    n = plan.valve.shape[0]
     spools, innovation = work[:n], work[n : n + MEASUREMENTS]
     late, change = work[n + MEASUREMENTS : n + 2 * MEASUREMENTS], cylinder_copy(work[n + 2 * MEASUREMENTS :], 0)
     for i in range(n):
@@ -240,16 +243,42 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
         for _ in range(past.shape[1]):
             remember(past, k, m)
     q_A, q_B = flows_into(plan, row, spools, k, m)
+    past[SENSED, 0], past[SENSED + 1, 0] = q_A + k.bias_A, q_B + k.bias_B
     innovation[0] = p_A - expected(past, 0, old_A)
     innovation[1] = p_B - expected(past, 1, old_B)
     innovation[2] = x - expected(past, 2, old_x) if m.sensor_x >= 0 else 0.0
-    past[SENSED, 0], past[SENSED + 1, 0] = q_A + k.bias_A, q_B + k.bias_B
+    note_innovations(plan, row, past, innovation, late, k, m)
+    innovation[2] = within_stroke(innovation[2], x, m)
+    k.void_A = k.void_A if may_be_void(plan, row, m.sensor_A) else 0.0
+    k.void_B = k.void_B if may_be_void(plan, row, m.sensor_B) else 0.0
+    before_A, before_B, before_x = k.p_A, k.p_B, k.x
+    gains = work[n + 2 * MEASUREMENTS + CYLINDER_CELLS :][: plan.kalman.shape[1]]
+    slope_A, slope_B = slopes_into(plan, row, spools, k, m, q_A, q_B)
+    dt, C_A, C_B = plan.loop[0].dt, chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
+    rates = (-slope_A * dt / C_A, -slope_B * dt / C_B)
+    gains_for(plan.kalman[c * LINES : (c + 1) * LINES], held_at_stop(innovation[2], k, m), rates, k, m, gains)
+    correct_cylinder(innovation, late, gains, rates, past, k, change, m, dt)
+    forget_biases(elapsed, k)
+    add_volumes(before_A, before_B, before_x, k, m, 0.0)
+    q_A, q_B = flows_into(plan, row, spools, k, m)
+    note_flows(q_A, q_B, k)
+
+
+@compilable
+def note_innovations(
+    plan: Plan, row: Floats, past: Floats, innovation: Floats, late: Floats, k: CylinderState, m: CylinderRecord
+) -> None:
+    """Complete the innovations by those of the flows, and note the histories of the readings.
+
+    Those without a new sample, and those of readings at the end of their range, become 0. ``late``: how many ticks
+    each sample is older than its sensor's delay.
+    """
     for side in range(2):
         sensor, delay = (m.sensor_QB, m.age_QB) if side else (m.sensor_QA, m.age_QA)
         q = expected(past, SENSED + side, age_of(plan, row, sensor, delay))
         innovation[SENSED + side] = row[sensor] - q if sensor >= 0 else 0.0
     sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
-    unexplained = is_unexplained(plan, k, m)
+    layout, unexplained = plan.layout[0], is_unexplained(plan, k, m)
     for i in range(MEASUREMENTS):
         if is_new(plan, row, sensors[i]) and isfinite(innovation[i]):
             number = sensors[i] - layout.channel
@@ -260,18 +289,17 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int, elapsed: float) -> No
         else:
             innovation[i] = 0.0
         late[i] = age_of(plan, row, sensors[i], 0.0)
-    before_A, before_B, before_x = k.p_A, k.p_B, k.x
-    gains = work[n + 2 * MEASUREMENTS + CYLINDER_CELLS :][: plan.kalman.shape[1]]
-    slope_A, slope_B = slopes_into(plan, row, spools, k, m, q_A, q_B)
-    dt, C_A, C_B = plan.loop[0].dt, chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
-    rates = (-slope_A * dt / C_A, -slope_B * dt / C_B)
-    interpolate_gains(plan.kalman[c * LINES : (c + 1) * LINES], k.x, rates, m, gains)
-    correct_cylinder(innovation, late, gains, rates, past, k, change, m, dt)
-    k.void_A = k.void_A if p_A < VOID else 0.0  # a measured pressure is more certain than a calculated void
-    k.void_B = k.void_B if p_B < VOID else 0.0
-    add_volumes(before_A, before_B, before_x, k, m, 0.0)
-    q_A, q_B = flows_into(plan, row, spools, k, m)
-    note_flows(q_A, q_B, k)
+
+
+@compilable
+def may_be_void(plan: Plan, row: Floats, column: int) -> bool:
+    """Whether there may be a void at this sensor of a pressure: it is more certain than a calculated void.
+
+    It may where the range of the sensor ends above the pressure of a void, and the reading is at that end.
+    """
+    if column < 0:
+        return False
+    return bool(row[column] < VOID or (is_beyond(plan, row, column) and end_of(plan, row, column) < 0))
 
 
 @compilable
@@ -382,6 +410,12 @@ def moves_without_oil(row: Floats, k: CylinderState, m: CylinderRecord, is_B: in
 def is_beyond(plan: Plan, row: Floats, column: int) -> bool:
     """Whether the true value of a channel may lie beyond the end of its sensor's range; not without a channel."""
     return bool(column >= 0 and reading_state(plan, row, column - plan.layout[0].channel).beyond > 0)
+
+
+@compilable
+def end_of(plan: Plan, row: Floats, column: int) -> int:
+    """The end of its sensor's range at which a channel reads (-1: the lower, 1: the upper); else 0."""
+    return reading_state(plan, row, column - plan.layout[0].channel).end
 
 
 @compilable

@@ -14,6 +14,7 @@ import numpy as np
 from hilserver.numerics.arrays import Floats, Matrix, as_matrix
 from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
+from hilserver.tick.gain_tables import LINES
 from hilserver.tick.records import RecordTable, Struct, dtype_of, records_in, value
 
 SUBSTEPS_OF_MACHINE = 4
@@ -26,17 +27,6 @@ SENSED = 3
 """Number of its measured states: p_A, p_B, x."""
 REMEMBERED = 5
 """Values stored per tick because sensors have delays: p_A, p_B, x and the flows."""
-GRID = 9
-"""Number of positions along the stroke with Kalman gains."""
-RATES = (0.0, 0.1, 0.4, 2.0, 10.0)
-"""Rates with Kalman gains, per tick: those at which the valves settle the pressures of the chambers."""
-LINES = GRID * len(RATES) ** 2
-"""Number of lines per cylinder in ``plan.kalman``: the positions, for each rate of B, for each rate of A."""
-DEVIATION_A, DEVIATION_B, GAINS = 0, 1, 2
-"""Number of columns of such a line: standard deviations of the flows into A and B, then the gains.
-
-The gains are those of each state per measurement, then those of p_A, p_B and x one tick ago, two ticks ago, …
-"""
 
 
 class LoopRecord(Struct):
@@ -272,6 +262,7 @@ class CylinderRecord(Struct):
     age_x: float = value("ticks", "delay of that sensor")
     age_QA: float = value("ticks", "delay of that sensor")
     age_QB: float = value("ticks", "delay of that sensor")
+    clearance: float = value("m", "measured distance from an end stop from which on the piston may have left it")
     area_A: float = value("m^2", "area of the piston")
     area_B: float = value("m^2", "area of the annulus")
     dead_A: float = value("m^3", "volume between valve and piston at x = 0")

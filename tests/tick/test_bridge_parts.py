@@ -19,12 +19,11 @@ from hilserver.numerics.valve import opening_past_overlap
 from hilserver.rig.kalman import BIAS_A, BIAS_B, P_A, X
 from hilserver.tick.bridge.compensation import cubic, cubic_bend, cubic_slope
 from hilserver.tick.codes import Saturation
+from hilserver.tick.correction import correct_cylinder, gains_for
 from hilserver.tick.cylinder import (
     NEGLIGIBLE,
     add_volumes,
-    correct_cylinder,
     expected,
-    interpolate_gains,
     is_known,
     move_cylinder,
     remember,
@@ -32,11 +31,8 @@ from hilserver.tick.cylinder import (
     start_cylinder,
 )
 from hilserver.tick.estimator import SUPPLY_TIME, follow_supply
+from hilserver.tick.gain_tables import DEVIATION_A, GAINS, GRID, LINES
 from hilserver.tick.plan import (
-    DEVIATION_A,
-    GAINS,
-    GRID,
-    LINES,
     MEASUREMENTS,
     REMEMBERED,
     SENSED,
@@ -320,7 +316,7 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
         innovation = np.zeros(MEASUREMENTS)
         innovation[:2] = [sample[s] - expected(past, s, delay) for s in range(2)]
         innovation[2] = sample[2] - expected(past, 2, 0.0)
-        interpolate_gains(table, k.x, CLOSED, m, gains)
+        gains_for(table, 0.0, CLOSED, k, m, gains)
         correct_cylinder(innovation, np.zeros(MEASUREMENTS), gains, CLOSED, past, k, blank(CylinderState), m, DT)
         errors.append([k.bias_A - hidden, k.p_A - truth.p_A])
     off = np.abs(np.array(errors)[500:])
@@ -361,7 +357,7 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
         if late != "is lost" or random.random() < 0.7:
             sample = seen[-1 - round(age * fine)]
             innovation[:SENSED] = [sample[s] - expected(past, s, age) for s in range(SENSED)]
-        interpolate_gains(plan.kalman, k.x, CLOSED, m, gains)
+        gains_for(plan.kalman, 0.0, CLOSED, k, m, gains)
         correct_cylinder(innovation, np.full(MEASUREMENTS, age), gains, CLOSED, past, k, change, m, dt)
         off.append(k.p_A - truth.p_A)
     amplitude, least = np.ptp([sample[0] for sample in seen]), (2.0 if late == "is lost" else 0.5) * BAR
